@@ -1,0 +1,32 @@
+# `make` alone lists what there is.
+PYTHON_BIN := .venv/bin/python
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install everything into .venv (a second run does nothing)
+	@scripts/setup.sh
+
+demo: setup ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up)
+	@exec $(PYTHON_BIN) -m scripts.demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+lint: setup ## Style, format and strict types
+	$(PYTHON_BIN) -m ruff check .
+	$(PYTHON_BIN) -m ruff format --check .
+	$(PYTHON_BIN) -m mypy
+
+test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
+	@scripts/setup.sh --test
+	@$(MAKE) --no-print-directory lint
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+
+bench: setup ## Measure; results are written to a file with the machine's description
+	$(PYTHON_BIN) -m benchmarks
+
+clean: ## Remove the virtual environment, the demo's folder and caches
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,143 @@
+"""Every error this package raises, as one tree.
+
+A message says what was expected, what was found, and what to do next. "Missing", "access denied" and "timed out" are
+three different answers everywhere: only a *missing* (or altered) result may restart its producer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_recovery.journal.records import Failure
+
+
+class RecoveryError(Exception):
+    """Base of everything raised by ``airflow_recovery``."""
+
+
+# --- declaration -----------------------------------------------------------------------------------------------------
+
+
+class JobDefinitionError(RecoveryError, ValueError):
+    """A job cannot be what its declaration says. The message names the job, the vertex, and what to change."""
+
+
+class FingerprintError(RecoveryError):
+    """The code of a vertex cannot be read, so it cannot be told whether it changed."""
+
+
+class ConfigurationError(RecoveryError):
+    """A setting is missing or contradictory. The message names the setting."""
+
+
+# --- object store ----------------------------------------------------------------------------------------------------
+
+
+class StoreError(RecoveryError):
+    """An object store answered with something other than the object."""
+
+
+class ObjectMissing(StoreError):
+    """The store answered, and the object is not there. Never raised for a denied or timed-out request."""
+
+
+class ObjectExists(StoreError):
+    """A conditional write lost: the key already holds an object (HTTP 412)."""
+
+
+class StoreAccessDenied(StoreError):
+    """The store refused the credentials or the action (HTTP 401 or 403). Says nothing about the object."""
+
+
+class StoreTimeout(StoreError):
+    """No answer in time. For a write the outcome is unknown; for a read nothing is known about the object."""
+
+
+class StoreUnavailable(StoreError):
+    """Throttled, in conflict, or failing inside (HTTP 409, 429, 5xx). The same request may succeed later."""
+
+
+class StoreMisconfigured(StoreError):
+    """The bucket or base directory does not exist, or the endpoint is not an S3 API."""
+
+
+class StoreUnsuitable(StoreError):
+    """The start-up probe failed: no conditional writes, or listings that do not show what was just written."""
+
+
+# --- journal ---------------------------------------------------------------------------------------------------------
+
+
+class JournalError(RecoveryError):
+    """The journal holds something that this version cannot accept."""
+
+
+class RecordInvalid(JournalError):
+    """A journal object is not a valid record: damaged, too large, from a newer version, or of another run."""
+
+
+class AttemptLost(JournalError):
+    """Another process owns what this one wanted to write: the claim exists already, or the attempt was fenced."""
+
+
+class NotPublished(JournalError):
+    """A result is not named by the newest publish, or no longer stands."""
+
+
+# --- failover --------------------------------------------------------------------------------------------------------
+
+
+class UnknownRegion(RecoveryError, KeyError):
+    """A region name that the topology does not hold."""
+
+
+class PagesDisagree(JournalError):
+    """Two pages of one listing disagree: a record names an attempt that was not listed. List again."""
+
+
+class InputLost(RecoveryError):
+    """An input must be made again before this region can run. Its producer has been woken; this task retries."""
+
+
+class InputSkipped(RecoveryError):
+    """An input was skipped in this run and has no result from an earlier attempt."""
+
+
+class InputUnreachable(RecoveryError):
+    """The producer verified its result after our report, and still it cannot be read from here: not lost."""
+
+
+class NoDoor(RecoveryError):
+    """Another task would have to be cleared, and neither way to do it is configured."""
+
+
+class Overtaken(RecoveryError):
+    """What this attempt read was superseded while it ran. The task retries and is judged again."""
+
+
+class NotMine(RecoveryError):
+    """Airflow has taken this task instance away from this process: it must stop without writing anything."""
+
+
+class OutputAltered(RecoveryError):
+    """Objects at a user's own output location are not those that were registered there."""
+
+
+# --- Spark -----------------------------------------------------------------------------------------------------------
+
+
+class RegionFailed(RecoveryError):
+    """The Spark application of a region failed. ``cause`` says what is known of it for a machine."""
+
+    def __init__(self, message: str, cause: Failure | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class UserCodeError(RegionFailed):
+    """The same code will fail again: a syntax error, a missing table, a wrong type. Not retried."""
+
+
+class ManifestInvalid(RecoveryError):
+    """What was written is not what was observed: other rows, or files of more than one write."""

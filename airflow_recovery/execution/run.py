@@ -1,0 +1,87 @@
+"""What every step of the protocol knows of the run it works on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from airflow_recovery.execution.scheduler import Observation, Scheduler, TaskTry
+from airflow_recovery.failover.judgement import Available, Judgement
+from airflow_recovery.journal.journal import Journal, Listing
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.records import ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import EventSink, NoEvents
+
+LISTING_ROUNDS = 10
+"""How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """The task instance that this process works for. ``ti_id`` is new with every try and every clear."""
+
+    airflow_run_id: str
+    try_number: int
+    ti_id: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One DAG run's job, as one task of it sees it.
+
+    ``task_keys`` maps each region to its task's key in Airflow; ``now`` gives the time as ISO 8601, for people only:
+    no decision looks at it.
+    """
+
+    plan: PlanRecord
+    journal: Journal
+    scheduler: Scheduler
+    available: Available
+    task_keys: Mapping[str, str]
+    task: TaskIdentity
+    now: Callable[[], str]
+    log: logging.Logger
+    events: EventSink = field(default_factory=NoEvents)
+
+    @cached_property
+    def plan_hash(self) -> str:
+        """The identity of `plan`."""
+        return plan_hash(self.plan)
+
+    @cached_property
+    def regions(self) -> dict[str, RegionPlan]:
+        """Regions by name, in topological order."""
+        return {each.name: each for each in self.plan.regions}
+
+    @cached_property
+    def consumers(self) -> dict[str, tuple[str, ...]]:
+        """Names of the regions that read each region."""
+        return {name: tuple(each.name for each in self.plan.regions if name in each.inputs) for name in self.regions}
+
+    def list(self) -> Listing:
+        """One listing of the journal."""
+        return self.journal.list(self.regions)
+
+    def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
+        """The state, judged by the one pure function."""
+        return Judgement(self.plan, state, available=self.available, externals=externals)
+
+    def tries(self, observation: Observation) -> dict[str, TaskTry]:
+        """The observed tries by region; a region without a task instance is left out."""
+        return {region: observation.tries[key] for region, key in self.task_keys.items() if key in observation.tries}
+
+
+def is_untouched(state: RunState, plan: str) -> bool:
+    """One plan, attempts 1 only, nothing reset, lost, released or closed: nothing can have been superseded."""
+    return (
+        state.plans == {plan}
+        and not state.is_closed
+        and all(
+            n == 1 and not (attempt.is_reset or attempt.is_lost or attempt.is_released)
+            for region in state.regions.values()
+            for n, attempt in region.attempts.items()
+        )
+    )

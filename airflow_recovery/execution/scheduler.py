@@ -1,0 +1,109 @@
+"""What the region protocol asks of Airflow, as an interface and its values. Nothing here imports Airflow.
+
+The two ways into Airflow (its own state store, our endpoint) are `airflow_recovery.hooks.doors`; the server side that
+both share is `airflow_recovery.plugins.compare_and_clear`. These values are what they send each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+FINISHED_STATES = frozenset({"success", "failed", "upstream_failed", "removed"})
+RUNNING_STATES = frozenset({"running"})
+
+
+@dataclass(frozen=True)
+class TaskTry:
+    """One task instance as Airflow has it. ``ti_id`` changes with every try and clear: it is the try's identity."""
+
+    task_id: str
+    map_index: int
+    try_number: int
+    ti_id: str
+    state: str | None
+
+    @property
+    def key(self) -> str:
+        """``task_id``, or ``task_id|map_index`` for a mapped task instance."""
+        return self.task_id if self.map_index < 0 else f"{self.task_id}|{self.map_index}"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All task instances of one run at one moment, by `TaskTry.key`."""
+
+    tries: Mapping[str, TaskTry] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {"tries": [asdict(each) for each in self.tries.values()]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Observation:
+        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
+        tries = [TaskTry(**each) for each in value["tries"]]
+        return cls({each.key: each for each in tries})
+
+
+@dataclass(frozen=True)
+class ClearRequest:
+    """Compare-and-clear, one transaction (PROTOCOL 5.2 and 5.3). Values are the observed TI ids, by `TaskTry.key`.
+
+    A producer is cleared if it is finished and still the observed try. A consumer is cleared, running or finished, if
+    it is still the observed try and (there are no producers, or one of them moved). The caller is never cleared.
+    ``unblock`` also clears what is ``upstream_failed`` downstream of the caller and of what was cleared.
+    """
+
+    producers: Mapping[str, str] = field(default_factory=dict)
+    consumers: Mapping[str, str] = field(default_factory=dict)
+    unblock: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {"producers": dict(self.producers), "consumers": dict(self.consumers), "unblock": self.unblock}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ClearRequest:
+        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
+        return cls(dict(value["producers"]), dict(value["consumers"]), bool(value["unblock"]))
+
+
+@dataclass(frozen=True)
+class ClearResult:
+    """What was cleared, and what was not because it had moved on (key -> try and state found)."""
+
+    cleared: tuple[str, ...] = ()
+    unmoved: Mapping[str, tuple[int, str | None]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {"cleared": list(self.cleared), "unmoved": {key: list(each) for key, each in self.unmoved.items()}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ClearResult:
+        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
+        unmoved = {key: (int(found), state) for key, (found, state) in value["unmoved"].items()}
+        return cls(tuple(value["cleared"]), unmoved)
+
+
+class Scheduler(Protocol):
+    """Airflow, as one region task may speak to it: about its own run, as its own task instance."""
+
+    @property
+    def can_clear(self) -> bool:
+        """False where neither door is configured: `observe` and `clear` then raise `NoDoor`."""
+        ...
+
+    def observe(self) -> Observation:
+        """All tries of the run. Raises `NotMine` for a zombie, `NoDoor` where no door is configured."""
+        ...
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Compare and clear. Raises as `observe` does."""
+        ...
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        ...

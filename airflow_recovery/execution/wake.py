@@ -1,0 +1,108 @@
+"""The failover: report what is lost, wake its producers, stop those who read what will be made again (PROTOCOL 5.2).
+
+A wake-up has no authority. Each woken region's own pre-check judges with the same pure function; so a wake-up that is
+doubled, late, or lost in a crash does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_recovery.errors import InputLost, InputSkipped, InputUnreachable, NoDoor, ObjectMissing
+from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest, Observation
+from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.failover.reason import Reason
+from airflow_recovery.journal.events import InputsLost, RegionSkipped
+from airflow_recovery.journal.records import InputPin, Lost
+
+
+def wake_producers(
+    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+) -> InputLost:
+    """Report and wake. Returns the exception for the caller to raise: its retry waits for the producers.
+
+    ``observation`` was made before the listing that ``judged`` rests on. Raises `InputSkipped` where a producer was
+    skipped in this run, `InputUnreachable` where it has verified its result since an earlier report and this process
+    still does not see it.
+    """
+    tries = run.tries(observation)
+    skipped = [region for region in lost if region in tries and tries[region].state == "skipped"]
+    if skipped:
+        run.events.record(RegionSkipped(occurred_at=run.now(), region=caller, why=f"{skipped[0]} was skipped"))
+        raise InputSkipped(
+            f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
+            f"attempt. {caller} is skipped as well; clear {skipped[0]} to have it made."
+        )
+    plan = tuple((region, reason.text()) for region, reason in lost.items())
+    for region, reason in lost.items():
+        attempt = judged.current(region)
+        # Nothing is reported of a region that does not stand: there is no result that could be gone.
+        if attempt is None or judged.why_not_standing(region) is not None:
+            continue
+        seen = tries.get(region)
+        if attempt.is_lost and seen is not None and seen.state == "success":
+            _check_reachable(run, caller, region, attempt.number, seen.ti_id, reason)
+        run.journal.report_lost(
+            Lost(region, attempt.number, caller, (reason.text(),), seen.ti_id if seen is not None else "", plan)
+        )
+    request = ClearRequest(
+        producers={run.task_keys[each]: tries[each].ti_id for each in lost if each in tries},
+        consumers=_readers(run, judged, caller, lost, observation),
+    )
+    result = run.scheduler.clear(request)
+    gone = tuple(InputPin(region, attempt.number) for region in lost if (attempt := judged.current(region)) is not None)
+    run.events.record(InputsLost(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
+    said = "; ".join(reason.text() for reason in lost.values())
+    woken = ", ".join(result.cleared) or "nobody: they are awake already"
+    return InputLost(
+        f"{caller} can't run before {', '.join(lost)} has: {said}. Woken: {woken}. "
+        "This task retries by itself when they are done."
+    )
+
+
+def refuse_without_door(caller: str, lost: Mapping[str, Reason]) -> NoDoor:
+    """The error where producers would have to be woken and nothing is configured to do it."""
+    said = "; ".join(reason.text() for reason in lost.values())
+    return NoDoor(
+        f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
+        "task: set `[state_store] backend = airflow_recovery.plugins.state_backend.RecoveryStateBackend` on the API "
+        "server, or `[recovery] api_conn_id` to a connection of type airflow_recovery. Until then, clear by hand: "
+        f"{', '.join(lost)}."
+    )
+
+
+def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: str, reason: Reason) -> None:
+    """No ping-pong: the producer was woken for this very loss, looked, and found everything there."""
+    try:
+        report = run.journal.read_lost(region, attempt)
+    except ObjectMissing:
+        return
+    if report.producer_ti_id and report.producer_ti_id != ti_id:
+        raise InputUnreachable(
+            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} has verified it "
+            "since that was first reported: unreachable from here, not lost. Compare what this worker and that one see "
+            f"(mounts, credentials, endpoint); to have it made again, clear {region} after its objects are gone."
+        )
+
+
+def _readers(
+    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+) -> dict[str, str]:
+    """Consumers that rest on what will be made again: they would have to run again anyway (forward cancellation)."""
+    tries = run.tries(observation)
+    found: dict[str, str] = {}
+    for producer in lost:
+        current = judged.current(producer)
+        if current is None:
+            continue
+        for consumer in run.consumers[producer]:
+            seen = tries.get(consumer)
+            if consumer == caller or consumer in lost or seen is None:
+                continue
+            if seen.state not in FINISHED_STATES | RUNNING_STATES:
+                continue
+            basis = judged.basis(consumer, seen.ti_id) or ()
+            if any(pin.region == producer and pin.attempt == current.number for pin in basis):
+                found[run.task_keys[consumer]] = seen.ti_id
+    return found

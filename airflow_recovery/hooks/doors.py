@@ -1,0 +1,235 @@
+"""The ways into Airflow, as a region task uses them. Each is an `airflow_recovery.execution.scheduler.Scheduler`.
+
+`open_door` gives the one to use. Every door lets the live check go through the task's own state store, since only
+Airflow's Execution API knows which process a task instance belongs to.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow_recovery import errors
+from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, Scheduler
+from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation
+
+if TYPE_CHECKING:
+    from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+RETENTION = timedelta(days=1)
+"""Answers are read at once; Airflow may drop them afterwards."""
+
+BACKEND_PATH = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
+
+
+class BackendNotInstalled(errors.RecoveryError):
+    """The API server stored our call instead of answering it: `[state_store] backend` is another one."""
+
+
+class OwnTaskInstance:
+    """The task instance that runs in this process, by Airflow's task context."""
+
+    def __init__(self, context: Mapping[str, Any]) -> None:
+        instance = context["ti"]
+        self._store = context["task_state_store"]
+        self.dag_id = str(instance.dag_id)
+        self.run_id = str(instance.run_id)
+        self.ti_id = str(instance.id)
+        map_index = instance.map_index
+        mapped = map_index is not None and map_index >= 0
+        self.key = f"{instance.task_id}|{map_index}" if mapped else str(instance.task_id)
+
+    def write(self, key: str, value: Any) -> None:
+        """Write to its own state store. Raises `NotMine` where Airflow says that it is gone (404, 410)."""
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        try:
+            self._store.set(key, value, retention=RETENTION)
+        except AirflowRuntimeError as error:
+            self._raise(error)
+
+    def read(self, key: str) -> Any:
+        """Read from its own state store. Raises `NotMine` where there is nothing: a zombie can't read either."""
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        try:
+            value = self._store.get(key)
+        except AirflowRuntimeError as error:
+            self._raise(error)
+        if value is None:
+            raise errors.NotMine(self._not_mine("what it has just written is not readable"))
+        return value
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self.write(ALIVE_KEY, self.ti_id)
+
+    def _raise(self, error: Any) -> NoReturn:
+        detail = error.error.detail or {}
+        status = detail.get("status_code")
+        if status in (404, 410):
+            raise errors.NotMine(self._not_mine(f"HTTP {status}")) from error
+        raise errors.RecoveryError(
+            f"Expected Airflow's API server to accept a state store request of {self.key} in {self.dag_id} / "
+            f"{self.run_id}, found HTTP {status}: {detail.get('message')}. The task may be retried."
+        ) from error
+
+    def _not_mine(self, found: str) -> str:
+        return (
+            f"Expected task instance {self.ti_id} ({self.key} in {self.dag_id} / {self.run_id}) to be this process's, "
+            f"found: {found}. It was cleared, retried or deleted meanwhile; this process stops and writes nothing."
+        )
+
+
+class StateStoreDoor:
+    """Door 1: calls through the task's own state store. About 50 ms a call; needs no credentials."""
+
+    can_clear = True
+
+    def __init__(self, own: OwnTaskInstance) -> None:
+        self._own = own
+
+    def observe(self) -> Observation:
+        """All tries of the run. Raises `BackendNotInstalled`, `NotMine`."""
+        observation = self._call(Operation.OBSERVE, None).observation
+        if observation is None:
+            raise errors.RecoveryError("Expected an observation in the API server's answer, found none.")
+        return observation
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Compare and clear. Raises `BackendNotInstalled`, `NotMine`."""
+        result = self._call(Operation.CLEAR, request).result
+        if result is None:
+            raise errors.RecoveryError("Expected a clear result in the API server's answer, found none.")
+        return result
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self._own.live_check()
+
+    def _call(self, operation: Operation, request: ClearRequest | None) -> Answer:
+        call = Call(uuid.uuid4().hex, operation, request)
+        self._own.write(CALL_KEY, call.to_json())
+        found = self._own.read(CALL_KEY)
+        if found == call.to_json():
+            raise BackendNotInstalled(
+                f"Expected [state_store] backend = {BACKEND_PATH} in the API server, found another backend: it stored "
+                "the call and did not answer it."
+            )
+        answer = Answer.from_json(found)
+        if answer.call_id != call.call_id:
+            raise errors.NotMine(
+                f"Expected the answer to call {call.call_id}, found the answer to {answer.call_id}: another process "
+                "speaks as this task instance."
+            )
+        if answer.error is not None:
+            raise errors.RecoveryError(f"Airflow's API server refused to {operation.value}: {answer.error}")
+        return answer
+
+
+class RestDoor:
+    """Door 2: our endpoint, as the user of an Airflow connection."""
+
+    can_clear = True
+
+    def __init__(self, own: OwnTaskInstance, hook: RecoveryApiHook) -> None:
+        self._own = own
+        self._hook = hook
+
+    def observe(self) -> Observation:
+        """All tries of the run. A zombie is not refused here, but its `clear` is."""
+        return self._hook.observe(self._own.dag_id, self._own.run_id)
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Compare and clear. Raises `NotMine` for a zombie."""
+        caller = Caller(self._own.key, self._own.ti_id)
+        return self._hook.clear(self._own.dag_id, self._own.run_id, request, caller)
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self._own.live_check()
+
+
+class NoDoor:
+    """Neither door is configured: a region's own retry works, waking another region does not."""
+
+    can_clear = False
+
+    def __init__(self, own: OwnTaskInstance) -> None:
+        self._own = own
+
+    def observe(self) -> Observation:
+        """Raises `errors.NoDoor`, naming both settings."""
+        raise errors.NoDoor(self._message())
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Raises `errors.NoDoor`, naming both settings."""
+        raise errors.NoDoor(self._message())
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self._own.live_check()
+
+    def _message(self) -> str:
+        return (
+            f"Another task of {self._own.dag_id} / {self._own.run_id} has to be cleared, and there is no way to do it. "
+            f"Expected [state_store] backend = {BACKEND_PATH} in the API server, or [recovery] api_conn_id = a "
+            "connection of type airflow_recovery; found neither. Configure one of them and clear this task."
+        )
+
+
+class FirstDoor:
+    """The state store door where it is installed, else the endpoint where it is configured, else no door.
+
+    Asks the API server only when something is asked of it, so a region that is kept pays nothing for it.
+    """
+
+    def __init__(self, own: OwnTaskInstance, api_conn_id: str | None) -> None:
+        self._own = own
+        self._api_conn_id = api_conn_id
+        self._chosen: Scheduler | None = None
+
+    @property
+    def can_clear(self) -> bool:
+        """False where neither door is configured. Asks the API server where nothing was asked yet."""
+        return self._choose()[0].can_clear
+
+    def observe(self) -> Observation:
+        """All tries of the run. Raises `NotMine`, `errors.NoDoor`."""
+        door, observation = self._choose()
+        return door.observe() if observation is None else observation
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Compare and clear. Raises `NotMine`, `errors.NoDoor`."""
+        return self._choose()[0].clear(request)
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self._own.live_check()
+
+    def _choose(self) -> tuple[Scheduler, Observation | None]:
+        # An observation is the cheapest call that tells an installed backend, and the caller's first question anyway.
+        if self._chosen is not None:
+            return self._chosen, None
+        first = StateStoreDoor(self._own)
+        try:
+            observation = first.observe()
+        except BackendNotInstalled:
+            self._chosen = self._second()
+            return self._chosen, None
+        self._chosen = first
+        return first, observation
+
+    def _second(self) -> Scheduler:
+        if not self._api_conn_id:
+            return NoDoor(self._own)
+        from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+        return RestDoor(self._own, RecoveryApiHook(self._api_conn_id))
+
+
+def open_door(context: Mapping[str, Any], api_conn_id: str | None = None) -> Scheduler:
+    """The way into Airflow for the task of ``context``; ``api_conn_id`` is `[recovery] api_conn_id`. No request yet."""
+    return FirstDoor(OwnTaskInstance(context), api_conn_id)

@@ -1,0 +1,184 @@
+"""The hook behind the connection type ``airflow_recovery``: our endpoint in Airflow's API server (door 2)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseHook
+
+from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
+from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
+from airflow_recovery.plugins.protocol import API_PREFIX, Caller
+
+if TYPE_CHECKING:
+    import requests
+    from airflow.sdk import Connection
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 30.0
+RETRIES = 4
+
+
+class Authentication(str, Enum):
+    """How a token is come by (extra ``auth``)."""
+
+    PASSWORD = "password"
+    """``POST /auth/token`` with login and password. The default."""
+    TOKEN = "token"
+    """The connection's password is the token."""
+    NONE = "none"
+    """``GET /auth/token``: a development server on which everybody is an admin."""
+
+
+class RecoveryApiHook(BaseHook):
+    """Observe and clear through the API server, as the connection's user.
+
+    Connection: host (``http://api:8080``, or host, port and schema), login, password, extra ``auth``. The token is
+    kept for the hook's life and fetched again once on 401. A request that may not have arrived is repeated: a repeated
+    compare-and-clear finds nothing to clear.
+    """
+
+    conn_name_attr = "recovery_conn_id"
+    default_conn_name = "airflow_recovery_default"
+    conn_type = "airflow_recovery"
+    hook_name = "Airflow Recovery API"
+
+    def __init__(self, recovery_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.recovery_conn_id = recovery_conn_id
+        self._connection: Connection | None = None
+        self._http: requests.Session | None = None
+        self._token: str | None = None
+
+    def get_conn(self) -> requests.Session:
+        """The HTTP session (no token in it). Built once."""
+        if self._http is None:
+            import requests
+            from requests.adapters import HTTPAdapter
+            from urllib3.util.retry import Retry
+
+            retry = Retry(
+                total=RETRIES,
+                backoff_factor=0.3,
+                status_forcelist=(502, 503, 504),
+                allowed_methods=None,
+                raise_on_status=False,
+            )
+            self._http = requests.Session()
+            for scheme in ("http://", "https://"):
+                self._http.mount(scheme, HTTPAdapter(max_retries=retry))
+        return self._http
+
+    def observe(self, dag_id: str, run_id: str) -> Observation:
+        """All tries of a run."""
+        return Observation.from_json(self._call(dag_id, run_id, "observe", {}))
+
+    def clear(self, dag_id: str, run_id: str, request: ClearRequest, caller: Caller | None = None) -> ClearResult:
+        """Compare and clear. Raises `NotMine` where ``caller`` is no longer its own try."""
+        body = {"request": request.to_json(), "caller": None if caller is None else caller.to_json()}
+        return ClearResult.from_json(self._call(dag_id, run_id, "clear", body))
+
+    @property
+    def base_url(self) -> str:
+        """The API server's address, without a slash at the end. Raises `ConfigurationError` where there is no host."""
+        connection = self._settings()
+        if not connection.host:
+            raise ConfigurationError(
+                f"Expected connection {self.recovery_conn_id!r} to name Airflow's API server, found no host. Set its "
+                "host to the server's address, for example http://airflow-apiserver:8080."
+            )
+        host = connection.host if "://" in connection.host else f"{connection.schema or 'http'}://{connection.host}"
+        has_port = ":" in host.partition("://")[2].partition("/")[0]
+        return (host if has_port or not connection.port else f"{host}:{connection.port}").rstrip("/")
+
+    def _settings(self) -> Connection:
+        if self._connection is None:
+            self._connection = self.get_connection(self.recovery_conn_id)
+        return self._connection
+
+    def _call(self, dag_id: str, run_id: str, operation: str, body: dict[str, Any]) -> dict[str, Any]:
+        path = f"{API_PREFIX}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{operation}"
+        response = self._send("POST", path, body, token=self._get_token())
+        if response.status_code == 401:
+            # The token ran out, or the server was given another secret: one more try with a fresh one.
+            self._token = None
+            response = self._send("POST", path, body, token=self._get_token())
+        self._raise_for(response, path)
+        value = response.json()
+        if not isinstance(value, dict):
+            raise RecoveryError(f"Expected {self.base_url}{path} to answer with an object, found {value!r}.")
+        return value
+
+    def _get_token(self) -> str:
+        if self._token is None:
+            connection = self._settings()
+            found = str(connection.extra_dejson.get("auth", Authentication.PASSWORD.value))
+            try:
+                authentication = Authentication(found)
+            except ValueError:
+                allowed = ", ".join(each.value for each in Authentication)
+                raise ConfigurationError(
+                    f"Expected auth in the extra of connection {self.recovery_conn_id!r} to be one of {allowed}, "
+                    f"found {found!r}."
+                ) from None
+            if authentication is Authentication.TOKEN:
+                self._token = connection.password or ""
+            else:
+                response = (
+                    self._send("GET", "/auth/token", None)
+                    if authentication is Authentication.NONE
+                    else self._send(
+                        "POST", "/auth/token", {"username": connection.login, "password": connection.password}
+                    )
+                )
+                self._raise_for(response, "/auth/token")
+                self._token = str(response.json()["access_token"])
+        return self._token
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None, token: str | None = None) -> requests.Response:
+        import requests
+
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            return self.get_conn().request(
+                method,
+                f"{self.base_url}{path}",
+                json=body,
+                headers=headers,
+                timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
+            )
+        except requests.RequestException as error:
+            raise RecoveryError(
+                f"Expected Airflow's API server at {self.base_url} (connection {self.recovery_conn_id!r}) to answer "
+                f"{path}, found: {error}. The task may be retried."
+            ) from error
+
+    def _raise_for(self, response: requests.Response, path: str) -> None:
+        status = response.status_code
+        if status < 400:
+            return
+        where = f"{self.base_url}{path}"
+        if status == 410:
+            raise NotMine(_detail(response))
+        if status in (401, 403):
+            raise ConfigurationError(
+                f"Expected the user of connection {self.recovery_conn_id!r} to be allowed to clear tasks, found HTTP "
+                f"{status} at {where}. Check login, password and extra auth; the user needs edit rights on task "
+                "instances (role User or higher)."
+            )
+        if status == 404 and "run" not in _detail(response):
+            raise ConfigurationError(
+                f"Expected the airflow_recovery plugin at {where}, found HTTP 404. Install airflow-recovery where the "
+                f"API server runs, and check the host of connection {self.recovery_conn_id!r}."
+            )
+        raise RecoveryError(f"Expected {where} to succeed, found HTTP {status}: {_detail(response)}")
+
+
+def _detail(response: requests.Response) -> str:
+    try:
+        value = response.json()
+    except ValueError:
+        return response.text[:500]
+    return str(value.get("detail", value) if isinstance(value, dict) else value)[:500]

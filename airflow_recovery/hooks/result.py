@@ -1,0 +1,114 @@
+"""Registered results, for code outside the run that made them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from airflow_recovery.errors import NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from airflow_recovery.journal.journal import Journal
+
+
+NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable)
+"""For whoever waits: worth another look. Anything else (access denied, damaged) will not go away by waiting."""
+
+
+@dataclass(frozen=True)
+class RegisteredResult:
+    """One result that the newest publish of a run names and that stands.
+
+    ``location`` is the folder, ``files`` are the absolute URIs that the manifest names: read exactly these, never a
+    listing. ``rows`` and ``schema`` (Spark's JSON form) are `None` for applications that our runner does not run.
+    """
+
+    location: str
+    files: tuple[str, ...]
+    rows: int | None
+    schema: str | None
+    region: str
+    attempt: int
+    publish: int
+
+
+class RecoveryResultHook(BaseHook):
+    """Finds where a result is. Reads the journal alone: neither the DAG's code nor Airflow's database is needed.
+
+    It does not look at the data: a result that was deleted behind the journal's back is found by the run's own tasks.
+    """
+
+    def __init__(self, settings: RecoverySettings | None = None) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def get_result(
+        self,
+        dag_id: str,
+        vertex: str,
+        *,
+        group_id: str,
+        logical_date: datetime | str | None = None,
+        partition_key: str | None = None,
+        run_id: str | None = None,
+    ) -> RegisteredResult:
+        """The result ``vertex`` of one run, named by its logical date, else its partition key, else its run id.
+
+        For an operator outside a group ``vertex`` is ``<task id>.<output>``. Raises `NotPublished` with the reason
+        where there is none (yet), the store's errors where the journal can't be read, and `ValueError` where the run is
+        not named by exactly one of the three.
+        """
+        from airflow_recovery.journal.published import published_result
+
+        key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
+        found = published_result(self._journal(dag_id, key, group_id), vertex)
+        manifest = found.manifest
+        return RegisteredResult(
+            location=manifest.location,
+            files=tuple(manifest.uris()),
+            rows=manifest.rows,
+            schema=manifest.schema,
+            region=found.region,
+            attempt=found.attempt,
+            publish=found.publish,
+        )
+
+    def _journal(self, dag_id: str, key: str, group_id: str) -> Journal:
+        from airflow_recovery.journal.journal import Journal
+        from airflow_recovery.journal.records import RunIdentity
+
+        settings = self._settings or RecoverySettings.load()
+        return Journal(open_stores(settings).journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)
+
+
+def result_run_key(
+    *, logical_date: datetime | str | None = None, partition_key: str | None = None, run_id: str | None = None
+) -> str:
+    """The run key that the run's own tasks use. Raises `ValueError` unless exactly one of the three is given."""
+    from airflow_recovery.journal.layout import run_key
+
+    given = [each for each in (logical_date, partition_key, run_id) if each is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "
+            f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}."
+        )
+    date = None if logical_date is None else _utc(logical_date)
+    return run_key(logical_date=date, partition_key=partition_key, run_id=run_id or "")
+
+
+def _utc(moment: datetime | str) -> str:
+    """ISO 8601 in UTC, as Airflow hands the logical date to tasks."""
+    import pendulum
+
+    parsed = pendulum.parse(moment) if isinstance(moment, str) else pendulum.instance(moment)
+    if not isinstance(parsed, pendulum.DateTime):
+        raise ValueError(f"Expected a logical date with a time, found {moment!r}.")
+    return parsed.in_timezone("UTC").isoformat()

@@ -1,0 +1,53 @@
+"""The configuration section ``[recovery]``, read once by every task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import ConfigurationError
+
+SECTION = "recovery"
+RESULTS_BELOW_JOURNAL = "_results"
+"""No id begins with an underscore (`airflow_recovery.storage.names`), so results never meet a DAG's journal."""
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """Where journal and results are, and how they and Airflow are reached. URIs have no slash at the end.
+
+    ``request_timeout``: seconds until a journal write with an unknown outcome fails the task.
+    """
+
+    journal: str
+    results: str
+    aws_conn_id: str | None = None
+    api_conn_id: str | None = None
+    request_timeout: int = 60
+
+    @classmethod
+    def load(cls) -> RecoverySettings:
+        """The settings as Airflow has them. Raises `ConfigurationError` naming what is missing or wrong."""
+        from airflow.sdk.configuration import conf
+
+        journal = (conf.get(SECTION, "journal", fallback="") or "").rstrip("/")
+        if not journal:
+            raise ConfigurationError(
+                "Expected the URI of the journal in [recovery] journal, found nothing. Set it in airflow.cfg or as "
+                "AIRFLOW__RECOVERY__JOURNAL, for example s3://my-bucket/recovery/journal, in the same way everywhere."
+            )
+        results = (conf.get(SECTION, "results", fallback="") or "").rstrip("/")
+        try:
+            request_timeout = int(conf.get(SECTION, "request_timeout", fallback="60"))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"Expected a whole number of seconds in [recovery] request_timeout, found: {error}"
+            ) from error
+        if request_timeout <= 0:
+            raise ConfigurationError(f"Expected [recovery] request_timeout to be above 0 s, found {request_timeout}.")
+        return cls(
+            journal=journal,
+            results=results or f"{journal}/{RESULTS_BELOW_JOURNAL}",
+            aws_conn_id=conf.get(SECTION, "aws_conn_id", fallback="") or None,
+            api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
+            request_timeout=request_timeout,
+        )

@@ -1,0 +1,33 @@
+"""What a user declares: a job, its vertices with their result types and parameters, and the fingerprint of each.
+
+A module that declares a job is plain Python: it is imported by Airflow when a DAG file is parsed, by the Spark driver
+on a cluster that has no Airflow, and by a unit test. So this package may import neither Airflow nor, when it is
+imported, pyspark or boto3. It knows nothing of attempts, journals or stores.
+"""
+
+from airflow_recovery.job.context import RegionContext, RunLike
+from airflow_recovery.job.declaration import Job, job
+from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
+from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.local import LocalResults, run_local
+from airflow_recovery.job.sources import FilePattern, FileSplit, FileSplits, files
+from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
+
+__all__ = [
+    "FilePattern",
+    "FileSplit",
+    "FileSplits",
+    "Job",
+    "LocalResults",
+    "RegionContext",
+    "RunLike",
+    "Vertex",
+    "VertexInput",
+    "VertexKind",
+    "files",
+    "job",
+    "load_job",
+    "region_fingerprint",
+    "run_local",
+    "vertex_fingerprint",
+]

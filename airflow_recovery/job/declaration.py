@@ -1,0 +1,444 @@
+"""Declaring a job in plain Python: ``flights = job("flights")``, then ``@flights.source``, ``.vertex``, ``.sink``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.context import RunLike
+from airflow_recovery.job.json_values import plain_json
+from airflow_recovery.job.signature import RESERVED, Signature, read_signature
+from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.templates import check_templates, render
+from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
+from airflow_recovery.topology.regions import RegionGraph, region_graph
+from airflow_recovery.topology.result_type import BLOCKING, PIPELINED, ResultType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_recovery.job.local import LocalResults
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_VERTEX_NAME_LENGTH = 80
+# ASCII, since names become Airflow task ids. No underscore in front: Spark takes such folders for hidden ones.
+_VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 1}}}")
+# A part of the names of regions with many results (`airflow_recovery.topology.regions.region_name`).
+_RESERVED_NAME = re.compile(r"and-[0-9]+-more")
+
+
+def job(name: str, *, version: str | None = None, packages: Sequence[str] = ()) -> Job:
+    """Begin a job. Vertices are added with the decorators of the returned `Job`.
+
+    ``version`` is part of every vertex's fingerprint. ``packages`` are top-level packages, beside the one that holds
+    the vertex functions, whose code is followed by fingerprints and shipped to Spark.
+    """
+    return Job(name, version=version, packages=packages)
+
+
+class Job:
+    """A job: vertices in the order of declaration. Made by `job`.
+
+    The decorators return the function unchanged, so that it can be called and tested directly. A function's parameters
+    say what it receives: ``spark`` the session, ``context`` a `RegionContext`, ``splits`` the files of ``splits=``, a
+    name in ``params=`` that parameter's value, and every other name the result of the vertex of that name.
+    """
+
+    def __init__(self, name: str, *, version: str | None = None, packages: Sequence[str] = ()) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise JobDefinitionError(f"job: expected a name, found {name!r}: give the job a name that is not empty")
+        if isinstance(packages, str) or not all(isinstance(each, str) and each.isidentifier() for each in packages):
+            raise JobDefinitionError(
+                f"job {name!r}: expected packages= as a list of top-level packages such as ['common'], "
+                f"found {packages!r}"
+            )
+        self.name = name
+        self.version = _checked_version(version, f"job {name!r}")
+        self.packages = tuple(packages)
+        self.module_ref: str | None = None
+        """Where it was loaded from, ``package.module:name``; set by `load_job`."""
+        self._declared: dict[str, tuple[Vertex, Signature]] = {}
+        self._vertices: Mapping[str, Vertex] | None = None
+        self._graph: JobGraph | None = None
+        self._regions: RegionGraph | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name!r}: {', '.join(self._declared) or 'no vertices'}>"
+
+    # --- declaring ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def source(self, function: F, /) -> F: ...
+    @overload
+    def source(
+        self,
+        /,
+        *,
+        splits: FilePattern | None = None,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        result: ResultType = PIPELINED,
+        deterministic: bool = False,
+        version: str | None = None,
+    ) -> Callable[[F], F]: ...
+    def source(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        splits: FilePattern | None = None,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        result: ResultType = PIPELINED,
+        deterministic: bool = False,
+        version: str | None = None,
+    ) -> Any:
+        """Declare a vertex that reads from outside the job: ``@flights.source(splits=files("s3://lake/*.csv"))``.
+
+        With ``splits=`` the function has a parameter ``splits`` and reads exactly these files; what a source reads
+        without it is unknown to recovery, which then sees no change out there. Options as in `vertex`.
+        """
+
+        def declare(function: F) -> F:
+            return self._declare(
+                function, VertexKind.SOURCE, name, params, {}, spark_conf, result, deterministic, version, splits
+            )
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def vertex(self, function: F, /) -> F: ...
+    @overload
+    def vertex(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        result: ResultType = PIPELINED,
+        deterministic: bool = False,
+        version: str | None = None,
+    ) -> Callable[[F], F]: ...
+    def vertex(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        result: ResultType = PIPELINED,
+        deterministic: bool = False,
+        version: str | None = None,
+    ) -> Any:
+        """Declare a vertex that reads other vertices: ``@flights.vertex`` or ``@flights.vertex(result=BLOCKING)``.
+
+        - ``name``: the vertex's name, else the function's.
+        - ``inputs``: parameter to vertex, where their names differ: ``{"left": "cleaned"}``.
+        - ``params``: JSON values handed in under their names; texts in them may be templates over the run alone.
+        - ``spark_conf``: settings of the Spark application that the vertex's region needs; no part of the fingerprint.
+        - ``result``: ``PIPELINED`` (fused with its readers) or ``BLOCKING`` (written, registered, read again).
+        - ``deterministic``: computing it twice gives the same rows.
+        - ``version``: a text of your own; a change of it means that the vertex runs again.
+        """
+
+        def declare(function: F) -> F:
+            return self._declare(
+                function, VertexKind.VERTEX, name, params, inputs, spark_conf, result, deterministic, version, None
+            )
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def sink(self, function: F, /) -> F: ...
+    @overload
+    def sink(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        version: str | None = None,
+    ) -> Callable[[F], F]: ...
+    def sink(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
+        version: str | None = None,
+    ) -> Any:
+        """Declare a final result: always wanted, written and registered. Options as in `vertex`; others may read it."""
+
+        def declare(function: F) -> F:
+            return self._declare(
+                function, VertexKind.SINK, name, params, inputs, spark_conf, BLOCKING, False, version, None
+            )
+
+        return declare if function is None else declare(function)
+
+    def _declare(
+        self,
+        function: F,
+        kind: VertexKind,
+        name: str | None,
+        params: Mapping[str, Any] | None,
+        inputs: Mapping[str, str] | None,
+        spark_conf: Mapping[str, Any] | None,
+        result: ResultType,
+        deterministic: bool,
+        version: str | None,
+        splits: FilePattern | None,
+    ) -> F:
+        decorator = f"@{kind.value.lower()}"
+        if not inspect.isfunction(function):
+            raise JobDefinitionError(
+                f"job {self.name!r}: expected {decorator} above a function, found {function!r}: "
+                f"write {decorator} or {decorator}(option=...), and a function below"
+            )
+        name = function.__name__ if name is None else name
+        where = f"job {self.name!r}, vertex {name!r}"
+        self._check_name(name, where)
+        try:
+            result = ResultType(result)
+        except ValueError:
+            raise JobDefinitionError(
+                f"{where}: expected result= as one of {', '.join(ResultType.__members__)}, found {result!r}"
+            ) from None
+        if splits is not None and not isinstance(splits, FilePattern):
+            raise JobDefinitionError(f"{where}: expected splits=files('...'), found {splits!r}: wrap it in files()")
+        plain_params = _checked_params(params or {}, where)
+        if splits is not None:
+            check_templates({"splits": splits.pattern}, where=where)
+        signature = read_signature(function, params=plain_params, renamed=inputs or {}, where=where)
+        _check_splits(signature, kind, splits, where)
+        if kind is VertexKind.SOURCE:
+            signature = _without_inputs(signature, where)
+        vertex = Vertex(
+            job=self.name,
+            name=name,
+            function=function,
+            kind=kind,
+            inputs=signature.inputs,
+            params=plain_params,
+            spark_conf=_checked_spark_conf(spark_conf or {}, where),
+            result=result,
+            deterministic=deterministic,
+            version=_checked_version(version, where),
+            splits=splits,
+            wants_spark=signature.wants_spark,
+            wants_context=signature.wants_context,
+            wants_splits=signature.wants_splits,
+        )
+        self._declared[name] = (vertex, signature)
+        self._vertices = self._graph = self._regions = None
+        return function
+
+    def _check_name(self, name: str, where: str) -> None:
+        if name in RESERVED or (isinstance(name, str) and _RESERVED_NAME.fullmatch(name)):
+            raise JobDefinitionError(f"{where}: the name {name!r} is reserved: choose another, with name= if need be")
+        if not isinstance(name, str) or not _VERTEX_NAME.fullmatch(name):
+            raise JobDefinitionError(
+                f"{where}: expected a name of at most {MAX_VERTEX_NAME_LENGTH} letters (a-z), digits, '_' and '-' that "
+                f"begins with a letter, found {name!r}: it becomes a task id and a folder; choose another with name="
+            )
+        if name in self._declared:
+            first = self._declared[name][0].function
+            raise JobDefinitionError(
+                f"{where}: expected unique vertex names, found this one a second time (first: {first.__module__}."
+                f"{first.__qualname__}): rename one of them, with name= if the functions must keep their names"
+            )
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def vertices(self) -> Mapping[str, Vertex]:
+        """The vertices by name, in the order of declaration. Complete, but not necessarily valid: see `validate`."""
+        if self._vertices is None:
+            self._vertices = MappingProxyType(
+                {
+                    name: replace(
+                        vertex,
+                        inputs=tuple(
+                            each
+                            for each in vertex.inputs
+                            if each.parameter not in signature.defaulted or each.vertex in self._declared
+                        ),
+                    )
+                    for name, (vertex, signature) in self._declared.items()
+                }
+            )
+        return self._vertices
+
+    def vertex_named(self, name: str) -> Vertex:
+        """Return one vertex. Raises `JobDefinitionError` for an unknown name."""
+        if name not in self.vertices:
+            raise JobDefinitionError(
+                f"job {self.name!r}: no vertex {name!r}{did_you_mean(name, self.vertices)}; "
+                f"there are {', '.join(self.vertices) or 'none'}"
+            )
+        return self.vertices[name]
+
+    def validate(self) -> None:
+        """Raise `JobDefinitionError` unless the job is complete: it names the vertex and what to change.
+
+        Found here: no vertices, an input that nobody makes, a vertex without inputs, a cycle, a result that nobody
+        reads, and Spark settings in conflict inside one region. All else is found by the decorators.
+        """
+        self.regions()
+
+    def graph(self) -> JobGraph:
+        """Return the logical graph. Raises as `validate`."""
+        self.validate()
+        assert self._graph is not None
+        return self._graph
+
+    def regions(self) -> RegionGraph:
+        """Return the recovery regions, computed once. Raises as `validate`."""
+        if self._regions is None:
+            self._check_inputs()
+            self._graph = JobGraph(
+                self.name,
+                tuple(
+                    JobVertex(
+                        vertex.name,
+                        tuple(dict.fromkeys(each.vertex for each in vertex.inputs)),
+                        vertex.result,
+                        is_sink=vertex.kind is VertexKind.SINK,
+                        deterministic=vertex.deterministic,
+                    )
+                    for vertex in self.vertices.values()
+                ),
+            )
+            regions = region_graph(self._graph)
+            for region in regions.regions:
+                self._merged_conf(region.vertices)
+            self._regions = regions
+        return self._regions
+
+    def region_spark_conf(self, region: str) -> dict[str, str]:
+        """Return the Spark settings of a region: those of all its vertices, which do not contradict each other."""
+        return self._merged_conf(self.regions().region(region).vertices)
+
+    def render_params(self, vertex: str, run: RunLike) -> dict[str, Any]:
+        """Return the vertex's parameters for this run. Raises `JobDefinitionError` as `templates.render`."""
+        found = self.vertex_named(vertex)
+        return render(found.params, run, where=found.where)
+
+    def render_splits(self, vertex: str, run: RunLike) -> FilePattern | None:
+        """Return the pattern of the vertex's files for this run; `None` where it declares none."""
+        found = self.vertex_named(vertex)
+        if found.splits is None:
+            return None
+        return FilePattern(render({"splits": found.splits.pattern}, run, where=found.where)["splits"])
+
+    def run_local(
+        self,
+        spark: SparkSession,
+        *,
+        params: Mapping[str, Mapping[str, Any]] | None = None,
+        splits: Mapping[str, Sequence[str] | DataFrame] | None = None,
+        logical_date: datetime | str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        results: Mapping[str, DataFrame] | None = None,
+        only: str | None = None,
+    ) -> LocalResults:
+        """Run the job's functions here, without Airflow, S3 or cluster; see `airflow_recovery.job.local.run_local`."""
+        from airflow_recovery.job.local import run_local
+
+        return run_local(
+            self, spark, params=params, splits=splits, logical_date=logical_date, conf=conf, results=results, only=only
+        )
+
+    def _check_inputs(self) -> None:
+        for vertex in self.vertices.values():
+            for each in vertex.inputs:
+                if each.vertex not in self.vertices:
+                    raise JobDefinitionError(
+                        f"{vertex.where}: expected a vertex {each.vertex!r} for the parameter {each.parameter!r}, "
+                        f"found none{did_you_mean(each.vertex, self.vertices)}: declare one, say which vertex it reads "
+                        f"with inputs={{{each.parameter!r}: ...}}, or give it a value with "
+                        f"params={{{each.parameter!r}: ...}}"
+                    )
+            if not vertex.inputs and vertex.kind is not VertexKind.SOURCE:
+                raise JobDefinitionError(
+                    f"{vertex.where}: expected at least one input, found none: name the vertices that it reads as "
+                    "parameters, or declare it with @source if it reads from outside the job"
+                )
+
+    def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:
+        merged: dict[str, str] = {}
+        origin: dict[str, str] = {}
+        for name in vertices:
+            for key, value in self.vertices[name].spark_conf.items():
+                if merged.setdefault(key, value) != value:
+                    raise JobDefinitionError(
+                        f"{self.vertices[name].where}: spark_conf sets {key}={value!r}, and vertex {origin[key]!r} of "
+                        f"the same region sets {merged[key]!r}; they share one Spark application: give both the same "
+                        f"value, or declare a vertex between them with result=BLOCKING"
+                    )
+                origin.setdefault(key, name)
+        return merged
+
+
+def _checked_params(params: Mapping[str, Any], where: str) -> dict[str, Any]:
+    plain = {name: plain_json(value, where=f"{where}, parameter {name!r} of params=") for name, value in params.items()}
+    check_templates(plain, where=where)
+    return plain
+
+
+def _checked_spark_conf(spark_conf: Mapping[str, Any], where: str) -> dict[str, str]:
+    checked: dict[str, str] = {}
+    for key, value in spark_conf.items():
+        if not isinstance(key, str) or not isinstance(value, (str, int, float)):
+            raise JobDefinitionError(
+                f"{where}: expected spark_conf= as texts such as {{'spark.sql.shuffle.partitions': '8'}}, "
+                f"found {key!r}: {value!r}"
+            )
+        checked[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return checked
+
+
+def _checked_version(version: str | None, where: str) -> str | None:
+    if version is not None and not isinstance(version, str):
+        raise JobDefinitionError(f"{where}: expected version= as a text, found {version!r}: write {str(version)!r}")
+    return version
+
+
+def _check_splits(signature: Signature, kind: VertexKind, splits: FilePattern | None, where: str) -> None:
+    if signature.wants_splits and splits is None:
+        advice = "add splits=files('...')" if kind is VertexKind.SOURCE else "only a @source has splits; rename it"
+        raise JobDefinitionError(f"{where}: the function has a parameter 'splits' and no files are declared: {advice}")
+    if splits is not None and not signature.wants_splits:
+        raise JobDefinitionError(
+            f"{where}: splits= is declared and the function has no parameter 'splits': add it and read exactly "
+            "splits.paths, else what it reads and what recovery checks would differ"
+        )
+
+
+def _without_inputs(signature: Signature, where: str) -> Signature:
+    for each in signature.inputs:
+        if each.parameter not in signature.defaulted:
+            raise JobDefinitionError(
+                f"{where}: a source has no inputs, and its parameter {each.parameter!r} would be one: give it a value "
+                f"with params={{{each.parameter!r}: ...}} or a default, or declare the function with @vertex"
+            )
+    return replace(signature, inputs=(), defaulted=frozenset())

@@ -1,0 +1,255 @@
+"""Fingerprints: what a vertex computes, so that it is kept exactly while that stays the same (PROMISES, promise 2).
+
+A vertex's fingerprint holds its function's code and all code that this uses inside the user's packages, found by a
+static walk that runs nothing. It does not see: code reached by name at run time (``importlib.import_module(x)``), data
+files, other packages (only the names used from them), Spark itself. ``version=`` is for those.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any, cast
+
+from airflow_recovery.errors import FingerprintError
+from airflow_recovery.job.canonical import canonical
+from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module
+from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.topology.regions import Region
+
+_LENGTH = 32
+_DECORATORS = ("source", "vertex", "sink")
+
+
+def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any]) -> str:
+    """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
+
+    In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
+    packages), parameters, inputs, the pattern of its files, result type, versions. Not in it: comments, docstrings and
+    layout, the rest of the file, other vertices, ``spark_conf``. Raises `FingerprintError` where source cannot be read
+    and the vertex declares no version, and `JobDefinitionError` for an unknown vertex.
+    """
+    found = job.vertex_named(vertex)
+    try:
+        code = _CodeUsed(job.packages).of(cast("FunctionType", found.function))
+    except FingerprintError as error:
+        if found.version is None:
+            raise FingerprintError(f"{found.where}: {error}") from error
+        code = []
+    return _digest(
+        {
+            "code": code,
+            "inputs": [[each.parameter, each.vertex] for each in found.inputs],
+            "job_version": job.version,
+            "kind": found.kind.value,
+            "params": dict(params),
+            "result": found.result.value,
+            "splits": found.splits.pattern if found.splits else None,
+            "version": found.version,
+            "vertex": found.name,
+        }
+    )
+
+
+def region_fingerprint(region: Region, vertex_fingerprints: Mapping[str, str]) -> str:
+    """Return the fingerprint of a region: of its vertices, and of which of their results it registers."""
+    return _digest(
+        {"vertices": [[name, vertex_fingerprints[name]] for name in region.vertices], "results": list(region.results)}
+    )
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+class _CodeUsed:
+    """Collects the code that one function uses: a list of ``[where, name, digest]``, each found once."""
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        self._packages = set(packages)
+        self._own_module = ""
+        self._namespace: Mapping[str, Any] = {}
+        self._found: dict[tuple[str, str], str] = {}
+        self._queue: list[tuple[ModuleCode, str]] = []
+        self._functions: set[int] = set()
+        self._followed: set[tuple[str, tuple[str, ...]]] = set()
+
+    def of(self, function: FunctionType) -> list[list[str]]:
+        function = inspect.unwrap(function)
+        self._own_module = _module_name(function)
+        self._namespace = function.__globals__
+        self._packages.add(self._own_module.partition(".")[0])
+        self._add_function(function, label="")
+        while self._queue:
+            module, name = self._queue.pop()
+            self._add_unit(module, name)
+        return [[module, name, digest] for (module, name), digest in sorted(self._found.items())]
+
+    # --- live functions: where closures are --------------------------------------------------------------------------
+
+    def _add_function(self, function: FunctionType, *, label: str) -> None:
+        if id(function) in self._functions:
+            return
+        self._functions.add(id(function))
+        module_name = _module_name(function)
+        module = find_module(module_name)
+        if module is None:
+            raise FingerprintError(f"expected source for module {module_name!r}, found none: {ADVICE}")
+        node = _node_of(module, function)
+        if node is None:
+            raise FingerprintError(
+                f"expected the source of {function.__qualname__!r} in module {module_name!r}, found none: {ADVICE}"
+            )
+        self._add_code(module, f"{label}{function.__name__}()", [node])
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._add_closure_value(module, f"{label}{function.__name__}().{name}", cell.cell_contents)
+
+    def _add_closure_value(self, module: ModuleCode, label: str, value: Any) -> None:
+        if inspect.isfunction(value):
+            value = inspect.unwrap(value)
+            if self._is_users(_module_name(value)):
+                self._add_function(value, label=label + ".")
+            else:
+                self._found[self._label(module), label] = f"{value.__module__}.{value.__qualname__}"
+        elif isinstance(value, (ModuleType, type)):
+            name = value.__name__ if isinstance(value, ModuleType) else f"{value.__module__}:{value.__qualname__}"
+            self._found[self._label(module), label] = name
+            owner, _, attribute = name.partition(":")
+            self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
+        else:
+            try:
+                self._found[self._label(module), label] = json.dumps(value, sort_keys=True, allow_nan=False)
+            except (TypeError, ValueError, RecursionError):
+                raise FingerprintError(
+                    f"expected closure variable {label!r} as a function, class, module or plain value, found a "
+                    f"{type(value).__name__}: hand it in with params=, move it to the top of the module, or {ADVICE}"
+                ) from None
+
+    # --- names: where everything else is -----------------------------------------------------------------------------
+
+    def _add_unit(self, module: ModuleCode, name: str) -> None:
+        """One name of a module's top level; the empty name is the whole module."""
+        if (self._label(module), name) not in self._found:
+            self._add_code(module, name, module.definitions[name] if name else [module.tree])
+
+    def _add_code(self, module: ModuleCode, name: str, nodes: list[ast.AST]) -> None:
+        declarations: list[ast.AST] = []
+        if module.name == self._own_module:
+            declarations = [each for node in nodes for each in _declaring_decorators(node, self._namespace)]
+        digest = hashlib.sha256()
+        for node in nodes:
+            digest.update(canonical(node, without=declarations).encode("utf-8", "surrogatepass"))
+        # Known before its references are followed, so that code in a ring ends.
+        key = (self._label(module), name)
+        self._found[key] = ""
+        outside: set[str] = set()
+        for use in references(nodes, without=declarations):
+            self._follow(module, use, outside)
+        for star in module.stars:
+            self._follow_target(module, star, (), outside)
+        for each in sorted(outside):
+            digest.update(f"\n{each}".encode())
+        self._found[key] = digest.hexdigest()
+
+    def _follow(self, module: ModuleCode, use: Reference, outside: set[str]) -> None:
+        name, *rest = use.path
+        if use.imported is not None:
+            self._follow_target(module, use.imported, tuple(rest), outside)
+            return
+        if name in module.definitions:
+            self._queue.append((module, name))
+        for target in module.imports.get(name, ()):
+            self._follow_target(module, target, tuple(rest), outside)
+
+    def _follow_target(
+        self, module: ModuleCode, target: ImportTarget, rest: tuple[str, ...], outside: set[str]
+    ) -> None:
+        path = rest if target.attribute is None else (target.attribute, *rest)
+        absolute = module.absolute(target)
+        if absolute == module.name and path:
+            # `from . import helpers` in a package's own __init__ means the submodule.
+            absolute, path = f"{absolute}.{path[0]}", path[1:]
+        if not self._follow_module(absolute, path):
+            outside.add(f"{absolute}:{'.'.join(path)}")
+
+    def _follow_module(self, name: str, path: tuple[str, ...]) -> bool:
+        """Follow a use of ``path`` in a module; whether that module is the user's own and there."""
+        module = find_module(name) if self._is_users(name) else None
+        if module is None:
+            return False
+        if (name, path) in self._followed:
+            return True
+        self._followed.add((name, path))
+        if not path:
+            self._queue.append((module, ""))
+            return True
+        head = path[0]
+        outside: set[str] = set()
+        if head in module.definitions or head in module.imports:
+            self._follow(module, Reference(path), outside)
+            self._found.update({(self._label(module), f"{'.'.join(path)} ->"): each for each in sorted(outside)})
+        elif not (module.is_package and self._follow_module(f"{name}.{head}", path[1:])):
+            # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
+            self._queue.append((module, ""))
+        return True
+
+    def _is_users(self, module: str) -> bool:
+        return module.partition(".")[0] in self._packages
+
+    def _label(self, module: ModuleCode) -> str:
+        # The vertex's own module goes without a name: Airflow, a driver and `__main__` give one file different ones.
+        return "" if module.name == self._own_module else module.name
+
+
+def _module_name(function: Callable[..., Any]) -> str:
+    name = function.__module__
+    if name == "__main__":
+        spec = getattr(sys.modules[name], "__spec__", None)
+        return spec.name if spec is not None else name
+    return name
+
+
+def _node_of(module: ModuleCode, function: FunctionType) -> ast.AST | None:
+    """The definition that the function was made from: by its first line, else (the file was edited) by its name."""
+    line = function.__code__.co_firstlineno
+    if function.__name__ == "<lambda>":
+        lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]
+        return lambdas[0] if len(lambdas) == 1 else None
+    same_name = [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == function.__code__.co_name
+    ]
+    for node in same_name:
+        if min([node.lineno, *(each.lineno for each in node.decorator_list)]) == line:
+            return node
+    return same_name[0] if len(same_name) == 1 else None
+
+
+def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[ast.AST]:
+    """Decorators such as ``@flights.vertex(...)``: what they say is in the fingerprint by itself."""
+    return [
+        decorator
+        for each in ast.walk(node)
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in each.decorator_list
+        if _declares_a_vertex(decorator, namespace)
+    ]
+
+
+def _declares_a_vertex(decorator: ast.expr, namespace: Mapping[str, Any]) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if not isinstance(called, ast.Attribute) or called.attr not in _DECORATORS:
+        return False
+    if not isinstance(called.value, ast.Name):
+        return False
+    name = called.value.id
+    # A name that the module does not hold is a local one, of a function that declares a job; its form has to do.
+    return name not in namespace or isinstance(namespace[name], Job)

@@ -1,0 +1,156 @@
+"""Templates over the run alone: what an attempt computes must not depend on when or where the attempt runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.context import RunLike
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+ALLOWED = ("conf", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "params", "ts")
+_HARMLESS_GLOBALS = ("dict", "namespace", "range")
+_CLOCK_METHODS = frozenset(
+    {
+        *("age", "average", "diff", "diff_for_humans", "is_anniversary", "is_birthday", "is_future", "is_past"),
+        *("now", "today", "tomorrow", "utcnow", "yesterday"),
+    }
+)
+
+
+def is_template(text: str) -> bool:
+    """Whether Jinja would change the text."""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def check_templates(values: Mapping[str, Any], *, where: str) -> None:
+    """Raise `JobDefinitionError` for a template that is not valid, or that uses more than the run.
+
+    ``where`` begins the message, such as ``job 'flights', vertex 'cleaned'``. Called at declaration.
+    """
+    _map_strings(values, lambda path, text: _check(text, f"{where}, parameter {path}"))
+
+
+def render(values: Mapping[str, Any], run: RunLike, *, where: str) -> dict[str, Any]:
+    """Return the values with every template in them, however deep in lists and dicts, rendered for this run.
+
+    A rendered template is always a text, as in Airflow: ``"{{ conf.n }}"`` gives ``"3"``. Keys are not rendered. Raises
+    `JobDefinitionError` where a name is not allowed or has no value in this run.
+    """
+    names: list[dict[str, Any]] = []
+
+    def render_one(path: str, text: str) -> str:
+        if not names:
+            names.append(_names(run))
+        return _render(text, names[0], f"{where}, parameter {path}")
+
+    rendered = _map_strings(values, render_one)
+    assert isinstance(rendered, dict)
+    return rendered
+
+
+def _map_strings(value: Any, change: Callable[[str, str], str], path: str = "") -> Any:
+    if isinstance(value, str):
+        return change(path, value) if is_template(value) else value
+    if isinstance(value, Mapping):
+        return {
+            key: _map_strings(each, change, f"{path}[{key!r}]" if path else repr(key)) for key, each in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_map_strings(each, change, f"{path}[{index}]") for index, each in enumerate(value)]
+    return copy.copy(value)
+
+
+def _check(text: str, where: str) -> str:
+    from jinja2 import TemplateSyntaxError, meta, nodes
+
+    try:
+        tree = _environment().parse(text)
+    except TemplateSyntaxError as error:
+        raise JobDefinitionError(f"{where}: {text!r} is not a valid template: {error}. Correct it") from error
+    strangers = sorted(meta.find_undeclared_variables(tree).difference(ALLOWED, _HARMLESS_GLOBALS))
+    if strangers:
+        raise _not_allowed(where, text, strangers[0])
+    for attribute in tree.find_all(nodes.Getattr):
+        if attribute.attr in _CLOCK_METHODS and _is_a_date(attribute.node):
+            raise _not_allowed(where, text, attribute.attr)
+    return text
+
+
+def _is_a_date(node: object) -> bool:
+    # Only `conf` and `params` hold names of the user's own choice: `conf.today` reads no clock.
+    from jinja2 import nodes
+
+    while isinstance(node, (nodes.Getattr, nodes.Getitem, nodes.Call)):
+        node = node.node
+    return not (isinstance(node, nodes.Name) and node.name in ("conf", "params"))
+
+
+def _render(text: str, names: Mapping[str, Any], where: str) -> str:
+    from jinja2 import UndefinedError
+
+    _check(text, where)
+    try:
+        return _environment().from_string(text).render(names)
+    except UndefinedError as error:
+        hint = (
+            ""
+            if "logical_date" in names
+            else ". This run has no logical date: trigger it with one, or use conf or params instead"
+        )
+        raise JobDefinitionError(f"{where}: {text!r} has no value in this run: {error}{hint}") from error
+    except Exception as error:
+        raise JobDefinitionError(f"{where}: {text!r} cannot be rendered: {type(error).__name__}: {error}") from error
+
+
+def _not_allowed(where: str, text: str, name: str) -> JobDefinitionError:
+    return JobDefinitionError(
+        f"{where}: expected a template over the run alone ({', '.join(ALLOWED)}), found {name!r} in {text!r}: an "
+        "attempt must not depend on when or where it runs, else its result could not be kept. Take the value from conf "
+        "or params"
+    )
+
+
+def _names(run: RunLike) -> dict[str, Any]:
+    import pendulum
+
+    names: dict[str, Any] = {"conf": dict(run.conf), "params": dict(run.params)}
+    if run.logical_date is not None:
+        logical_date = pendulum.parse(run.logical_date)
+        assert isinstance(logical_date, pendulum.DateTime)
+        names |= {
+            "logical_date": logical_date,
+            "ds": logical_date.strftime("%Y-%m-%d"),
+            "ds_nodash": logical_date.strftime("%Y%m%d"),
+            "ts": logical_date.isoformat(),
+        }
+    if run.data_interval_start is not None:
+        names["data_interval_start"] = pendulum.parse(run.data_interval_start)
+    if run.data_interval_end is not None:
+        names["data_interval_end"] = pendulum.parse(run.data_interval_end)
+    return names
+
+
+@cache
+def _environment() -> SandboxedEnvironment:
+    from datetime import date
+
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class RunOnly(ImmutableSandboxedEnvironment):
+        """A date of the run is a value: its methods that read the clock are not there."""
+
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            reads_clock = isinstance(obj, date) and attr in _CLOCK_METHODS
+            return not reads_clock and super().is_safe_attribute(obj, attr, value)
+
+    environment = RunOnly(undefined=StrictUndefined, keep_trailing_newline=True)
+    environment.globals = {name: environment.globals[name] for name in _HARMLESS_GLOBALS}
+    del environment.filters["random"]
+    return environment

@@ -1,0 +1,113 @@
+"""One declared vertex, and how its function is called: by a unit test and by the Spark driver alike."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import JobDefinitionError, UserCodeError
+from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.sources import FilePattern, FileSplits
+from airflow_recovery.topology.result_type import ResultType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATA_FRAME_MEMBERS = ("write", "schema")
+
+
+class VertexKind(str, Enum):
+    """What a vertex was declared as."""
+
+    SOURCE = "SOURCE"
+    """Reads from outside the job; has no inputs."""
+
+    VERTEX = "VERTEX"
+    """Reads other vertices and is read by others."""
+
+    SINK = "SINK"
+    """A final result: always wanted, always registered."""
+
+
+@dataclass(frozen=True)
+class VertexInput:
+    """The function's parameter ``parameter`` receives the result of vertex ``vertex``."""
+
+    parameter: str
+    vertex: str
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """One vertex of a job.
+
+    ``params`` and the pattern of ``splits`` are as declared: templates in them are not rendered yet. ``deterministic``
+    is the user's word that computing it twice gives the same rows; without it a pipelined vertex with several readers
+    in its region is written once and read back by all.
+    """
+
+    job: str
+    name: str
+    function: Callable[..., Any]
+    kind: VertexKind
+    inputs: tuple[VertexInput, ...]
+    params: dict[str, Any]
+    spark_conf: dict[str, str]
+    result: ResultType
+    deterministic: bool
+    version: str | None
+    splits: FilePattern | None
+    wants_spark: bool
+    wants_context: bool
+    wants_splits: bool
+
+    @property
+    def where(self) -> str:
+        """How messages begin: the job and the vertex."""
+        return f"job {self.job!r}, vertex {self.name!r}"
+
+    def call(
+        self,
+        *,
+        spark: SparkSession,
+        inputs: Mapping[str, DataFrame],
+        params: Mapping[str, Any],
+        splits: FileSplits | None,
+        context: RegionContext,
+    ) -> DataFrame:
+        """Call the function and return its (lazy) DataFrame.
+
+        ``inputs`` is keyed by vertex name and may hold more than this vertex reads; ``params`` are the rendered values
+        of every declared parameter. Raises `JobDefinitionError` where one of these is not handed in, `UserCodeError`
+        where the function returns no DataFrame; what the function itself raises passes through.
+        """
+        arguments: dict[str, Any] = {}
+        for each in self.inputs:
+            if each.vertex not in inputs:
+                raise JobDefinitionError(
+                    f"{self.where}: expected a DataFrame for its input {each.vertex!r}, found none"
+                )
+            arguments[each.parameter] = inputs[each.vertex]
+        for name in self.params:
+            if name not in params:
+                raise JobDefinitionError(f"{self.where}: expected a value for its parameter {name!r}, found none")
+            arguments[name] = params[name]
+        if self.wants_spark:
+            arguments["spark"] = spark
+        if self.wants_context:
+            arguments["context"] = context
+        if self.wants_splits:
+            if splits is None:
+                raise JobDefinitionError(f"{self.where}: expected its files as splits, found none")
+            arguments["splits"] = splits
+        result = self.function(**arguments)
+        # Statically: reading `schema` of a Connect DataFrame would ask the server.
+        if any(inspect.getattr_static(result, member, None) is None for member in _DATA_FRAME_MEMBERS):
+            raise UserCodeError(
+                f"{self.where}: expected the function to return a Spark DataFrame, found {type(result).__name__}"
+                + (": is a `return` missing?" if result is None else ": return the DataFrame itself")
+            )
+        return result  # type: ignore[no-any-return]

@@ -1,0 +1,269 @@
+"""Records to bytes and back.
+
+One JSON object a record::
+
+    {"format": 1, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}}
+
+Reading is strict, since what is read decides what is run: another run's record, a newer format, a duplicate key, a
+NaN, or a document that is too large or too deep is refused with `RecordInvalid`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from enum import Enum
+from typing import Any, NoReturn, TypeVar
+
+from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.journal.records import (
+    AttemptState,
+    Claim,
+    Closed,
+    ExternalObject,
+    Failure,
+    FenceCause,
+    InputPin,
+    Lost,
+    Outcome,
+    PlanRecord,
+    Publish,
+    PublishedRegion,
+    Record,
+    RegionPlan,
+    Released,
+    Reset,
+    RunIdentity,
+)
+from airflow_recovery.shuffle.manifest import PartitionManifest
+
+FORMAT_VERSION = 1
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 32
+
+KINDS: dict[str, type[Record]] = {
+    "plan": PlanRecord,
+    "claim": Claim,
+    "outcome": Outcome,
+    "reset": Reset,
+    "lost": Lost,
+    "released": Released,
+    "publish": Publish,
+    "closed": Closed,
+}
+_KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
+
+R = TypeVar("R", bound=Record)
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with one form for equal values: sorted keys, no spaces, ASCII. Refuses NaN and infinities."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def encode_record(identity: RunIdentity, record: Record) -> bytes:
+    """The bytes of ``record`` in the journal of ``identity``."""
+    document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": plain(record)}
+    return canonical_json(document).encode()
+
+
+def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: str) -> R:
+    """Inverse of `encode_record`.
+
+    ``where`` names the object in messages. Raises `RecordInvalid` for anything but a record of ``kind`` that belongs to
+    ``identity`` and that this version understands.
+    """
+    document = parse_json(body, where=where)
+    if not isinstance(document, dict):
+        raise RecordInvalid(f"{where}: expected a JSON object, found {type(document).__name__}.")
+    version = document.get("format")
+    if type(version) is not int or version < 1:
+        raise RecordInvalid(f"{where}: expected a journal record with a format number, found format={version!r}.")
+    if version > FORMAT_VERSION:
+        raise RecordInvalid(
+            f"{where}: written by a newer version (format {version}, this version reads up to {FORMAT_VERSION}). "
+            "Upgrade airflow-recovery on this worker."
+        )
+    expected = {"kind": _KIND_OF[kind], **asdict(identity)}
+    for name, value in expected.items():
+        if document.get(name) != value:
+            raise RecordInvalid(
+                f"{where}: belongs to another journal: expected {name}={value!r}, found {document.get(name)!r}. "
+                "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
+            )
+    try:
+        record: R = _from_plain(kind, document["body"])
+        return record
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
+
+
+def parse_json(body: bytes, *, where: str) -> Any:
+    """Strict JSON: bounded size and depth, no duplicate keys, no NaN. Raises `RecordInvalid`."""
+    if len(body) > MAX_RECORD_BYTES:
+        raise RecordInvalid(f"{where}: {len(body)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
+    if _depth(body) > MAX_DEPTH:
+        raise RecordInvalid(f"{where}: nested deeper than {MAX_DEPTH} levels.")
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except ValueError as error:
+        raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, enums and tuples as JSON values."""
+    if isinstance(value, PartitionManifest):
+        return value.to_json()
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(value, "__dataclass_fields__"):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list, found {value!r}")
+    return value
+
+
+def _tuple_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda value: tuple(read(each) for each in _list(value))
+
+
+def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+def _record(kind: type[Any]) -> Callable[[Any], Any]:
+    return lambda value: _from_plain(kind, value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not all(isinstance(each, str) for each in _list(value)):
+        raise ValueError(f"expected names, found {value!r}")
+    return tuple(value)
+
+
+def _pair(value: Any) -> tuple[str, ...]:
+    if len(pair := _names(value)) != 2:
+        raise ValueError(f"expected two names, found {value!r}")
+    return pair
+
+
+def _manifest(value: Any) -> PartitionManifest:
+    objects = [(_list(each), [type(part) for part in each]) for each in _list(value["objects"])]
+    if any(types != [str, int, str] or found[1] < 0 for found, types in objects):
+        raise ValueError("expected objects as [path, size, etag]")
+    for name, annotation in (
+        ("result", "str"),
+        ("location", "str"),
+        ("rows", "int | None"),
+        ("schema", "str | None"),
+        ("managed", "bool"),
+    ):
+        _check_scalar(f"PartitionManifest.{name}", annotation, value[name])
+    return PartitionManifest.from_json(value)
+
+
+# How the fields that are not plain JSON scalars are read back.
+_READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
+    RegionPlan: {
+        "vertices": _names,
+        "results": _names,
+        "inputs": _names,
+        "vertex_fingerprints": _tuple_of(_pair),
+    },
+    PlanRecord: {"regions": _tuple_of(_record(RegionPlan))},
+    Claim: {"inputs": _tuple_of(_record(InputPin))},
+    Outcome: {
+        "state": AttemptState,
+        "inputs": _tuple_of(_record(InputPin)),
+        "externals": _tuple_of(_record(ExternalObject)),
+        "outputs": _tuple_of(_manifest),
+        "cause": _optional(FenceCause),
+        "failure": _optional(_record(Failure)),
+    },
+    Failure: {"chain": _names},
+    PublishedRegion: {"results": _names},
+    Lost: {"evidence": _names, "plan": _tuple_of(_pair)},
+    Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},
+    Closed: {"highest": _tuple_of(_record(InputPin))},
+}
+
+
+def _from_plain(kind: type[Any], value: dict[str, Any]) -> Any:
+    readers = _READERS.get(kind, {})
+    # A field of a later minor version is ignored: what changes meaning raises the format number instead.
+    known = {each.name: each.type for each in fields(kind)}
+    arguments = {
+        name: readers[name](each) if name in readers else _check_scalar(f"{kind.__name__}.{name}", known[name], each)
+        for name, each in value.items()
+        if name in known
+    }
+    return kind(**arguments)
+
+
+# By the annotation's text: the records' annotations are not evaluated. A bool is no number here.
+_SCALARS: dict[Any, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float | None": (int, float, type(None)),
+    "bool": (bool,),
+}
+
+
+def _check_scalar(name: str, annotation: Any, value: Any) -> Any:
+    if type(value) not in _SCALARS[annotation] or (type(value) is int and value < 0):
+        raise ValueError(f"{name}: expected {annotation}, found {value!r}")
+    return value
+
+
+_TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
+
+
+def _depth(body: bytes) -> int:
+    """Nesting depth, without parsing: a document that is too deep would exhaust the parser's stack."""
+    depth = deepest = 0
+    in_string = False
+    for found in _TOKEN.finditer(body):
+        token = found[0]
+        if token == b'"':
+            in_string = not in_string
+        elif in_string or token[0] == 0x5C:
+            continue
+        elif token in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_DEPTH:
+                return deepest
+        else:
+            depth -= 1
+    return deepest
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not allowed")

@@ -1,0 +1,282 @@
+"""The journal of one run: reads its state, writes its write-once objects. Decides nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid
+from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.records import (
+    AttemptState,
+    Claim,
+    Closed,
+    InputPin,
+    Lost,
+    Outcome,
+    PlanRecord,
+    Publish,
+    Record,
+    Released,
+    Reset,
+    RunIdentity,
+)
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.journal.write_once import write_once
+from airflow_recovery.storage.names import encode
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.storage.parallel import get_many
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the names of one listing say: complete, but no snapshot."""
+
+    state: RunState
+    etags: Mapping[str, str]
+
+
+class Journal:
+    """One run's journal in ``store``, for one process.
+
+    ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
+    one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
+    repeated (PROTOCOL, PUT rule).
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        identity: RunIdentity,
+        *,
+        writer: str,
+        deadline_s: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.store = store
+        self.identity = identity
+        self.layout = JournalLayout(identity)
+        self.writer = writer
+        self._deadline_s = deadline_s
+        self._sleep = sleep
+        self._clock = clock
+        self._rng = rng or random.Random()
+
+    # reading
+
+    def list(self, regions: Iterable[str]) -> Listing:
+        """One listing of the whole truth; objects of regions that are not named are left out.
+
+        Raises the store's errors; never takes "denied" or "timed out" for "empty".
+        """
+        names = {encode(each): each for each in regions}
+        attempts: dict[str, dict[int, Attempt]] = {each: {} for each in names.values()}
+        plans: set[str] = set()
+        newest_publish = 0
+        etags: dict[str, str] = {}
+        is_closed = False
+        for info in self.store.list(self.layout.prefix):
+            etags[info.key] = info.etag
+            key = self.layout.parse_attempt(info.key)
+            if key is not None:
+                if key.region in names:
+                    found = attempts[names[key.region]]
+                    attempt = found.get(key.attempt, Attempt(key.attempt))
+                    found[key.attempt] = _mark(attempt, key.kind, info)
+            elif (plan := self.layout.parse_plan(info.key)) is not None:
+                plans.add(plan)
+            elif (number := self.layout.parse_publish(info.key)) is not None:
+                newest_publish = max(newest_publish, number)
+            elif info.key == self.layout.closed:
+                is_closed = True
+        closed_at = self._closed_at() if is_closed else {}
+        state = RunState(
+            regions={name: RegionState(found, closed_at.get(name, 0)) for name, found in attempts.items()},
+            plans=frozenset(plans),
+            newest_publish=newest_publish,
+            is_closed=is_closed,
+        )
+        return Listing(state, etags)
+
+    def load(self, listing: Listing, regions: Iterable[str] | None = None) -> RunState:
+        """The listing's state with the contents of outcomes, and of open claims, of ``regions`` (default: all).
+
+        Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again.
+        """
+        wanted = listing.state.regions.keys() if regions is None else set(regions)
+        keys: dict[str, tuple[str, int, str]] = {}
+        for region in wanted:
+            for n, attempt in listing.state.of(region).attempts.items():
+                if attempt.has_outcome:
+                    keys[self.layout.attempt(region, n, "outcome")] = (region, n, "outcome")
+                elif attempt.is_claimed:
+                    keys[self.layout.attempt(region, n, "claim")] = (region, n, "claim")
+                if attempt.is_reset:
+                    keys[self.layout.attempt(region, n, "reset")] = (region, n, "reset")
+        found = get_many(self.store, keys)
+        filled: dict[str, dict[int, Attempt]] = {
+            region: dict(each.attempts) for region, each in listing.state.regions.items()
+        }
+        for key, (region, n, kind) in keys.items():
+            body = found[key].body
+            before = filled[region][n]
+            if kind == "outcome":
+                outcome = self._decode(Outcome, body, key)
+                filled[region][n] = replace(before, outcome=outcome, outcome_etag=listing.etags[key])
+            elif kind == "claim":
+                filled[region][n] = replace(before, claim=self._decode(Claim, body, key))
+            else:
+                filled[region][n] = replace(before, reset=self._decode(Reset, body, key))
+        state = replace(
+            listing.state,
+            regions={
+                region: replace(listing.state.of(region), attempts=attempts) for region, attempts in filled.items()
+            },
+        )
+        _check_pages(state, wanted)
+        return state
+
+    def read_claim(self, region: str, attempt: int) -> Claim:
+        """One claim. Raises `ObjectMissing`."""
+        return self._read(Claim, self.layout.attempt(region, attempt, "claim"))
+
+    def read_outcome(self, region: str, attempt: int) -> Outcome | None:
+        """One outcome, or `None` while the attempt is open."""
+        try:
+            return self._read(Outcome, self.layout.attempt(region, attempt, "outcome"))
+        except ObjectMissing:
+            return None
+
+    def read_lost(self, region: str, attempt: int) -> Lost:
+        """A report of loss. Raises `ObjectMissing`."""
+        return self._read(Lost, self.layout.attempt(region, attempt, "lost"))
+
+    def read_plan(self, hash_: str) -> PlanRecord:
+        """One plan. Raises `ObjectMissing`."""
+        return self._read(PlanRecord, self.layout.plan(hash_))
+
+    def read_publish(self, number: int) -> Publish:
+        """One publish. Raises `ObjectMissing`."""
+        return self._read(Publish, self.layout.publish(number))
+
+    # writing; each is put-if-absent, and raises `AttemptLost` where somebody else's object is there
+
+    def put_plan(self, plan: PlanRecord) -> None:
+        """Record a plan; the same plan of another writer is as good."""
+        self._put(plan, self.layout.plan(plan_hash(plan)), lambda found: found == plan)
+
+    def claim(self, claim: Claim) -> None:
+        """Open an attempt. Raises `AttemptLost` where the number is taken."""
+        self._put(
+            claim,
+            self.layout.attempt(claim.region, claim.attempt, "claim"),
+            lambda found: found.writer == claim.writer,
+        )
+
+    def finish(self, outcome: Outcome) -> ObjectInfo:
+        """End an attempt with its result. Raises `AttemptLost` where it was fenced."""
+        return self._end(outcome, AttemptState.FINISHED)
+
+    def fence(self, outcome: Outcome) -> ObjectInfo:
+        """End an attempt without a result. Raises `AttemptLost` where it has finished or was fenced by another."""
+        return self._end(outcome, AttemptState.FENCED)
+
+    def reset(self, reset: Reset) -> None:
+        """Attempts up to ``reset.attempt`` do not count any more. A reset that is there already is as good."""
+        self._put(reset, self.layout.attempt(reset.region, reset.attempt, "reset"), lambda found: True)
+
+    def report_lost(self, lost: Lost) -> None:
+        """A consumer's report. Its key names what was lost, so two reporters write one object."""
+        self._put(lost, self.layout.attempt(lost.region, lost.attempt, "lost"), lambda found: True)
+
+    def release(self, released: Released) -> None:
+        """The data of an attempt may not be used any more."""
+        self._put(released, self.layout.attempt(released.region, released.attempt, "released"), lambda found: True)
+
+    def publish(self, publish: Publish) -> None:
+        """Record a coherent cut. Raises `AttemptLost` where the number is taken by another cut."""
+        self._put(
+            publish,
+            self.layout.publish(publish.number),
+            lambda found: (found.regions, found.skipped) == (publish.regions, publish.skipped),
+        )
+
+    def _end(self, outcome: Outcome, state: AttemptState) -> ObjectInfo:
+        if outcome.state is not state:
+            raise ValueError(f"expected an outcome that is {state.value}, found {outcome.state.value}")
+        return self._put(
+            outcome,
+            self.layout.attempt(outcome.region, outcome.attempt, "outcome"),
+            lambda found: found.writer == outcome.writer and found.state is outcome.state,
+        )
+
+    def _put(self, record: R, key: str, is_mine: Callable[[R], bool]) -> ObjectInfo:
+        kind = type(record)
+        written = write_once(
+            self.store,
+            key,
+            encode_record(self.identity, record),
+            is_mine=lambda body: is_mine(self._decode(kind, body, key)),
+            deadline_s=self._deadline_s,
+            sleep=self._sleep,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        return written.info
+
+    def _read(self, kind: type[R], key: str) -> R:
+        return self._decode(kind, self.store.get(key).body, key)
+
+    def _decode(self, kind: type[R], body: bytes, key: str) -> R:
+        where = f"{self.store.base_uri}/{key}"
+        record = decode_record(self.identity, kind, body, where=where)
+        if isinstance(record, (Claim, Outcome, Reset, Lost, Released)):
+            about = self.layout.attempt(record.region, record.attempt, key.rpartition(".")[2])
+            if about != key:
+                raise RecordInvalid(
+                    f"{where}: expected a record of this key, found {record.region}@{record.attempt}: it was copied "
+                    "here. Delete the copy."
+                )
+        return record
+
+    def _closed_at(self) -> dict[str, int]:
+        closed = self._read(Closed, self.layout.closed)
+        return {each.region: each.attempt for each in closed.highest}
+
+
+def _mark(attempt: Attempt, kind: str, info: ObjectInfo) -> Attempt:
+    if kind == "claim":
+        return replace(attempt, is_claimed=True)
+    if kind == "outcome":
+        return replace(attempt, has_outcome=True, outcome_etag=info.etag)
+    if kind == "reset":
+        return replace(attempt, is_reset=True)
+    if kind == "lost":
+        return replace(attempt, is_lost=True)
+    return replace(attempt, is_released=True)
+
+
+def _check_pages(state: RunState, regions: Iterable[str]) -> None:
+    """A page that was read early lacks an attempt that a record on a later page refers to."""
+    for region in regions:
+        for attempt in state.of(region).attempts.values():
+            record = attempt.outcome or attempt.claim
+            pins: tuple[InputPin, ...] = record.inputs if record is not None else ()
+            for pin in pins:
+                producer = state.regions.get(pin.region)
+                if producer is None or pin.attempt <= producer.closed_at:
+                    continue
+                named = producer.attempts.get(pin.attempt)
+                if named is None or not named.has_outcome:
+                    raise PagesDisagree(
+                        f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
+                    )

@@ -1,0 +1,111 @@
+"""Where each object of a run's journal lies (PROTOCOL section 2).
+
+    <base>/<dag id>/<run key>/<group id>/plan/<hash>
+                                        /t/<region>/<n>.claim|outcome|reset|lost|released
+                                        /publish/<k>
+                                        /closed
+    <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
+
+Streams lie beside the truth, not below it, so that the one listing of a pre-check never pages through them. No id can
+begin with an underscore (`airflow_recovery.storage.names`), so the two can't meet. ``n`` and ``k`` have eight digits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.storage.names import encode
+
+_ATTEMPT_KEY = re.compile(r"t/([^/]+)/(\d{8})\.(claim|outcome|reset|lost|released)")
+_PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
+_PUBLISH_KEY = re.compile(r"publish/(\d{8})")
+
+
+def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str) -> str:
+    """The identity of a run that survives its deletion: logical date, else asset partition, else run id.
+
+    ``logical_date`` is ISO 8601 in UTC, and loses its colons (``date-2024-01-31T000000Z``). The prefix keeps the three
+    kinds apart, so that no run id can pass for a date. A date with another offset is refused with `ValueError`: one
+    moment must have one key.
+    """
+    if partition_key is not None:
+        return f"partition-{partition_key}"
+    if logical_date is not None:
+        if not logical_date.endswith("+00:00"):
+            raise ValueError(f"expected a logical date in UTC (+00:00), found {logical_date!r}")
+        return f"date-{logical_date.removesuffix('+00:00').replace(':', '')}Z"
+    return f"run-{run_id}"
+
+
+@dataclass(frozen=True)
+class AttemptKey:
+    """What the name of an object below ``t/`` says."""
+
+    region: str
+    attempt: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class JournalLayout:
+    """The keys of one run's journal, relative to the journal's base."""
+
+    identity: RunIdentity
+
+    @cached_property
+    def _path(self) -> str:
+        return "/".join(encode(each) for each in (self.identity.dag_id, self.identity.run_key, self.identity.group_id))
+
+    @property
+    def prefix(self) -> str:
+        """All of the truth, and nothing else, begins with this."""
+        return f"{self._path}/"
+
+    @property
+    def streams(self) -> str:
+        """Event streams of all writers."""
+        return f"_streams/{self._path}/"
+
+    @property
+    def data(self) -> str:
+        """Results of all attempts, relative to the base of the results."""
+        return self.prefix
+
+    def data_of(self, region: str, attempt: int) -> str:
+        """The prefix that one attempt writes its results to, without a slash at the end."""
+        return f"{self.data}{encode(region)}/{attempt:08d}"
+
+    def plan(self, plan_hash: str) -> str:
+        """One version of topology and fingerprints."""
+        return f"{self.prefix}plan/{plan_hash}"
+
+    def attempt(self, region: str, attempt: int, kind: str) -> str:
+        """Claim, outcome, reset, lost or released of one attempt."""
+        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}"
+
+    def publish(self, number: int) -> str:
+        """The k-th publish."""
+        return f"{self.prefix}publish/{number:08d}"
+
+    @property
+    def closed(self) -> str:
+        """The tombstone of a purged run."""
+        return f"{self.prefix}closed"
+
+    def parse_attempt(self, key: str) -> AttemptKey | None:
+        """Inverse of `attempt`; ``region`` is in its encoded form. `None` for any other key."""
+        found = _ATTEMPT_KEY.fullmatch(key.removeprefix(self.prefix))
+        return AttemptKey(found[1], int(found[2]), found[3]) if found else None
+
+    def parse_plan(self, key: str) -> str | None:
+        """The plan hash, or `None` for any other key."""
+        found = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
+        return found[1] if found else None
+
+    def parse_publish(self, key: str) -> int | None:
+        """The number of a publish, or `None` for any other key."""
+        found = _PUBLISH_KEY.fullmatch(key.removeprefix(self.prefix))
+        return int(found[1]) if found else None

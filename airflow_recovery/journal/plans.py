@@ -1,0 +1,13 @@
+"""The identity of a plan."""
+
+from __future__ import annotations
+
+import hashlib
+
+from airflow_recovery.journal.codec import canonical_json, plain
+from airflow_recovery.journal.records import PlanRecord
+
+
+def plan_hash(plan: PlanRecord) -> str:
+    """Content hash of ``plan``; equal plans have equal hashes on every machine."""
+    return hashlib.sha256(canonical_json(plain(plan)).encode()).hexdigest()[:32]

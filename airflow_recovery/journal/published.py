@@ -1,0 +1,62 @@
+"""What readers outside a run may read: results that the newest publish names, and that still stand.
+
+Such a reader has no job code, so "stands" is asked of the recorded traces: every attempt on the way down is still the
+current one of its region.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import NotPublished, ObjectMissing
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import InputPin
+from airflow_recovery.shuffle.manifest import PartitionManifest
+
+
+@dataclass(frozen=True)
+class PublishedResult:
+    """One result as the newest publish names it."""
+
+    publish: int
+    region: str
+    attempt: int
+    manifest: PartitionManifest
+
+
+def published_result(journal: Journal, result: str) -> PublishedResult:
+    """The registered result named ``result`` of the journal's newest publish.
+
+    Raises `NotPublished`, with the reason, where there is no publish, it does not name the result, or the result has
+    been superseded since. Raises the store's errors where the journal can't be read. Does not look at the data itself.
+    """
+    where = f"{journal.identity.dag_id} / {journal.identity.run_key} / {journal.identity.group_id}"
+    number = journal.list(()).state.newest_publish
+    if not number:
+        raise NotPublished(f"{where}: nothing is published yet; expected a publish that names {result!r}.")
+    publish = journal.read_publish(number)
+    named = {name: each for each in publish.regions for name in each.results}
+    if result not in named:
+        raise NotPublished(
+            f"{where}: publish {number} does not name {result!r}. It names {', '.join(sorted(named)) or 'nothing'}."
+        )
+    region = named[result]
+    state = journal.load(journal.list(each.region for each in publish.regions))
+    todo, seen = [InputPin(region.region, region.attempt)], set()
+    while todo:
+        pin = todo.pop()
+        if pin in seen:
+            continue
+        seen.add(pin)
+        current = state.of(pin.region).current
+        if current is None or current.number != pin.attempt or current.outcome is None:
+            raise NotPublished(
+                f"{where}: {result!r} of publish {number} no longer stands: it rests on {pin.region}@{pin.attempt}, "
+                f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
+            )
+        todo += current.outcome.inputs
+    outcome = state.of(region.region).attempts[region.attempt].outcome
+    manifests = {each.result: each for each in outcome.outputs} if outcome is not None else {}
+    if result not in manifests:
+        raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
+    return PublishedResult(number, region.region, region.attempt, manifests[result])

@@ -1,0 +1,92 @@
+"""The state of a run, as one listing and the contents of some outcomes tell it. Values only, no I/O.
+
+What the names alone say (which attempts exist, which are reset, released, reported lost) is always complete; contents
+(claims, outcomes, resets) are there for what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Reset
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a region. ``is_open``: claimed, without an outcome."""
+
+    number: int
+    is_claimed: bool = False
+    has_outcome: bool = False
+    is_reset: bool = False
+    is_lost: bool = False
+    is_released: bool = False
+    claim: Claim | None = None
+    outcome: Outcome | None = None
+    reset: Reset | None = None
+    outcome_etag: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Claimed, and neither finished nor fenced: it pins its inputs."""
+        return self.is_claimed and not self.has_outcome
+
+    @property
+    def is_finished(self) -> bool:
+        """Ended with a result. False where the outcome was not fetched."""
+        return self.outcome is not None and self.outcome.state is AttemptState.FINISHED
+
+
+@dataclass(frozen=True)
+class RegionState:
+    """All attempts of one region, by number. A reset of attempt 0 stands for "before any attempt"."""
+
+    attempts: Mapping[int, Attempt] = field(default_factory=dict)
+    closed_at: int = 0
+    """Highest attempt of an earlier, purged journal of this key; new attempts start above it."""
+
+    @property
+    def top(self) -> int:
+        """The highest number ever claimed (0 if none)."""
+        return max([self.closed_at, *(n for n, each in self.attempts.items() if each.is_claimed)])
+
+    @property
+    def mark(self) -> int:
+        """The highest reset: attempts up to here do not count (0 if none)."""
+        return max((n for n, each in self.attempts.items() if each.is_reset), default=0)
+
+    @property
+    def current(self) -> Attempt | None:
+        """The highest finished attempt above the mark. Older ones never come back."""
+        mark = self.mark
+        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark]
+        return self.attempts[max(counted)] if counted else None
+
+    @property
+    def open_attempt(self) -> Attempt | None:
+        """The attempt that is running, if any: at most one, the highest."""
+        top = self.attempts.get(self.top)
+        return top if top is not None and top.is_open else None
+
+    @property
+    def was_reset(self) -> bool:
+        """A finished attempt exists, and none that counts."""
+        return self.current is None and any(each.is_finished for each in self.attempts.values())
+
+
+NEVER_STARTED = RegionState()
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Regions by name; a region without any object is `NEVER_STARTED`."""
+
+    regions: Mapping[str, RegionState] = field(default_factory=dict)
+    plans: frozenset[str] = frozenset()
+    newest_publish: int = 0
+    is_closed: bool = False
+
+    def of(self, region: str) -> RegionState:
+        """The state of one region."""
+        return self.regions.get(region, NEVER_STARTED)

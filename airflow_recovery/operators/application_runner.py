@@ -1,0 +1,177 @@
+"""Runs a user's own Spark application as one attempt, and registers what it has written."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import JobDefinitionError, OutputAltered, RegionFailed
+from airflow_recovery.execution.probing import OnAltered
+from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import AttemptState, Claim, ExternalObject, Outcome, RunIdentity
+from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.operators.externals import list_external
+from airflow_recovery.operators.references import OutputReference, filled, qualified
+from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.shuffle.availability import probe_manifest
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_recovery.operators.open_run import OpenRun
+    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+
+
+def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
+    """The application, its code files and its arguments before the placeholders are filled; not its Spark settings."""
+    described = {
+        "application": _content(operator.application),
+        "py_files": [_content(each) for each in _listed(operator.py_files)],
+        "jars": _listed(operator.jars),
+        "java_class": operator._java_class,
+        "arguments": [str(each) for each in operator.application_args or ()],
+        "outputs": sorted((name, uri or "") for name, uri in operator.outputs.items()),
+        "inputs": sorted(
+            (name, f"{each.task_id}/{each.name}" if isinstance(each, OutputReference) else each)
+            for name, each in operator.inputs.items()
+        ),
+    }
+    return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
+
+
+class ApplicationRunner:
+    """The `airflow_recovery.execution.region_task.RegionRunner` of a drop-in operator."""
+
+    def __init__(
+        self,
+        operator: RecoverableSparkSubmitOperator,
+        context: Context,
+        opened: OpenRun,
+        identity: RunIdentity,
+    ) -> None:
+        self._operator = operator
+        self._context = context
+        self._run = opened.run
+        self._stores = opened.stores
+        self._identity = identity
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """The objects at the URIs among the inputs, as they are now."""
+        found: list[ExternalObject] = []
+        for name, given in self._operator.inputs.items():
+            if isinstance(given, str):
+                found += list_external(self._stores, given, name)
+        return tuple(found)
+
+    def check_target(self, state: RunState) -> None:
+        """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
+
+        Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
+        """
+        if self._operator.on_altered is OnAltered.RECOMPUTE:
+            return
+        last = _last_finish(state.of(self._operator.task_id))
+        if last is None:
+            return
+        for manifest in last.outputs:
+            if manifest.managed:
+                continue
+            found = probe_manifest(self._stores.open_external(manifest.location), manifest)
+            if found.altered or found.added:
+                raise OutputAltered(
+                    f"{self._operator.task_id} must run again, and {manifest.location} is not as attempt "
+                    f"{last.attempt} left it ({found.evidence[0]}): it may hold newer data, so it is not overwritten. "
+                    "Move that data away and clear this task, or declare on_altered='recompute'."
+                )
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Submit with the placeholders filled; then register every output and finish the attempt."""
+        claim = attempt.claim
+        arguments = filled(self._operator.application_args, self._locations(attempt))
+        started = time.monotonic()
+        try:
+            self._operator.submit_attempt(self._context, arguments, claim.attempt)
+        except Exception as error:
+            raise RegionFailed(f"{claim.region}@{claim.attempt}: the application failed: {error}") from error
+        outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
+        outcome = Outcome(
+            region=claim.region,
+            attempt=claim.attempt,
+            state=AttemptState.FINISHED,
+            writer=claim.writer,
+            ended_at=self._run.now(),
+            fingerprint=attempt.fingerprint,
+            inputs=claim.inputs,
+            externals=attempt.externals,
+            outputs=outputs,
+            spark_seconds=round(time.monotonic() - started, 3),
+        )
+        self._run.journal.finish(outcome)
+        return outcome
+
+    def stop(self) -> None:
+        """Kill the application that `run` waits for."""
+        self._operator.kill()
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """Nothing to do: an application on this machine died with its task; one elsewhere is fenced."""
+
+    def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
+        found = {
+            ("output", name): spark_path(uri or self._managed(attempt.claim, name))
+            for name, uri in self._operator.outputs.items()
+        }
+        for name, given in self._operator.inputs.items():
+            if isinstance(given, str):
+                found["input", name] = spark_path(given)
+            else:
+                outputs = {each.result: each for each in attempt.inputs[given.task_id].outputs}
+                found["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
+        return found
+
+    def _managed(self, claim: Claim, name: str) -> str:
+        below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        return f"{self._stores.results.base_uri}/{below}/{name}"
+
+    def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
+        location = uri or self._managed(claim, name)
+        store = self._stores.open_external(location)
+        listed = list(store.list())
+        if not listed:
+            raise RegionFailed(
+                f"{claim.region}@{claim.attempt}: the application ended without an error and wrote nothing to output "
+                f"{name!r} at {location}. Does it write to the location that it is given?"
+            )
+        objects = tuple(ResultObject(each.key, each.size, each.etag) for each in listed if not _is_hidden(each.key))
+        self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
+        return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
+
+
+def _last_finish(state: RegionState) -> Outcome | None:
+    """The newest finish, reset or not, unless an attempt was claimed after it."""
+    finished = [n for n, each in state.attempts.items() if each.is_finished]
+    if not finished or max(finished) != state.top:
+        return None
+    return state.attempts[max(finished)].outcome
+
+
+def _is_hidden(key: str) -> bool:
+    """Markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
+    return any(part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/"))
+
+
+def _listed(names: str | None) -> list[str]:
+    return [each.strip() for each in (names or "").split(",") if each.strip()]
+
+
+def _content(path: str) -> Any:
+    """The content's hash where ``path`` is a file here, else the path itself: a URI stands for what it names."""
+    file = Path(path.removeprefix("file://"))
+    if not path:
+        raise JobDefinitionError("expected an application, found none")
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else path

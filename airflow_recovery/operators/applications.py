@@ -1,0 +1,81 @@
+"""The two ways to run a region's application: spark-submit, and a warm Spark Connect server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from airflow_recovery.journal.records import Claim, RunIdentity
+from airflow_recovery.runtime.shipping import build_archive
+from airflow_recovery.runtime.spec import RegionSpec
+
+
+class SubmittedApplication:
+    """One spark-submit of our region runner, with everything that the operator was given passed through."""
+
+    def __init__(self, submit: Callable[[RegionSpec, Path], None], kill: Callable[[], None]) -> None:
+        self._submit = submit
+        self._kill = kill
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        """Submit and wait. Raises Airflow's exception where spark-submit says that it failed."""
+        path = folder / f"{spec.tag}.json"
+        path.write_text(spec.to_json(), encoding="utf-8")
+        self._submit(spec, path)
+
+    def stop(self) -> None:
+        """Kill spark-submit's process, or the driver in cluster mode."""
+        self._kill()
+
+    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
+        """Nothing to do: a driver on this machine died with its task; one elsewhere is fenced."""
+
+
+class ConnectApplication:
+    """One session on a Spark Connect server; the vertices are called in this process."""
+
+    def __init__(self, url: str, user_id: str, packages: Iterable[str], log: logging.Logger) -> None:
+        self._url = url
+        self._user_id = user_id
+        self._packages = tuple(packages)
+        self._log = log
+        self._running: RegionSpec | None = None
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        """Run in a session of its own. Raises what the vertices or the server raise."""
+        from airflow_recovery.runtime.connect import run_over_connect
+
+        archive = build_archive(spec.job, self._packages)
+        self._running = spec
+        try:
+            run_over_connect(self._url, spec, archive=archive, log=self._log, user_id=self._user_id)
+        finally:
+            self._running = None
+
+    def stop(self) -> None:
+        """Interrupt the operations of the running attempt.
+
+        In a thread: a signal handler runs inside the very call that waits for the server.
+        """
+        spec = self._running
+        if spec is not None:
+            arguments = (spec.identity, spec.region, spec.attempt, spec.tag)
+            threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True).start()
+
+    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
+        """An operation survives the death of its client: open the old session and interrupt its tag."""
+        self._interrupt(identity, claim.region, claim.attempt, claim.tag)
+
+    def _interrupt(self, identity: RunIdentity, region: str, attempt: int, tag: str) -> None:
+        from airflow_recovery.runtime.connect import interrupt_attempt, session_id_of
+
+        session_id = session_id_of(identity, region, attempt)
+        try:
+            stopped = interrupt_attempt(self._url, session_id=session_id, tag=tag, user_id=self._user_id)
+        except Exception as error:
+            # Fencing is what makes an orphan harmless; interrupting it only saves the server's time.
+            self._log.warning("Attempt %d of %s could not be interrupted on the server: %s", attempt, region, error)
+        else:
+            if stopped:
+                self._log.info("Attempt %d of %s: %d operations interrupted.", attempt, region, len(stopped))

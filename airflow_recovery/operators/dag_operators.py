@@ -1,0 +1,70 @@
+"""The recoverable operators of one DAG, seen as one job: each is a region of one vertex."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.execution.probing import OnAltered
+from airflow_recovery.journal.records import PlanRecord, RegionPlan
+from airflow_recovery.operators.references import qualified
+
+if TYPE_CHECKING:
+    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+
+OPERATORS_GROUP = "(operators)"
+"""The group id in the journal; no task group can have it."""
+
+
+def operators_of(dag: Any) -> dict[str, RecoverableSparkSubmitOperator]:
+    """The recoverable operators of ``dag`` by task id, each after the ones that it reads.
+
+    Raises `JobDefinitionError` where one reads what nobody makes.
+    """
+    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+
+    found = {each.task_id: each for each in dag.tasks if isinstance(each, RecoverableSparkSubmitOperator)}
+    for task_id, operator in found.items():
+        for name, reference in operator.references().items():
+            producer = found.get(reference.task_id)
+            if producer is None or reference.name not in producer.outputs:
+                raise JobDefinitionError(
+                    f"{task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is not "
+                    f"declared. Recoverable operators of this DAG: {', '.join(sorted(found))}."
+                )
+    ordered: dict[str, RecoverableSparkSubmitOperator] = {}
+    # Airflow has refused cycles already, so each round places at least one.
+    while len(ordered) < len(found):
+        for task_id, operator in found.items():
+            if all(each.task_id in ordered for each in operator.references().values()):
+                ordered.setdefault(task_id, operator)
+    return ordered
+
+
+def plan_of_dag(dag: Any, fingerprints: dict[str, str] | None = None) -> PlanRecord:
+    """The DAG's operators as a plan.
+
+    ``fingerprints`` are today's, where they are known: an operator's arguments are rendered by its own task only, so
+    every other one's recorded fingerprint is taken as it is; its own task judges it.
+    """
+    operators = operators_of(dag)
+    read = {each.task_id for operator in operators.values() for each in operator.references().values()}
+    return PlanRecord(
+        job=f"operators of {dag.dag_id}",
+        regions=tuple(
+            RegionPlan(
+                name=task_id,
+                vertices=(task_id,),
+                results=tuple(qualified(task_id, name) for name in operator.outputs),
+                inputs=tuple(dict.fromkeys(each.task_id for each in operator.references().values())),
+                final=task_id not in read,
+                fingerprint=(fingerprints or {}).get(task_id),
+            )
+            for task_id, operator in operators.items()
+        ),
+    )
+
+
+def on_altered_of(dag: Any) -> dict[str, OnAltered]:
+    """What each operator wants done where objects at its own fixed location were altered."""
+    return {task_id: operator.on_altered for task_id, operator in operators_of(dag).items()}

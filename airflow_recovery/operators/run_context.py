@@ -1,0 +1,76 @@
+"""From Airflow's task context to the values that the region protocol works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.run import TaskIdentity
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.runtime.spec import RunFacts
+
+MODES = ("recover", "recompute")
+
+
+def run_facts(context: Mapping[str, Any]) -> RunFacts:
+    """What parameters may be templates over: the run alone, never the task instance or the clock."""
+    dag_run = context["dag_run"]
+    return RunFacts(
+        logical_date=_iso(dag_run.logical_date),
+        data_interval_start=_iso(context.get("data_interval_start")),
+        data_interval_end=_iso(context.get("data_interval_end")),
+        conf=dict(dag_run.conf or {}),
+        params={key: context["params"][key] for key in context.get("params") or {}},
+    )
+
+
+def run_identity(context: Mapping[str, Any], group_id: str) -> RunIdentity:
+    """Which journal belongs to this run: the same for a cleared, re-created or backfilled run of one logical date."""
+    dag_run = context["dag_run"]
+    key = run_key(
+        logical_date=_iso(dag_run.logical_date),
+        partition_key=getattr(dag_run, "partition_key", None),
+        run_id=dag_run.run_id,
+    )
+    return RunIdentity(dag_id=dag_run.dag_id, run_key=key, group_id=group_id)
+
+
+def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
+    """The task instance that this process works for."""
+    instance = context["ti"]
+    return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id))
+
+
+def recompute_epoch(context: Mapping[str, Any]) -> str | None:
+    """The epoch of ``recovery: {mode: recompute, epoch: N}`` in the run's conf, `None` in mode ``recover``.
+
+    Everything runs again once an epoch: a later retry or clear keeps what that epoch has made. The default is epoch 1.
+    Raises `ConfigurationError` for anything else under ``recovery``.
+    """
+    asked = (context["dag_run"].conf or {}).get("recovery")
+    if asked is None:
+        return None
+    advice = 'Write {"recovery": {"mode": "recompute", "epoch": 2}}, or leave it out to recover.'
+    if not isinstance(asked, dict) or not set(asked) <= {"mode", "epoch"}:
+        raise ConfigurationError(
+            f"The run's conf: expected recovery to hold mode and epoch only, found {asked!r}. {advice}"
+        )
+    mode = asked.get("mode", "recover")
+    if mode not in MODES:
+        raise ConfigurationError(
+            f"The run's conf: expected recovery.mode to be one of {', '.join(MODES)}, found {mode!r}. {advice}"
+        )
+    epoch = asked.get("epoch", 1)
+    if isinstance(epoch, bool) or not isinstance(epoch, (int, str)) or epoch == "":
+        raise ConfigurationError(
+            f"The run's conf: expected recovery.epoch to be a number or a name, found {epoch!r}. {advice}"
+        )
+    return str(epoch) if mode == "recompute" else None
+
+
+def _iso(moment: datetime | None) -> str | None:
+    """ISO 8601 in UTC: one spelling for one moment, since the run key is made of it."""
+    return None if moment is None else moment.astimezone(timezone.utc).isoformat()

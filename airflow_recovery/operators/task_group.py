@@ -1,0 +1,87 @@
+"""A declared job as an Airflow task group: one task a region, wired by the region graph, and a publish at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import TaskGroup
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.loading import load_job
+from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
+from airflow_recovery.operators.region import SparkRegionOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset
+
+NOT_PASSED_THROUGH = ("application", "application_args", "task_id", "region", "outlets")
+
+
+class SparkJobTaskGroup(TaskGroup):
+    """Runs a job declared with `airflow_recovery.job`: one task is one recovery region is one Spark application.
+
+    ::
+
+        SparkJobTaskGroup(group_id="flights", job="jobs.flights:flights", conn_id="spark_default")
+
+    Task ids are ``<group_id>.<region>``; the last task, ``<group_id>.publish``, publishes the results and carries
+    ``outlets``. Every further argument goes to every region's operator: those of `SparkSubmitOperator` (``conf``,
+    ``jars``, ``executor_memory``, ...) and Airflow's own (``pool``, ``retries``, ...). A region has ``retries=3`` and
+    ``retry_delay=0`` unless the DAG's or the group's ``default_args`` or an argument say else.
+
+    The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
+    Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
+
+    :param group_id: the id of the group; part of the identity of the journal.
+    :param job: ``package.module:name``.
+    :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run.
+    :param outlets: assets that are updated when the results are published.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        job: str,
+        conn_id: str = "spark_default",
+        outlets: Sequence[Asset] | None = None,
+        default_args: dict[str, Any] | None = None,
+        tooltip: str = "",
+        **operator_args: Any,
+    ) -> None:
+        refused = sorted(set(NOT_PASSED_THROUGH) & set(operator_args))
+        if refused:
+            raise JobDefinitionError(
+                f"SparkJobTaskGroup {group_id!r}: {', '.join(refused)} can't be given, since the job decides it."
+            )
+        defaults: Any = default_args or {}
+        super().__init__(group_id=group_id, default_args=defaults, tooltip=tooltip or f"Spark job {job}")
+        regions = load_job(job).regions()
+        full_id = str(self.group_id)
+        with self:
+            operators = {
+                region.name: SparkRegionOperator(
+                    task_id=region.name,
+                    job=job,
+                    region=region.name,
+                    group_id=full_id,
+                    conn_id=conn_id,
+                    doc_md=f"Vertices: {', '.join(region.vertices)}. Results: {', '.join(region.results)}.",
+                    **operator_args,
+                )
+                for region in regions.regions
+            }
+            if PUBLISH_TASK in operators:
+                raise JobDefinitionError(
+                    f"Job {job}: a region is named {PUBLISH_TASK!r}, which is the id of the group's last task. Rename "
+                    "that vertex."
+                )
+            publish = RecoveryPublishOperator(
+                task_id=PUBLISH_TASK, job=job, group_id=full_id, outlets=list(outlets or ())
+            )
+            for region in regions.regions:
+                for producer in region.upstream:
+                    operators[producer] >> operators[region.name]
+                if not regions.consumers(region.name):
+                    operators[region.name] >> publish

@@ -1,0 +1,51 @@
+"""Door 2: the same compare-and-clear as an endpoint, for deployments that keep another state store backend.
+
+Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
+instances. Imported by `plugin.LazyApp` on the first request. Response codes: 401 nobody, 403 not allowed, 404 no such
+run, 410 the caller is no longer its own try, 422 not a request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException
+
+from airflow_recovery.errors import NotMine
+from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
+from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
+
+app = FastAPI(title="Airflow Recovery", description="Observe a run's tries, and clear those that are still observed.")
+
+
+@app.post(
+    "/dags/{dag_id}/runs/{run_id}/observe",
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))],
+)
+def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]:
+    """All task instances of one run: an `Observation` as JSON."""
+    try:
+        return observe(session, dag_id, run_id).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
+
+
+@app.post(
+    "/dags/{dag_id}/runs/{run_id}/clear",
+    dependencies=[Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE))],
+)
+def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep) -> dict[str, Any]:
+    """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
+    try:
+        request = clear_request_from_json(body.get("request"))
+        caller = Caller.from_json(body.get("caller"))
+        return clear(session, dag_id, run_id, request, caller=caller).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
+    except NotMine as error:
+        raise HTTPException(410, str(error)) from error
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error

@@ -1,0 +1,41 @@
+"""The plugin's entry point. Every Airflow process loads it, task processes included, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from airflow_recovery.plugins.protocol import API_PREFIX
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class LazyApp:
+    """An ASGI application that is imported when the first request comes, hence in the API server alone.
+
+    FastAPI and Airflow's security modules take seconds to import; a task process must not pay for them.
+    """
+
+    def __init__(self, module: str, attribute: str) -> None:
+        self._module = module
+        self._attribute = attribute
+        self._app: Any = None
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Pass one ASGI connection on."""
+        if self._app is None:
+            self._app = getattr(importlib.import_module(self._module), self._attribute)
+        await self._app(scope, receive, send)
+
+
+class RecoveryPlugin(AirflowPlugin):
+    """Mounts the recovery endpoint (door 2) in the API server."""
+
+    name = "airflow_recovery"
+    fastapi_apps = [  # noqa: RUF012 - declared as an instance attribute by Airflow
+        {"app": LazyApp("airflow_recovery.plugins.app", "app"), "url_prefix": API_PREFIX, "name": "Airflow Recovery"}
+    ]

@@ -1,0 +1,128 @@
+"""What a task and the API server say to each other, as JSON. The values are `airflow_recovery.execution.scheduler`'s.
+
+Shared by both sides and both doors; imports neither Airflow nor SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
+
+CALL_KEY = "airflow_recovery/failover"
+"""A task's write to this key of its own state store is a call to `state_backend`."""
+
+ALIVE_KEY = "airflow_recovery/alive"
+"""An ordinary key: that it can be written says that the task instance is still this process's (the live check)."""
+
+API_PREFIX = "/airflow-recovery/v1"
+"""Where the plugin's endpoint is mounted, below the API server's root."""
+
+MAX_KEYS = 10_000
+"""A request that names more task instances is refused: it would hold the run's lock for too long."""
+
+
+class Operation(str, Enum):
+    """What is asked for."""
+
+    OBSERVE = "observe"
+    CLEAR = "clear"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One question of one process. ``call_id`` is random: an answer that carries another one is not for us."""
+
+    call_id: str
+    operation: Operation
+    request: ClearRequest | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        request = None if self.request is None else self.request.to_json()
+        return {"call_id": self.call_id, "operation": self.operation.value, "request": request}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Call:
+        """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        if not isinstance(value, dict):
+            raise ValueError(f"expected an object with call_id, operation and request, found {type(value).__name__}")
+        try:
+            operation = Operation(value["operation"])
+            request = clear_request_from_json(value["request"]) if operation is Operation.CLEAR else None
+            return cls(str(value["call_id"]), operation, request)
+        except KeyError as error:
+            raise ValueError(f"expected call_id, operation and request; {error} is missing") from error
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The server's answer to the call with the same ``call_id``: exactly one of the three others is set."""
+
+    call_id: str
+    observation: Observation | None = None
+    result: ClearResult | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {
+            "call_id": self.call_id,
+            "observation": None if self.observation is None else self.observation.to_json(),
+            "result": None if self.result is None else self.result.to_json(),
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Answer:
+        """Inverse of `to_json`. Raises `ValueError` on anything else, an unanswered call among them."""
+        try:
+            observation, result = value["observation"], value["result"]
+            return cls(
+                str(value["call_id"]),
+                None if observation is None else Observation.from_json(observation),
+                None if result is None else ClearResult.from_json(result),
+                value["error"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"expected an answer, found {str(value)[:200]!r}") from error
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The task instance that asks: never cleared, and refused where ``ti_id`` is given and no longer its own."""
+
+    key: str
+    ti_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {"key": self.key, "ti_id": self.ti_id}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Caller | None:
+        """Inverse of `to_json`; `None` stays `None` (a person asks). Raises `ValueError` on anything else."""
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not isinstance(value.get("key"), str):
+            raise ValueError("expected caller to be null or an object with key and ti_id")
+        ti_id = value.get("ti_id")
+        return cls(value["key"], None if ti_id is None else str(ti_id))
+
+
+def clear_request_from_json(value: Any) -> ClearRequest:
+    """A `ClearRequest` from outside. Raises `ValueError` where it is none or names too many task instances."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a clear request, found {type(value).__name__}")
+    try:
+        request = ClearRequest.from_json(value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"expected producers, consumers and unblock: {error!r}") from error
+    pairs = [*request.producers.items(), *request.consumers.items()]
+    if len(pairs) > MAX_KEYS:
+        raise ValueError(f"expected at most {MAX_KEYS} task instances in one clear, found {len(pairs)}")
+    if not all(isinstance(each, str) for pair in pairs for each in pair):
+        raise ValueError("expected producers and consumers to map task keys to task instance ids, both strings")
+    return request

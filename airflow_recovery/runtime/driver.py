@@ -1,0 +1,90 @@
+"""The driver process of one region attempt under spark-submit, in every deploy mode."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import AttemptLost
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.process import guard
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.receipt import reporting_failure
+from airflow_recovery.runtime.region import run_region
+from airflow_recovery.runtime.spec import RegionSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FINISHED = 0
+FAILED = 1
+FENCED = 3
+
+
+def drive(spec: RegionSpec) -> int:
+    """Run one attempt to its outcome object; the exit code of the process.
+
+    0 only if the outcome object exists; 1 for a failure, whatever raised it (a ``sys.exit(0)`` of a vertex too), which
+    is left as a failure file and object; 3 where the attempt was fenced. Never fences its own attempt: the region task
+    does, after it has judged the failure.
+    """
+    log = driver_log()
+    progress = Progress(log, spec.attempt)
+    spark: SparkSession | None = None
+    try:
+        with reporting_failure(spec, progress, log):
+            from pyspark.sql import SparkSession
+
+            spark = SparkSession.builder.getOrCreate()
+            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
+            finish_attempt(spec, run_region(spark, spec, log=log, progress=progress), log)
+        return FINISHED
+    except AttemptLost as error:
+        log.error("Region %s attempt %d was fenced: %s", spec.region, spec.attempt, error)
+        return FENCED
+    except BaseException:
+        traceback.print_exc()
+        return FAILED
+    finally:
+        _stop(spark, log)
+
+
+def main(arguments: list[str]) -> int:
+    """The application of spark-submit: ``arguments`` holds the path of the spec file.
+
+    Where that path is not on this machine (cluster modes), the file of the same name in the working folder is read:
+    there ``--files`` puts it.
+    """
+    guard()
+    (given,) = arguments
+    path = Path(given)
+    if not path.is_file():
+        path = Path(path.name)
+    return drive(RegionSpec.from_json(path.read_text(encoding="utf-8")))
+
+
+def driver_log() -> logging.Logger:
+    """Lines for the task log: on standard output, which the submitting hook copies there."""
+    # Spark logs a whole JVM stack as JSON for each error of a query; the failure report says it in a line.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    log = logging.getLogger("airflow_recovery.runtime")
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    return log
+
+
+def _stop(spark: SparkSession | None, log: logging.Logger) -> None:
+    if spark is None:
+        return
+    try:
+        spark.stop()
+    except Exception as error:  # the outcome stands or falls without it
+        log.warning("Spark did not stop in order: %s", error)

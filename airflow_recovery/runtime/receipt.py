@@ -1,0 +1,109 @@
+"""What a driver leaves for the task that waits for it: a receipt of the finish, or its failure.
+
+Neither is the truth: the attempt is finished exactly when its outcome object exists. The receipt saves a request where
+driver and task share a disk; the failure says what the exit code can't. Both are written best effort.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_recovery.errors import AttemptLost, ObjectMissing, StoreError
+from airflow_recovery.journal.records import AttemptState, Failure
+from airflow_recovery.runtime.failure import describe, failure_from_json, failure_to_json
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.runtime.stores import open_spec_store
+from airflow_recovery.shuffle.location import key_below
+
+FAILURE_OBJECT = "_failure.json"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The outcome object exists: its state and its etag."""
+
+    state: AttemptState
+    etag: str
+
+
+def write_receipt(spec: RegionSpec, receipt: Receipt) -> None:
+    """Write ``spec.receipt`` in one step; nothing where its folder is not on this machine."""
+    _write_beside(spec.receipt, json.dumps({"state": receipt.state.value, "etag": receipt.etag}))
+
+
+def read_receipt(spec: RegionSpec) -> Receipt | None:
+    """The receipt, or `None` where there is none here: then only the journal knows."""
+    text = _read(spec.receipt)
+    if text is None:
+        return None
+    found = json.loads(text)
+    return Receipt(AttemptState(found["state"]), str(found["etag"]))
+
+
+def write_failure(spec: RegionSpec, failure: Failure) -> None:
+    """Write ``<receipt>.failure`` and ``<location>/_failure.json``. Raises `StoreError` where the store refuses."""
+    text = failure_to_json(failure)
+    _write_beside(_failure_path(spec), text)
+    store = open_spec_store(spec.results)
+    store.put(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}", text.encode())
+
+
+def read_failure(spec: RegionSpec) -> Failure | None:
+    """What the driver of this attempt said of its failure; `None` where it said nothing (killed, or never started).
+
+    Raises `StoreError` where the store does not answer.
+    """
+    text = _read(_failure_path(spec))
+    if text is None:
+        store = open_spec_store(spec.results)
+        try:
+            text = store.get(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}").body.decode()
+        except ObjectMissing:
+            return None
+    return failure_from_json(text)
+
+
+@contextmanager
+def reporting_failure(spec: RegionSpec, progress: Progress, log: logging.Logger) -> Iterator[None]:
+    """Leave the failure of what runs inside, whatever it is, and raise it again.
+
+    A fenced attempt is no failure of its code: `AttemptLost` passes through unreported.
+    """
+    try:
+        yield
+    except AttemptLost:
+        raise
+    except BaseException as error:
+        try:
+            write_failure(spec, describe(error, vertex=progress.vertex))
+        except (OSError, StoreError) as second:
+            log.warning("The failure could not be reported to %s: %s", spec.location, second)
+        raise
+
+
+def _failure_path(spec: RegionSpec) -> str | None:
+    return None if spec.receipt is None else spec.receipt + ".failure"
+
+
+def _write_beside(path: str | None, text: str) -> None:
+    if path is None or not Path(path).parent.is_dir():
+        return
+    unfinished = Path(f"{path}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def _read(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

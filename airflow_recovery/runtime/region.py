@@ -1,0 +1,204 @@
+"""One region, run on one session: the same code under spark-submit and over Spark Connect."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
+from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.sources import FileSplit, FileSplits
+from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.reader import read_manifest
+from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
+from airflow_recovery.runtime.stores import open_spec_store
+from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.shuffle.manifest import PartitionManifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_recovery.job import Job, Vertex
+    from airflow_recovery.storage.object_store import ObjectStore
+
+SCRATCH = "_scratch"
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """What one attempt wrote. ``spark_seconds`` is the time from the first vertex to the last listing."""
+
+    outputs: tuple[PartitionManifest, ...]
+    spark_seconds: float
+    application_id: str | None
+
+
+def run_region(spark: SparkSession, spec: RegionSpec, *, log: logging.Logger, progress: Progress) -> RegionResult:
+    """Run the vertices of ``spec`` in its order and return the manifests of their results.
+
+    Pipelined vertices stay lazy. One that several vertices here read is written once to the attempt's scratch, as the
+    spec says, so that all of them read the same rows. Does not touch the journal.
+
+    Raises whatever a vertex or Spark raises (``progress.vertex`` then names the vertex), `ManifestInvalid` where what
+    was written is not what was observed, and the errors of the store.
+    """
+    started = time.monotonic()
+    run = _Run(spark, spec, load_job(spec.job), open_spec_store(spec.results), log, progress)
+    outputs = run.all_vertices()
+    return RegionResult(
+        outputs=outputs,
+        spark_seconds=round(time.monotonic() - started, 3),
+        application_id=spark.conf.get("spark.app.id", None),
+    )
+
+
+class _Run:
+    """The frames of one region while it runs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: RegionSpec,
+        job: Job,
+        store: ObjectStore,
+        log: logging.Logger,
+        progress: Progress,
+    ) -> None:
+        self._spark = spark
+        self._spec = spec
+        self._job = job
+        self._store = store
+        self._log = log
+        self._progress = progress
+        self._inputs = {each.result: each for each in spec.inputs}
+        self._frames: dict[str, DataFrame] = {}
+
+    def all_vertices(self) -> tuple[PartitionManifest, ...]:
+        spec = self._spec
+        names = ", ".join(each.name for each in spec.vertices)
+        self._log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
+        if spec.pins:
+            pins = ", ".join(f"{each.region}@{each.attempt}" for each in spec.pins)
+            self._log.info("Its inputs are of the attempts: %s", pins)
+        for each in spec.vertices:
+            apply_spark_conf(self._spark, each.name, self._vertex(each.name).spark_conf, self._log)
+        outputs = []
+        for each in spec.vertices:
+            self._progress.vertex = each.name
+            frame = self._call(each)
+            if each.is_result:
+                # Read back by readers in this region too: they see the rows that everybody else will see.
+                written = self._write(frame, each.name, f"{spec.location}/{each.name}")
+                outputs.append(written)
+                self._inputs[each.name] = written
+            elif each.is_scratch:
+                scratch = f"{spec.location}/{SCRATCH}/{each.name}"
+                self._inputs[each.name] = self._write(frame, each.name, scratch)
+            else:
+                self._frames[each.name] = frame
+        self._progress.vertex = None
+        return tuple(outputs)
+
+    def _vertex(self, name: str) -> Vertex:
+        try:
+            return self._job.vertices[name]
+        except KeyError:
+            raise JobDefinitionError(
+                f"job {self._spec.job}: expected the vertex {name!r} that the region task planned, found "
+                f"{sorted(self._job.vertices)}: the driver must import the same code as the DAG processor"
+            ) from None
+
+    def _call(self, planned: VertexSpec) -> DataFrame:
+        spec, run = self._spec, self._spec.run
+        vertex = self._vertex(planned.name)
+        return vertex.call(
+            spark=self._spark,
+            inputs={each.vertex: self._frame(each.vertex) for each in vertex.inputs},
+            params=planned.params,
+            splits=self._splits(planned.name),
+            context=RegionContext(
+                job=self._job.name,
+                vertex=planned.name,
+                region=spec.region,
+                attempt=spec.attempt,
+                logical_date=run.logical_date,
+                data_interval_start=run.data_interval_start,
+                data_interval_end=run.data_interval_end,
+                conf=run.conf,
+                params=run.params,
+            ),
+        )
+
+    def _frame(self, name: str) -> DataFrame:
+        frame = self._frames.get(name)
+        if frame is None:
+            manifest = self._inputs.get(name)
+            if manifest is None:
+                raise ManifestInvalid(
+                    f"region {self._spec.region}: expected a manifest of the input {name!r}, found those of "
+                    f"{sorted(self._inputs)}: the spec was made for other code; clear this task"
+                )
+            rows = "unknown" if manifest.rows is None else str(manifest.rows)
+            self._log.info(
+                "%s reads %s from %s: %d files, %d bytes, %s rows",
+                self._progress.vertex,
+                name,
+                manifest.location,
+                len(manifest.objects),
+                manifest.size,
+                rows,
+            )
+            frame = self._frames[name] = read_manifest(self._spark, manifest)
+        return frame
+
+    def _splits(self, vertex: str) -> FileSplits | None:
+        if self._vertex(vertex).splits is None:
+            return None
+        found = [each for each in self._spec.externals if each.vertex == vertex]
+        size = sum(each.size for each in found)
+        self._log.info("%s reads %d external files, %d bytes", vertex, len(found), size)
+        return FileSplits(
+            tuple(FileSplit(each.uri, each.size, each.etag) for each in found),
+            tuple(spark_path(each.uri) for each in found),
+        )
+
+    def _write(self, frame: DataFrame, name: str, location: str) -> PartitionManifest:
+        started = time.monotonic()
+        self._log.info("%s writes to %s", name, location)
+        with self._progress.watching(self._spark):
+            written = write_result(self._spark, frame, result=name, location=location, store=self._store)
+        self._log.info(
+            "%s wrote %d rows: %d files, %d bytes, in %.1f s",
+            name,
+            written.rows,
+            len(written.objects),
+            written.size,
+            time.monotonic() - started,
+        )
+        return written
+
+
+def apply_spark_conf(spark: SparkSession, vertex: str, conf: Mapping[str, str], log: logging.Logger) -> None:
+    """Set what a running session lets be set; log what it does not.
+
+    Under spark-submit the submitting task has passed all of it already. A warm Connect server keeps its own values of
+    static settings, such as an executor's memory.
+    """
+    for key, value in conf.items():
+        if spark.conf.get(key, None) == value:
+            continue
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+        else:
+            log.warning(
+                "%s asks for %s=%s, which can't be changed in a running Spark application (it is %s): ignored",
+                vertex,
+                key,
+                value,
+                spark.conf.get(key, None),
+            )

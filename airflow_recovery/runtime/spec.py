@@ -1,0 +1,112 @@
+"""What a region runner is told: one JSON document without secrets, made by the region task after its claim."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from airflow_recovery.journal.records import ExternalObject, InputPin, RunIdentity
+from airflow_recovery.shuffle.manifest import PartitionManifest
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """Where a store is and how to reach it. Credentials travel through the environment, never through here."""
+
+    uri: str
+    endpoint_url: str | None = None
+    region_name: str | None = None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a vertex may know of its run: nothing that differs between two attempts of one logical date."""
+
+    logical_date: str | None
+    data_interval_start: str | None
+    data_interval_end: str | None
+    conf: dict[str, Any]
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class VertexSpec:
+    """One vertex of the region: its rendered parameters, and whether it is written once and read back."""
+
+    name: str
+    params: dict[str, Any]
+    is_result: bool
+    """Written to the attempt's prefix and registered."""
+    is_scratch: bool
+    """Pipelined with several readers here and not deterministic: written once to scratch, read back by all."""
+
+
+@dataclass(frozen=True)
+class RegionSpec:
+    """One attempt of one region.
+
+    ``location`` is the attempt's data prefix (an absolute URI); result ``r`` goes to ``<location>/<r>``, scratch to
+    ``<location>/_scratch/<vertex>``. ``receipt`` is a path on the submitting machine where a driver that runs there
+    says that the outcome object exists; a driver elsewhere ignores it.
+    """
+
+    job: str
+    identity: RunIdentity
+    region: str
+    attempt: int
+    writer: str
+    tag: str
+    fingerprint: str
+    vertices: tuple[VertexSpec, ...]
+    inputs: tuple[PartitionManifest, ...]
+    pins: tuple[InputPin, ...]
+    externals: tuple[ExternalObject, ...]
+    run: RunFacts
+    location: str
+    journal: StoreSpec
+    results: StoreSpec
+    receipt: str | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` is the inverse.
+
+        Raises `ValueError` for a NaN or an infinity, and `TypeError` for a parameter that JSON does not know.
+        """
+        document = asdict(self)
+        document["inputs"] = [each.to_json() for each in self.inputs]
+        return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> RegionSpec:
+        """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        try:
+            found = json.loads(text)
+            return _record(
+                cls,
+                found,
+                identity=_record(RunIdentity, found["identity"]),
+                vertices=tuple(_record(VertexSpec, each) for each in found["vertices"]),
+                inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
+                pins=tuple(_record(InputPin, each) for each in found["pins"]),
+                externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
+                run=_record(RunFacts, found["run"]),
+                journal=_record(StoreSpec, found["journal"]),
+                results=_record(StoreSpec, found["results"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"expected a region spec as this version of airflow-recovery writes it, found a document with "
+                f"{error!r}: use the same version on the submitting machine and in the driver"
+            ) from error
+
+
+R = TypeVar("R")
+
+
+def _record(kind: type[R], found: dict[str, Any], **read: Any) -> R:
+    """A dataclass from a JSON object with exactly its fields; ``read`` holds those that are not plain JSON."""
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    if found.keys() != names:
+        raise TypeError(f"{kind.__name__} with the fields {sorted(found.keys() ^ names)}")
+    return kind(**{**found, **read})

@@ -1,0 +1,102 @@
+"""Writing one result once, and saying exactly what was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.runtime.reader import read_manifest
+from airflow_recovery.shuffle.location import is_hidden, listing_prefix
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_recovery.storage.object_store import ObjectStore
+
+_PART = re.compile(r"part-(?P<task>\d+)-(?P<write>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[-.]c(?P<file>\d+)\.")
+
+
+def write_result(
+    spark: SparkSession, frame: DataFrame, *, result: str, location: str, store: ObjectStore
+) -> PartitionManifest:
+    """Write ``frame`` to ``location``, which must not exist, and return its manifest.
+
+    ``store`` is the one that holds ``location``; it, not Spark, lists what was written. Rows are observed in the same
+    pass. Raises `ManifestInvalid` where what is there is not what this write wrote.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    schema = frame.schema.json()
+    # The last node before the write: an observation before a shuffle counts a re-run map stage twice.
+    observation = Observation()
+    (
+        frame.observe(observation, F.count(F.lit(1)).alias("rows"))
+        .write.mode("errorifexists")
+        # v2 moves each file once. Its faults (files of a failed job) stay outside the manifest.
+        .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+        .parquet(spark_path(location))
+    )
+    rows = int(observation.get["rows"])  # only after the write returned: after a failed one it lies or blocks
+    manifest = PartitionManifest(
+        result=result,
+        location=location,
+        objects=listed_objects(store, location),
+        rows=rows,
+        schema=schema,
+    )
+    check_one_write(manifest)
+    if has_several_files_a_task(manifest.objects):
+        # A retried task overwrites its dead try file by file; a try that wrote more files leaves the rest behind.
+        found = read_manifest(spark, manifest).count()
+        if found != rows:
+            raise ManifestInvalid(
+                f"result {result!r} at {location}: expected the {rows} rows that were observed, found {found} in its "
+                f"{len(manifest.objects)} files: a task that was tried twice left files of both tries. Run it again"
+            )
+    return manifest
+
+
+def listed_objects(store: ObjectStore, location: str) -> tuple[ResultObject, ...]:
+    """The data objects below ``location``, in key order: without names that begin with ``_`` or ``.``."""
+    prefix = listing_prefix(store.base_uri, location)
+    found = []
+    for each in store.list(prefix):
+        path = each.key[len(prefix) :]
+        if path and not is_hidden(path):
+            found.append(ResultObject(path, each.size, each.etag))
+    return tuple(found)
+
+
+def check_one_write(manifest: PartitionManifest) -> None:
+    """Raises `ManifestInvalid` unless every object is a part file and all carry the id of one write."""
+    writes = set()
+    for each in manifest.objects:
+        part = _PART.match(each.path)
+        if part is None:
+            raise ManifestInvalid(
+                f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found {each.path!r}: "
+                "nothing else may write below the location of an attempt"
+            )
+        writes.add(part["write"])
+    if len(writes) > 1:
+        raise ManifestInvalid(
+            f"result {manifest.result!r} at {manifest.location}: expected the files of one write, found those of "
+            f"{len(writes)} ({', '.join(sorted(writes))}): nothing else may write below the location of an attempt"
+        )
+    if not writes and manifest.rows:
+        raise ManifestInvalid(
+            f"result {manifest.result!r} at {manifest.location}: expected files with {manifest.rows} rows, found none: "
+            "does the driver list the same store that Spark's executors write to?"
+        )
+
+
+def has_several_files_a_task(objects: Sequence[ResultObject]) -> bool:
+    """True where a task wrote more than one file, or may have."""
+    parts = [_PART.match(each.path) for each in objects]
+    tasks = {part["task"] for part in parts if part is not None}
+    return len(tasks) < len(objects) or any(int(part["file"]) > 0 for part in parts if part is not None)

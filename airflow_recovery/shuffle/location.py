@@ -1,0 +1,45 @@
+"""Comparing and relating the URIs of results and stores."""
+
+from __future__ import annotations
+
+from airflow_recovery.errors import ConfigurationError
+
+
+def comparable(uri: str) -> str:
+    """``uri`` with one spelling of each scheme: ``file:///x`` and ``/x`` are ``file:/x``, ``s3a://`` is ``s3://``.
+
+    URIs are literal here: a ``%`` or a space means itself.
+    """
+    if uri.startswith("s3a://"):
+        return "s3://" + uri[len("s3a://") :]
+    if uri.startswith("/"):
+        return "file:" + uri
+    if uri.startswith("file:///"):
+        return "file:" + uri[len("file://") :]
+    return uri
+
+
+def key_below(base_uri: str, uri: str) -> str:
+    """The key of ``uri`` in the store that was opened at ``base_uri``; ``""`` for the base itself.
+
+    Raises `ConfigurationError` where it is not below it.
+    """
+    base, found = comparable(base_uri), comparable(uri)
+    if found == base:
+        return ""
+    if not found.startswith(base + "/"):
+        raise ConfigurationError(
+            f"expected a location below the store {base_uri}, found {uri}: open the store that holds it"
+        )
+    return found[len(base) + 1 :]
+
+
+def listing_prefix(base_uri: str, location: str) -> str:
+    """What to list in that store to see everything below ``location`` and nothing beside it. Raises as `key_below`."""
+    key = key_below(base_uri, location)
+    return f"{key}/" if key else ""
+
+
+def is_hidden(path: str) -> bool:
+    """True for what Spark and Hadoop keep beside data: a segment that begins with ``_`` or ``.``, or a folder."""
+    return path.endswith("/") or any(name.startswith(("_", ".")) for name in path.split("/"))

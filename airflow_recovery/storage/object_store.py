@@ -1,0 +1,69 @@
+"""What the journal and the results ask of a store. Two implementations: S3 (`s3.py`) and a directory (`local.py`).
+
+Knows nothing of jobs or attempts. Keys are relative to the base URI that the store was opened with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pendulum import DateTime
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """One listed object.
+
+    ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:
+    on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash.
+    """
+
+    key: str
+    size: int
+    etag: str
+    modified: DateTime | None = None
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object's bytes and its description."""
+
+    info: ObjectInfo
+    body: bytes
+
+
+class ObjectStore(Protocol):
+    """A versionless key-value store with put-if-absent.
+
+    Every method raises `StoreAccessDenied`, `StoreTimeout`, `StoreUnavailable` or `StoreMisconfigured` where the store
+    gave no answer about the object. None of them retries a write whose outcome is unknown: that is the journal's
+    decision (PROTOCOL section 2, PUT rule).
+    """
+
+    @property
+    def base_uri(self) -> str:
+        """``s3://bucket/prefix`` or ``file:///folder``, without a slash at the end."""
+        ...
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """Create ``key``. Raises `ObjectExists` where it is there already, whoever wrote it."""
+        ...
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """Create or overwrite ``key``. For liveness signals only: nothing that recovery needs is ever overwritten."""
+        ...
+
+    def get(self, key: str) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing` where it is not there."""
+        ...
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key begins with ``prefix``, in key order. Pages are not a snapshot."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; a key that is not there is not an error."""
+        ...

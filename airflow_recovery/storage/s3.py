@@ -1,0 +1,209 @@
+"""An S3 bucket, or a part of one, as an object store. Any server with conditional writes will do."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured, StoreUnavailable
+from airflow_recovery.storage.names import checked_key, checked_prefix
+from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.s3_errors import from_code, translate
+
+if TYPE_CHECKING:
+    from boto3.session import Session
+    from mypy_boto3_s3 import S3Client
+
+_URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
+_DELETE_BATCH = 1000
+
+
+class S3Store:
+    """Objects below ``s3://bucket/prefix``, over boto3 (imported at the first request).
+
+    Reads are repeated a few times by the SDK. Writes are not: whether an unknown outcome may be repeated is the
+    journal's decision (`airflow_recovery.journal.write_once`). Credentials come from ``session``, else from boto3's own
+    chain (environment, profile, role), which also renews them. One instance may be used by many threads.
+
+    Does not create buckets. ``max_connections`` bounds the connections of one instance.
+    """
+
+    def __init__(
+        self,
+        base_uri: str,
+        *,
+        endpoint_url: str | None = None,
+        region_name: str | None = None,
+        session: Session | None = None,
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 30.0,
+        max_read_attempts: int = 4,
+        max_connections: int = 64,
+    ) -> None:
+        found = _URI.fullmatch(base_uri)
+        if found is None:
+            raise ConfigurationError(f"Expected s3://<bucket>/<prefix>, found {base_uri!r}.")
+        self._bucket = found["bucket"]
+        self._prefix = "".join(f"{part}/" for part in [(found["prefix"] or "").strip("/")] if part)
+        if self._prefix:
+            checked_key(self._prefix.rstrip("/"))
+        self._endpoint_url = endpoint_url
+        self._region_name = region_name
+        self._session = session
+        self._connect_timeout_s = connect_timeout_s
+        self._read_timeout_s = read_timeout_s
+        self._max_read_attempts = max_read_attempts
+        self._max_connections = max_connections
+        self._lock = threading.Lock()
+        self._clients: dict[int, S3Client] = {}
+
+    @property
+    def base_uri(self) -> str:
+        """``s3://bucket/prefix``, without a slash at the end."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """Create ``key``. Raises `ObjectExists` where it is there already, whoever wrote it."""
+        return self._write(key, body, {"IfNoneMatch": "*"})
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """Create or overwrite ``key``."""
+        return self._write(key, body, {})
+
+    def get(self, key: str) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing` where a listing confirms that it is not there."""
+        try:
+            return self._get(key)
+        except ObjectMissing:
+            if not self._is_listed(key):
+                raise
+        # Written between the two requests, or a server that answers 404 for something else. Once more, then say so.
+        try:
+            return self._get(key)
+        except ObjectMissing as error:
+            raise StoreUnavailable(
+                f"{self._uri(key)}: the listing shows the object, but reading it says it is not there ({error}) "
+                "Nothing is concluded from that; try again."
+            ) from error
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
+
+        Folder markers (keys that end with a slash) are no objects and left out.
+        """
+        where = self._prefix + checked_prefix(prefix)
+        arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
+        if start_after:
+            arguments["StartAfter"] = self._prefix + start_after
+        try:
+            for page in self._reader.get_paginator("list_objects_v2").paginate(**arguments):
+                for each in page.get("Contents", ()):
+                    if not each["Key"].endswith("/"):
+                        yield self._listed(each)
+        except Exception as error:
+            raise self._translated(error, "list", f"s3://{self._bucket}/{where}") from error
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, 1000 a request; a key that is not there is not an error."""
+        remaining = iter(keys)
+        while batch := list(islice(remaining, _DELETE_BATCH)):
+            names = [{"Key": self._prefix + checked_key(key)} for key in batch]
+            try:
+                answer = self._reader.delete_objects(
+                    Bucket=self._bucket,
+                    Delete={"Objects": names, "Quiet": True},  # type: ignore[typeddict-item]
+                )
+            except Exception as error:
+                raise self._translated(error, "delete from", self.base_uri) from error
+            for each in answer.get("Errors", ()):
+                if each.get("Code") != "NoSuchKey":
+                    before = f"Could not delete s3://{self._bucket}/{each.get('Key')}:"
+                    raise from_code(each.get("Code", ""), 0, before=before, said=each.get("Message", ""))
+
+    def _get(self, key: str) -> StoredObject:
+        name = self._prefix + checked_key(key)
+        try:
+            answer = self._reader.get_object(Bucket=self._bucket, Key=name)
+            body = answer["Body"].read()
+        except Exception as error:
+            raise self._translated(error, "read", self._uri(key)) from error
+        return StoredObject(_info(key, len(body), answer["ETag"], answer["LastModified"]), body)
+
+    def _is_listed(self, key: str) -> bool:
+        """Whether a listing shows exactly ``key``. It comes first among the keys that it is a prefix of."""
+        try:
+            answer = self._reader.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + key, MaxKeys=1)
+        except Exception as error:
+            raise self._translated(error, "list", self._uri(key)) from error
+        return any(each["Key"] == self._prefix + key for each in answer.get("Contents", ()))
+
+    def _write(self, key: str, body: bytes, condition: dict[str, Any]) -> ObjectInfo:
+        name = self._prefix + checked_key(key)
+        try:
+            answer = self._writer.put_object(Bucket=self._bucket, Key=name, Body=body, **condition)
+        except Exception as error:
+            raise self._translated(error, "write", self._uri(key)) from error
+        return ObjectInfo(key, len(body), answer["ETag"].strip('"'))
+
+    def _translated(self, error: Exception, action: str, uri: str) -> Exception:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if not isinstance(error, (BotoCoreError, ClientError, OSError)):
+            return error
+        meant = translate(error, action=action, uri=uri)
+        if isinstance(meant, ObjectMissing) and action != "read":
+            # No object can be missing there: the bucket is, or whatever answered is no S3 API.
+            return StoreMisconfigured(f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.")
+        return meant
+
+    def _listed(self, each: Any) -> ObjectInfo:
+        return _info(each["Key"][len(self._prefix) :], each["Size"], each["ETag"], each["LastModified"])
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    @property
+    def _reader(self) -> S3Client:
+        return self._client(self._max_read_attempts)
+
+    @property
+    def _writer(self) -> S3Client:
+        return self._client(1)
+
+    def _client(self, attempts: int) -> S3Client:
+        with self._lock:
+            if attempts not in self._clients:
+                self._clients[attempts] = self._new_client(attempts)
+            return self._clients[attempts]
+
+    def _new_client(self, attempts: int) -> S3Client:
+        import boto3.session
+        from botocore.config import Config
+
+        is_custom = bool(
+            self._endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        )
+        # Servers other than AWS rarely have virtual hosts, and not all know the newer checksum headers.
+        needed_only: Any = {"request_checksum_calculation": "when_required"} if is_custom else {}
+        config = Config(
+            connect_timeout=self._connect_timeout_s,
+            read_timeout=self._read_timeout_s,
+            max_pool_connections=self._max_connections,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            s3={"addressing_style": "path" if is_custom else "auto"},
+            **needed_only,
+        )
+        # A client of its own session: sessions are not thread-safe, clients are.
+        if self._session is None:
+            self._session = boto3.session.Session()
+        return self._session.client("s3", endpoint_url=self._endpoint_url, region_name=self._region_name, config=config)
+
+
+def _info(key: str, size: int, etag: str, modified: Any) -> ObjectInfo:
+    from pendulum import instance
+
+    return ObjectInfo(key, size, etag.strip('"'), instance(modified))

@@ -1,0 +1,217 @@
+"""One DAG run of an Airflow that is not there: task instances, tries, `all_success`, compare-and-clear.
+
+Keeps to what was found in real Airflow: a task instance gets a new id with every retry and every clear, which is what
+shuts a zombie out; a cleared task that is running is restarted, and its old process's success does not count. The
+comparison is that of `airflow_recovery.plugins.compare_and_clear`.
+
+Not thread-safe: a test or a simulation makes one call at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from airflow_recovery.errors import NoDoor, NotMine
+from airflow_recovery.execution.scheduler import (
+    FINISHED_STATES,
+    RUNNING_STATES,
+    ClearRequest,
+    ClearResult,
+    Observation,
+    TaskTry,
+)
+
+STARTABLE = frozenset({None, "up_for_retry", "restarting"})
+BLOCKING = frozenset({"failed", "upstream_failed"})
+
+
+class FakeAirflow:
+    """The task instances of one run. ``upstream`` names every task's direct upstream tasks, in topological order.
+
+    ``compares`` switched off makes every clear hit whatever is named in whatever state: the negative control.
+    """
+
+    def __init__(self, upstream: Mapping[str, tuple[str, ...]], *, retries: int = 3) -> None:
+        self.upstream = dict(upstream)
+        self.compares = True
+        self.cleared: list[str] = []
+        self._retries = retries
+        self._ids = 0
+        self._tries = {name: TaskTry(name, -1, 0, self._new_id(name), None) for name in self.upstream}
+        self._max_tries = dict.fromkeys(self.upstream, retries)
+
+    # what the scheduler does
+
+    def now(self, task: str) -> TaskTry:
+        """The present task instance."""
+        return self._tries[task]
+
+    def state(self, task: str) -> str | None:
+        """The present state."""
+        return self._tries[task].state
+
+    @property
+    def is_green(self) -> bool:
+        """Every task has succeeded."""
+        return all(each.state == "success" for each in self._tries.values())
+
+    def ready(self) -> list[str]:
+        """Tasks that would be started now. Marks what can't ever start: ``upstream_failed`` and ``skipped``."""
+        found = []
+        for task, upstream in self.upstream.items():
+            if self.state(task) not in STARTABLE:
+                continue
+            states = {self.state(each) for each in upstream}
+            if states <= {"success"}:
+                found.append(task)
+            elif states & BLOCKING:
+                self._set(task, "upstream_failed")
+            elif "skipped" in states:
+                self._set(task, "skipped")
+        return found
+
+    def start(self, task: str) -> TaskTry:
+        """The scheduler starts the next try."""
+        if task not in self.ready():
+            raise ValueError(f"{task} can't start: {self.state(task)}")
+        before = self._tries[task]
+        self._tries[task] = replace(before, try_number=before.try_number + 1, state="running")
+        return self._tries[task]
+
+    def is_mine(self, own: TaskTry) -> bool:
+        """Whether the process that was started as ``own`` still has its task instance."""
+        now = self._tries[own.task_id]
+        return now.ti_id == own.ti_id and now.state == "running"
+
+    def end(self, own: TaskTry, state: str) -> bool:
+        """The process of ``own`` reports ``success``, ``failed`` or ``skipped``. False: refused, it is a zombie."""
+        if not self.is_mine(own):
+            return False
+        if state == "failed":
+            self._fail(own.task_id)
+        else:
+            self._set(own.task_id, state)
+        return True
+
+    def lose_heartbeat(self, task: str) -> None:
+        """The scheduler gives up on a running task; its process knows nothing of it."""
+        if self.state(task) != "running":
+            raise ValueError(f"{task} is not running: {self.state(task)}")
+        self._fail(task)
+
+    # what a person does
+
+    def clear(self, task: str) -> None:
+        """A user's clear: whatever the state."""
+        now = self._tries[task]
+        state = "restarting" if now.state == "running" else None
+        self._tries[task] = replace(now, ti_id=self._new_id(task), state=state)
+        self._max_tries[task] = now.try_number + self._retries
+
+    def mark(self, task: str, state: str) -> None:
+        """A user marks a task; it stays the same task instance."""
+        self._set(task, state)
+
+    # what a task process does
+
+    def door(
+        self, own: TaskTry, *, can_clear: bool = True, gate: Callable[[str], None] = lambda request: None
+    ) -> FakeDoor:
+        """The way in for the process of ``own``; ``gate`` is called before each request."""
+        return FakeDoor(self, own, can_clear, gate)
+
+    def observe(self) -> Observation:
+        """All task instances."""
+        return Observation(dict(self._tries))
+
+    def compare_and_clear(self, request: ClearRequest, caller: str) -> ClearResult:
+        """One transaction, as `airflow_recovery.plugins.compare_and_clear.clear`."""
+        unmoved: dict[str, tuple[int, str | None]] = {}
+
+        def matching(observed: Mapping[str, str], states: frozenset[str]) -> list[str]:
+            chosen = []
+            for task, ti_id in observed.items():
+                now = self._tries[task]
+                if task == caller:
+                    continue
+                if not self.compares or (now.ti_id == ti_id and now.state in states):
+                    chosen.append(task)
+                else:
+                    unmoved[task] = (now.try_number, now.state)
+            return chosen
+
+        chosen = matching(request.producers, FINISHED_STATES)
+        if chosen or not request.producers:
+            consumers = {task: ti_id for task, ti_id in request.consumers.items() if task not in request.producers}
+            chosen += matching(consumers, FINISHED_STATES | RUNNING_STATES)
+        if request.unblock:
+            below = self._below({caller, *chosen})
+            stuck = [task for task in self.upstream if self.state(task) == "upstream_failed" and task in below]
+            chosen += [task for task in stuck if task != caller and task not in chosen]
+        for task in chosen:
+            self.clear(task)
+        self.cleared += chosen
+        return ClearResult(tuple(chosen), unmoved)
+
+    def _below(self, roots: set[str]) -> set[str]:
+        found: set[str] = set()
+        for task, upstream in self.upstream.items():  # topological order
+            if any(each in roots or each in found for each in upstream):
+                found.add(task)
+        return found
+
+    def _fail(self, task: str) -> None:
+        now = self._tries[task]
+        if now.try_number <= self._max_tries[task]:
+            # Airflow gives a retry its id when the try before it ends.
+            self._tries[task] = replace(now, ti_id=self._new_id(task), state="up_for_retry")
+        else:
+            self._set(task, "failed")
+
+    def _set(self, task: str, state: str | None) -> None:
+        self._tries[task] = replace(self._tries[task], state=state)
+
+    def _new_id(self, task: str) -> str:
+        self._ids += 1
+        return f"{task}-{self._ids}"
+
+
+class FakeDoor:
+    """An `airflow_recovery.execution.scheduler.Scheduler` of one task process. A zombie is refused."""
+
+    def __init__(self, airflow: FakeAirflow, own: TaskTry, can_clear: bool, gate: Callable[[str], None]) -> None:
+        self._airflow = airflow
+        self._own = own
+        self._can_clear = can_clear
+        self._gate = gate
+
+    @property
+    def can_clear(self) -> bool:
+        """Whether a door is configured."""
+        return self._can_clear
+
+    def observe(self) -> Observation:
+        """All tries of the run. Raises `NotMine` for a zombie."""
+        self._ask("observe")
+        return self._airflow.observe()
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Compare and clear. Raises `NotMine` for a zombie."""
+        self._ask("clear")
+        return self._airflow.compare_and_clear(request, self._own.task_id)
+
+    def live_check(self) -> None:
+        """Raises `NotMine` for a zombie."""
+        self._gate("live check")
+        self._check()
+
+    def _ask(self, request: str) -> None:
+        if not self._can_clear:
+            raise NoDoor("Expected a door, found none configured.")
+        self._gate(request)
+        self._check()
+
+    def _check(self) -> None:
+        if not self._airflow.is_mine(self._own):
+            raise NotMine(f"{self._own.task_id}: {self._own.ti_id} is no longer this process's task instance.")

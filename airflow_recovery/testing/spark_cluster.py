@@ -1,0 +1,168 @@
+"""A real standalone cluster and a real Spark Connect server from the Spark wheel, for the demo, tests and benchmarks.
+
+Everything listens on 127.0.0.1 on free ports, dies with the process that started it, and is waited for with a deadline.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.runtime.process import die_with_parent
+
+START_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class StandaloneCluster:
+    """``master_url`` for ``--master``; ``ui_url`` answers JSON below ``/json/``."""
+
+    master_url: str
+    ui_url: str
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """``url`` for ``SparkSession.builder.remote``; ``pid`` of its JVM; ``log`` is a file."""
+
+    url: str
+    port: int
+    pid: int
+    log: Path
+
+
+@contextmanager
+def standalone_cluster(*, cores: int = 2, memory: str = "1g") -> Iterator[StandaloneCluster]:
+    """A master and one worker with ``cores`` and ``memory``, ready when the worker is registered.
+
+    Raises `ConfigurationError` with the end of the log where one of them does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="airflow-recovery-cluster-") as folder:
+        port, master_ui, worker_ui = free_port(), free_port(), free_port()
+        cluster = StandaloneCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{master_ui}")
+        master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+        worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", str(cores)]
+        with _child(Path(folder), "spark-class", [*master, "--webui-port", str(master_ui)]) as running:
+            _wait(running, lambda: _json(cluster.ui_url) is not None)
+            arguments = [*worker, "--memory", memory, "--webui-port", str(worker_ui), cluster.master_url]
+            with _child(Path(folder), "spark-class", arguments) as running:
+                _wait(running, lambda: (_json(cluster.ui_url) or {}).get("aliveworkers") == 1)
+                yield cluster
+
+
+@contextmanager
+def connect_server(
+    *, master: str = "local[2]", conf: Mapping[str, str] | None = None, port: int | None = None
+) -> Iterator[ConnectServer]:
+    """A Spark Connect server on ``master``, ready when it accepts connections. Raises as `standalone_cluster`."""
+    with tempfile.TemporaryDirectory(prefix="airflow-recovery-connect-") as folder:
+        port = port or free_port()
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            **(conf or {}),
+        }
+        arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+        arguments += ["--master", master, *(each for key in settings for each in ("--conf", f"{key}={settings[key]}"))]
+        # The wheel has no start-connect-server.sh.
+        with _child(Path(folder), "spark-submit", [*arguments, "spark-internal"]) as running:
+            _wait(running, lambda: _accepts(port))
+            yield ConnectServer(f"sc://127.0.0.1:{port}", port, running.process.pid, running.log)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def spark_home() -> Path:
+    """The Spark of the installed wheel."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigurationError("expected the Spark wheel, found no pyspark: pip install 'airflow-recovery[spark]'")
+    return Path(found.submodule_search_locations[0])
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+@contextmanager
+def _child(folder: Path, script: str, arguments: list[str]) -> Iterator[_Child]:
+    home = spark_home()
+    log = folder / f"{arguments[0].rpartition('.')[2].strip('-')}.log"
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder / "work"),
+    }
+    # Code reaches executors by the archive alone, as it does on a cluster of other machines.
+    for name in ("PYTHONPATH", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        environment.pop(name, None)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(home / "bin" / script), *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            preexec_fn=die_with_parent,  # Spark's scripts exec the JVM: it keeps the process id and this request
+        )
+    try:
+        yield _Child(process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(child: _Child, is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_DEADLINE_S
+    while not is_ready():
+        code = child.process.poll()
+        if code is not None or time.monotonic() > deadline:
+            end = "\n".join(child.log.read_text(errors="replace").splitlines()[-20:])
+            state = "still starting" if code is None else f"ended with {code}"
+            raise ConfigurationError(f"expected {child.process.args!r} to come up, found it {state}. Its log:\n{end}")
+        time.sleep(0.1)
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _json(ui_url: str) -> dict[str, object] | None:
+    try:
+        with urllib.request.urlopen(f"{ui_url}/json/", timeout=2) as answer:
+            found = json.load(answer)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

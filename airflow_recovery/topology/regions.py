@@ -1,0 +1,160 @@
+"""Recovery regions of a job: the units of restart, each one Airflow task and one Spark application (FLIP-1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_recovery.errors import JobDefinitionError, UnknownRegion
+from airflow_recovery.topology.graph import JobGraph, JobVertex
+from airflow_recovery.topology.pipelined_regions import pipelined_regions
+
+MAX_NAME_LENGTH = 80
+_CUT_FIRST_NAME = 50
+
+
+@dataclass(frozen=True)
+class RegionInput:
+    """A result that a region reads: the vertex that makes it, and the region which that vertex belongs to."""
+
+    result: str
+    region: str
+
+
+@dataclass(frozen=True)
+class Region:
+    """One recovery region.
+
+    ``vertices`` are in topological order. ``results`` are those of them whose results cross the region's border or
+    are sinks, in the same order; only these are registered. ``is_final`` says that the region holds a sink.
+    """
+
+    name: str
+    vertices: tuple[str, ...]
+    results: tuple[str, ...]
+    inputs: tuple[RegionInput, ...]
+    is_final: bool
+
+    @cached_property
+    def upstream(self) -> tuple[str, ...]:
+        """The regions that this one reads, each once, in the order of its inputs."""
+        return tuple(dict.fromkeys(each.region for each in self.inputs))
+
+
+@dataclass(frozen=True)
+class RegionGraph:
+    """The regions of one job in topological order. Unknown names raise `UnknownRegion`."""
+
+    job: str
+    regions: tuple[Region, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The region names in topological order."""
+        return tuple(self._by_name)
+
+    def region(self, name: str) -> Region:
+        """Return the region of that name."""
+        if name not in self._by_name:
+            raise UnknownRegion(f"job {self.job!r}: no region {name!r}; there are {', '.join(self._by_name)}")
+        return self._by_name[name]
+
+    def region_of(self, vertex: str) -> Region:
+        """Return the region that the vertex belongs to."""
+        if vertex not in self._by_vertex:
+            raise UnknownRegion(f"job {self.job!r}: no region holds a vertex {vertex!r}")
+        return self._by_vertex[vertex]
+
+    def consumers(self, region: str) -> tuple[str, ...]:
+        """Return the names of the regions that read something of this one, in topological order."""
+        return self._consumers[self.region(region).name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Region]:
+        return {region.name: region for region in self.regions}
+
+    @cached_property
+    def _by_vertex(self) -> dict[str, Region]:
+        return {vertex: region for region in self.regions for vertex in region.vertices}
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[str, ...]]:
+        readers: dict[str, list[str]] = {region.name: [] for region in self.regions}
+        for region in self.regions:
+            for producer in region.upstream:
+                readers[producer].append(region.name)
+        return {name: tuple(names) for name, names in readers.items()}
+
+
+def region_graph(graph: JobGraph) -> RegionGraph:
+    """Cut a job into its recovery regions."""
+    vertices = {vertex.name: vertex for vertex in graph.vertices}
+
+    def inputs(name: str) -> list[tuple[str, bool]]:
+        return [(producer, vertices[producer].result.must_run_together) for producer in vertices[name].inputs]
+
+    members_of_regions = pipelined_regions((vertex.name for vertex in graph.in_topological_order), inputs)
+    number = {name: index for index, members in enumerate(members_of_regions) for name in members}
+    names: list[str] = []
+    regions: list[Region] = []
+    for index, members in enumerate(members_of_regions):
+        results = tuple(
+            name
+            for name in members
+            if vertices[name].is_sink or any(number[reader] != index for reader in graph.consumers[name])
+        )
+        names.append(region_name(results))
+        # Producers stand earlier in topological order, so their names are known.
+        crossing = dict.fromkeys(
+            producer for name in members for producer in vertices[name].inputs if number[producer] != index
+        )
+        region_inputs = tuple(RegionInput(producer, names[number[producer]]) for producer in crossing)
+        is_final = any(vertices[name].is_sink for name in members)
+        regions.append(Region(names[-1], members, results, region_inputs, is_final))
+    _check_unique(graph.name, regions)
+    return RegionGraph(graph.name, tuple(regions))
+
+
+def region_name(results: Iterable[str]) -> str:
+    """Name a region after its results, which no other region has: ``by_route``, or ``by_carrier.by_route``.
+
+    The name depends on nothing else, so it stays when unrelated vertices come or go. Several names that are longer than
+    80 characters together become ``by_carrier.and-7-more.<hash of all>``.
+    """
+    ordered = sorted(results)
+    full = ".".join(ordered)
+    if len(full) <= MAX_NAME_LENGTH or len(ordered) == 1:
+        return full
+    digest = hashlib.sha256(full.encode()).hexdigest()[:10]
+    return f"{ordered[0][:_CUT_FIRST_NAME]}.and-{len(ordered) - 1}-more.{digest}"
+
+
+def scratch_vertices(graph: JobGraph, region: Region) -> tuple[str, ...]:
+    """Name the vertices of a region that are written once and read back, so that all their readers see the same rows.
+
+    Spark recomputes a lazy result for each reader; rows of a vertex that is not declared deterministic could then
+    differ (DESIGN section 9). A result of the region is written once anyway and read back by its readers inside, so it
+    is not named here.
+    """
+    by_name: dict[str, JobVertex] = {vertex.name: vertex for vertex in graph.vertices}
+    inside = set(region.vertices)
+    return tuple(
+        name
+        for name in region.vertices
+        if name not in region.results
+        and not by_name[name].deterministic
+        and sum(reader in inside for reader in graph.consumers[name]) > 1
+    )
+
+
+def _check_unique(job: str, regions: Iterable[Region]) -> None:
+    seen: dict[str, Region] = {}
+    for region in regions:
+        other = seen.setdefault(region.name, region)
+        if other is not region:
+            raise JobDefinitionError(
+                f"job {job!r}: the regions of {', '.join(other.results)} and of {', '.join(region.results)} "
+                f"would both be named {region.name!r}: rename one of these vertices"
+            )

@@ -1,0 +1,87 @@
+"""Waits in the triggerer until a result is published."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_recovery.errors import RecoveryError
+from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook, RegisteredResult
+
+
+class ResultPublishedTrigger(BaseTrigger):
+    """Fires once when ``vertex`` of one run is named by the run's newest publish and stands, or can't be read at all.
+
+    Event: ``{"status": "published", "location", "attempt", "publish"}`` or ``{"status": "error", "message"}``. The run
+    is named as in `RecoveryResultHook.get_result`; ``logical_date`` is ISO 8601.
+    """
+
+    def __init__(
+        self,
+        *,
+        dag_id: str,
+        group_id: str,
+        vertex: str,
+        logical_date: str | None = None,
+        partition_key: str | None = None,
+        run_id: str | None = None,
+        poll_interval_s: float = 30.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dag_id = dag_id
+        self.group_id = group_id
+        self.vertex = vertex
+        self.logical_date = logical_date
+        self.partition_key = partition_key
+        self.run_id = run_id
+        self.poll_interval_s = poll_interval_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments, for the metadata database."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "dag_id": self.dag_id,
+                "group_id": self.group_id,
+                "vertex": self.vertex,
+                "logical_date": self.logical_date,
+                "partition_key": self.partition_key,
+                "run_id": self.run_id,
+                "poll_interval_s": self.poll_interval_s,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, wait, look again."""
+        from asgiref.sync import sync_to_async
+
+        # Not asyncio.to_thread: reading an Airflow connection in the thread has to find its way back to this loop.
+        look = sync_to_async(self._look, thread_sensitive=False)
+        hook = RecoveryResultHook()
+        while True:
+            try:
+                found = await look(hook)
+            except NOT_YET as reason:
+                self.log.info("Not yet: %s", reason)
+            except RecoveryError as error:
+                event = {"status": "error", "message": f"{type(error).__name__}: {error}"}
+                break
+            else:
+                event = {"status": "published", "location": found.location}
+                event |= {"attempt": str(found.attempt), "publish": str(found.publish)}
+                break
+            await asyncio.sleep(self.poll_interval_s)
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+
+    def _look(self, hook: RecoveryResultHook) -> RegisteredResult:
+        return hook.get_result(
+            self.dag_id,
+            self.vertex,
+            group_id=self.group_id,
+            logical_date=self.logical_date,
+            partition_key=self.partition_key,
+            run_id=self.run_id,
+        )

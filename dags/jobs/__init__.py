@@ -1,0 +1,1 @@
+"""Jobs of the example DAGs: plain PySpark, importable without Airflow, testable with ``run_local``."""

@@ -1,0 +1,38 @@
+"""A DAG that reads another DAG's result: a sensor waits for its publish, a hook gives the registered location."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow.sdk import DAG, task
+
+from airflow_recovery.sensors import RecoveryResultSensor
+
+DELAYS = {"group_id": "flights", "vertex": "carrier_delays"}
+
+with DAG(
+    dag_id="wait_for_delays",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    tags=["airflow-recovery"],
+    doc_md=__doc__,
+) as dag:
+    published = RecoveryResultSensor(
+        task_id="carrier_delays_published",
+        external_dag_id="flights_delays",
+        poke_interval=30,
+        timeout=6 * 3600,
+        **DELAYS,
+    )
+
+    @task
+    def where_is_it(logical_date: datetime | None = None) -> dict[str, Any]:
+        # Asked here, not in the sensor: between the two the result may have been made again.
+        from airflow_recovery.hooks.result import RecoveryResultHook
+
+        found = RecoveryResultHook().get_result("flights_delays", logical_date=logical_date, **DELAYS)
+        return {"files": list(found.files), "rows": found.rows, "attempt": found.attempt}
+
+    published >> where_is_it()

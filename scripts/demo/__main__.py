@@ -1,0 +1,99 @@
+"""``python -m scripts.demo [--keep]``: what ``make demo`` runs. Exit code 1 where any check fails."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
+
+from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
+from scripts.demo.acts import DemoFailed, act_one, act_two  # noqa: E402
+from scripts.demo.checks import all_checks  # noqa: E402
+from scripts.demo.lake import fill_lake  # noqa: E402
+from scripts.demo.report import saved, table  # noqa: E402
+from scripts.demo.results import copy_sinks  # noqa: E402
+from scripts.demo.stage import Stage, open_stage, own_folder  # noqa: E402
+
+
+def main() -> int:
+    """Run the demo; its exit code."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave Airflow up at the end, until Ctrl-C")
+    arguments = parser.parse_args()
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, _stop)
+    try:
+        with own_folder() as folder:
+            return _run(folder, keep=arguments.keep)
+    except BlockingIOError:
+        print("Another demo is running in this checkout: stop it first", file=sys.stderr)
+        return 1
+
+
+def _run(folder: Path, *, keep: bool) -> int:
+    begun = time.monotonic()
+    lake = folder / "lake"
+    fill_lake(lake)
+    print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
+    try:
+        with open_stage(folder / "stage", lake) as stage:
+            try:
+                print(f"  ready after {time.monotonic() - begun:.0f} s", flush=True)
+                passed = _play(stage, folder, lake)
+            except (DemoFailed, LocalAirflowError) as error:
+                print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
+                passed = False
+            if keep:
+                _keep(stage)
+    except LocalAirflowError as error:
+        print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
+        passed = False
+    return 0 if passed else 1
+
+
+def _play(stage: Stage, folder: Path, lake: Path) -> bool:
+    one, two = act_one(stage), act_two(stage)
+    stories = two.journal.stories()
+    print(f"\n{table(stories)}\n")
+    print(saved(stories, one.journal.stories()))
+    passed = True
+    for claim, wrong in all_checks(one, two, lake):
+        print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")
+        passed = passed and wrong is None
+    output = folder / "output"
+    copy_sinks(two.journal, output)
+    again = sum(each.ran_again for each in stories)
+    print(f"recovered: {len(stories) - again} regions kept, {again} run again")
+    print(f"output: {output}", flush=True)
+    return passed
+
+
+def _keep(stage: Stage) -> None:
+    login = stage.airflow.admin
+    print(f"\nAirflow stays up at {stage.airflow.url}  (user {login.user}, password {login.password})")
+    print(f"Stop it with Ctrl-C here, or with: kill {os.getpid()}", flush=True)
+    stopped = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, lambda *_: stopped.set())
+    stopped.wait()
+    print("Stopping ...", flush=True)
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    # Once: a second signal may not interrupt the cleaning up.
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    print("\nStopping ...", file=sys.stderr, flush=True)
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""What has to be true at the end. Each check is one line of the output; one that fails makes the demo fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.demo.acts import FAILS, KILLED, LOST, Act
+from scripts.demo.reference import reference_rows
+from scripts.demo.results import sink_rows
+from scripts.demo.rows import difference
+
+READS_LOST = "route_delays"
+"""The other reader of the lost result: it had finished, and runs again on the new one."""
+
+
+def all_checks(one: Act, two: Act, lake: Path) -> Iterator[tuple[str, str | None]]:
+    """Each check as (what is claimed, what is wrong or `None`)."""
+    first, second, reference = sink_rows(one.journal), sink_rows(two.journal), reference_rows(lake)
+    yield "the job has the three sinks", _unequal(sorted(reference), sorted(second))
+    for sink in sorted(reference):
+        rows = len(reference[sink])
+        yield f"{sink}: both acts are equal row for row ({rows} rows)", difference(first[sink], second[sink])
+        yield f"{sink}: agrees with a computation without Spark", difference(reference[sink], second[sink])
+    undisturbed = [each.name for each in one.journal.stories() if each.attempts != 1]
+    yield "act one: every region ran once", _unequal([], undisturbed)
+    again = {each.name for each in two.journal.stories() if each.ran_again}
+    expected = {FAILS, KILLED, LOST, READS_LOST}
+    yield "act two: exactly the regions that had to run again did", _unequal(sorted(expected), sorted(again))
+    current = {each.name: each.attempts for each in two.journal.stories()}
+    yield "act two: the publish names every region's newest attempt", _unequal(current, dict(two.journal.published()))
+
+
+def _unequal(expected: object, found: object) -> str | None:
+    return None if expected == found else f"expected {expected}, found {found}"

@@ -1,0 +1,110 @@
+"""What the journal says about one run, for the demo's report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import AttemptState, Outcome, RegionPlan, RunIdentity
+from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class RegionStory:
+    """One region of one run. ``worker_seconds`` is from the claim of an attempt to its outcome, summed."""
+
+    name: str
+    attempts: int
+    ran_again: bool
+    why: str
+    spark_seconds: float
+    worker_seconds: float
+
+
+class JournalView:
+    """The journal of one run, read once. Raises the store's errors, and `ValueError` for a run without a plan."""
+
+    def __init__(self, store: ObjectStore, identity: RunIdentity) -> None:
+        self._journal = Journal(store, identity, writer="demo report (reads only)")
+        plans = self._journal.list(()).state.plans
+        if len(plans) != 1:
+            raise ValueError(f"expected one plan in the journal of {identity.run_key}, found {len(plans)}")
+        (plan,) = plans
+        self.regions: tuple[RegionPlan, ...] = self._journal.read_plan(plan).regions
+        names = [each.name for each in self.regions]
+        self._state: RunState = self._journal.load(self._journal.list(names))
+
+    @property
+    def sinks(self) -> list[str]:
+        """The final results of the job."""
+        return sorted(result for each in self.regions if each.final for result in each.results)
+
+    def result(self, name: str) -> PartitionManifest:
+        """The manifest of a result, of its region's current attempt. Raises `KeyError`."""
+        for region in self.regions:
+            if name in region.results:
+                current = self._state.of(region.name).current
+                if current is not None and current.outcome is not None:
+                    return next(each for each in current.outcome.outputs if each.result == name)
+        raise KeyError(name)
+
+    def has_finished(self, region: str) -> bool:
+        """A finished attempt of the region counts."""
+        return self._state.of(region).current is not None
+
+    def published(self) -> Mapping[str, int]:
+        """Region and attempt of the newest publish; empty where there is none."""
+        number = self._state.newest_publish
+        return {each.region: each.attempt for each in self._journal.read_publish(number).regions} if number else {}
+
+    def stories(self) -> list[RegionStory]:
+        """Every region, in topological order."""
+        return [self._story(each) for each in self.regions]
+
+    def _story(self, region: RegionPlan) -> RegionStory:
+        state = self._state.of(region.name)
+        numbers = sorted(state.attempts)
+        outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
+        whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
+        return RegionStory(
+            name=region.name,
+            attempts=len(numbers),
+            ran_again=len(numbers) > 1,
+            why="; ".join(whys) or "its result stands",
+            spark_seconds=sum(each.spark_seconds or 0.0 for each in outcomes),
+            worker_seconds=sum(self._seconds(each) for each in outcomes),
+        )
+
+    def _why_not_kept(self, region: RegionPlan, state: RegionState, number: int) -> str:
+        attempt, outcome = state.attempts[number], state.attempts[number].outcome
+        if outcome is not None and outcome.state is AttemptState.FENCED:
+            return f"attempt {number}: {_short(outcome)}"
+        if attempt.is_lost:
+            reporter = self._journal.read_lost(region.name, number).reporter
+            return f"attempt {number}: objects lost, reported by {reporter}"
+        newer = state.attempts[max(state.attempts)].outcome
+        before = {pin.region: pin.attempt for pin in outcome.inputs} if outcome is not None else {}
+        after = newer.inputs if newer is not None else ()
+        remade = [f"{pin.region}@{pin.attempt}" for pin in after if before.get(pin.region) != pin.attempt]
+        return f"attempt {number}: " + (f"input made again ({', '.join(remade)})" if remade else "superseded")
+
+    def _seconds(self, outcome: Outcome) -> float:
+        claim = self._journal.read_claim(outcome.region, outcome.attempt)
+        return (datetime.fromisoformat(outcome.ended_at) - datetime.fromisoformat(claim.claimed_at)).total_seconds()
+
+
+def _short(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return f"{outcome.failure.type}: {outcome.failure.message}".splitlines()[0]
+    cause = outcome.cause.value if outcome.cause is not None else "fenced"
+    return f"{cause}: {_told(outcome.detail or '')}"
+
+
+def _told(detail: str) -> str:
+    if "said nothing" in detail:
+        return "its Spark driver died without a word"
+    return detail.splitlines()[0][:80] if detail else ""

@@ -1,0 +1,136 @@
+"""The stage: an S3 server and a whole Airflow on free ports of 127.0.0.1, everything below one folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, S3Server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUCKET = "recovery"
+DAG_ID = "flights_delays"
+GROUP_ID = "flights"
+TASKS_AT_ONCE = 2
+RUN_TIMEOUT_S = 900.0
+
+
+class Stage:
+    """A running stage. Made by `open_stage`."""
+
+    def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server) -> None:
+        self.folder = folder
+        self.airflow = airflow
+        self.journal: ObjectStore = S3Store(journal_uri(), endpoint_url=s3.endpoint_url, session=s3.session())
+
+    def identity(self, run_id: str) -> RunIdentity:
+        """Which journal belongs to a run of the demo's DAG."""
+        run = self.airflow.api("GET", f"/dags/{DAG_ID}/dagRuns/{run_id}")
+        key = run_key(logical_date=_iso(run["logical_date"]), partition_key=None, run_id=run_id)
+        return RunIdentity(DAG_ID, key, GROUP_ID)
+
+    def start_run(self, logical_date: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Trigger a run of the demo's DAG; its run id (fit for a URL as it is)."""
+        return self.airflow.trigger(
+            DAG_ID, logical_date=logical_date, conf=conf, run_id=f"demo-{logical_date.partition('T')[0]}"
+        )
+
+    def states(self, run_id: str) -> dict[str, tuple[str, int]]:
+        """State and try of every task of a run, by region (and ``publish``)."""
+        return {
+            each["task_id"].removeprefix(f"{GROUP_ID}."): (each["state"] or "waiting", int(each["try_number"]))
+            for each in self.airflow.task_instances(DAG_ID, run_id)
+        }
+
+
+def journal_uri() -> str:
+    """Where the journal is."""
+    return f"s3://{BUCKET}/journal"
+
+
+@contextmanager
+def open_stage(folder: Path, lake: Path) -> Iterator[Stage]:
+    """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist."""
+    folder.mkdir(parents=True)
+    with MotoServer(folder / "s3") as s3:
+        s3.create_bucket(BUCKET)
+        airflow = LocalAirflow(
+            folder / "airflow",
+            REPOSITORY / "dags",
+            env=_environment(folder, lake, s3),
+            parallelism=TASKS_AT_ONCE,
+        )
+        with airflow:
+            yield Stage(folder, airflow, s3)
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """``.demo`` in the repository, emptied, for one demo at a time. Nothing else is ever removed.
+
+    Raises `BlockingIOError` while another demo (one that was kept, perhaps) lives in it.
+    """
+    folder = REPOSITORY / ".demo"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for each in folder.iterdir():
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            elif each.name != "lock":
+                each.unlink()
+        yield folder
+
+
+def wait_and_show(stage: Stage, run_id: str, done: Any, timeout_s: float = RUN_TIMEOUT_S) -> None:
+    """Poll until ``done(states)``, printing each change of a task. Raises `LocalAirflowError` after ``timeout_s``."""
+    shown: dict[str, tuple[str, int]] = {}
+    begun = time.monotonic()
+
+    def poll() -> bool:
+        states = stage.states(run_id)
+        for name, (state, number) in sorted(states.items()):
+            if shown.get(name) != (state, number) and state in ("running", "success", "failed", "up_for_retry"):
+                print(f"  {time.monotonic() - begun:6.1f} s  {name:16} try {number}: {state}", flush=True)
+            shown[name] = (state, number)
+        return bool(done(states))
+
+    stage.airflow.wait_until(poll, timeout_s, f"run {run_id}", lambda: stage.airflow.describe(DAG_ID, run_id))
+
+
+def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
+    aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
+    return {
+        "AIRFLOW__RECOVERY__JOURNAL": journal_uri(),
+        # On a local disk an object's etag is its content's hash.
+        "AIRFLOW__RECOVERY__RESULTS": f"file://{folder / 'results'}",
+        "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",
+        "AIRFLOW_CONN_RECOVERY_S3": json.dumps(
+            {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": aws}
+        ),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "FLIGHTS_LAKE": f"file://{lake}",
+        # The daily schedule is for real life: here only the two acts run.
+        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _iso(moment: str | None) -> str | None:
+    """As the task sees it: the API says ``Z``, Python's ``isoformat`` says ``+00:00``."""
+    return None if moment is None else moment.replace("Z", "+00:00")

@@ -1,0 +1,122 @@
+"""Shared fixtures: S3 servers and stores. No test knows which server it talks to (S3.md)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
+
+BUCKET = "recovery-tests"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--s3-server",
+        choices=["all", *SERVERS],
+        default="all",
+        help="S3 servers to test against; all = moto, and versitygw where it is installed (required where CI is set)",
+    )
+    parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
+
+
+def server_names(config: pytest.Config) -> list[str]:
+    chosen = config.getoption("--s3-server")
+    if chosen == "moto" or (chosen == "all" and find_versitygw() is None and not os.environ.get("CI")):
+        return ["moto"]
+    if find_versitygw() is None:
+        raise pytest.UsageError(
+            "versitygw is not installed: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+        )
+    return ["versitygw"] if chosen == "versitygw" else ["moto", "versitygw"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[NAMES] = server_names(config)
+
+
+NAMES = pytest.StashKey[list[str]]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = metafunc.config.stash[NAMES]
+    if "s3_server" in metafunc.fixturenames:
+        metafunc.parametrize("s3_server", names, indirect=True, scope="session")
+    if "store" in metafunc.fixturenames:
+        metafunc.parametrize("store", ["local", *names], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
+            item.add_marker(pytest.mark.s3)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped") and session.exitstatus == 0:
+        reporter.write_line("\nfailed: a test was skipped, and --fail-on-skip was given", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def start_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], S3Server]]:
+    """Servers by name, each started once a session; the environment holds the credentials of all of them."""
+    servers: dict[str, S3Server] = {}
+
+    def start(name: str) -> S3Server:
+        if name not in servers:
+            server = SERVERS[name](tmp_path_factory.mktemp(name)).start()
+            servers[name] = server
+            server.create_bucket(BUCKET)
+            for variable, value in server.environment().items():
+                patch.setenv(variable, value)
+        return servers[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+            patch.delenv(variable, raising=False)
+        try:
+            yield start
+        finally:
+            for server in servers.values():
+                server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(request: pytest.FixtureRequest, start_s3_server: Callable[[str], S3Server]) -> S3Server:
+    """A running S3 server with a bucket `BUCKET`; the test runs once for each."""
+    return start_s3_server(request.param)
+
+
+@pytest.fixture
+def s3_store(s3_server: S3Server) -> S3Store:
+    """An empty store on an S3 server."""
+    return _store_on(s3_server)
+
+
+@pytest.fixture
+def local_store(tmp_path: Path) -> LocalStore:
+    """An empty store in a folder that does not exist yet."""
+    return LocalStore(f"file://{tmp_path}/store")
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path, start_s3_server: Callable[[str], S3Server]) -> ObjectStore:
+    """An empty store; the test runs once for each kind of store."""
+    if request.param == "local":
+        return LocalStore(f"file://{tmp_path}/store")
+    return _store_on(start_s3_server(request.param))
+
+
+def _store_on(server: S3Server) -> S3Store:
+    uri = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    return S3Store(uri, endpoint_url=server.endpoint_url, session=server.session())

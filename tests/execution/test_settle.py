@@ -1,0 +1,212 @@
+"""Before every success: whoever stands on a superseded input is cleared, and nobody reports a success that does."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, Hooks, Process, World
+
+from airflow_recovery.errors import NoDoor, Overtaken
+from airflow_recovery.execution import region_task
+from airflow_recovery.execution import settle as settle_module
+
+
+def remake(world: World, region: str) -> None:
+    """A user's restart of ``region``, run to its finish."""
+    world.restart(region)
+    world.go(region)
+
+
+def test_a_consumer_that_is_green_on_a_superseded_input_is_cleared():
+    world = World(PAIR)
+    world.go_all()
+    remake(world, "P")
+    assert world.airflow.cleared == ["C"]
+    assert world.go("C").attempt == 2
+
+
+def test_hole_1_a_consumer_that_finishes_on_the_old_attempt_is_overtaken():
+    """C@1 reads P@1; P is reset; P@2 finishes while C runs; C's finish is no success."""
+    world = World(PAIR)
+    world.go("P")
+    with pytest.raises(Overtaken, match="read P@1, now @2"):
+        world.go("C", on_written=lambda: quietly(world))
+    world.until_green()
+    assert world.state().of("C").current.outcome.inputs[0].attempt == 2
+
+
+def quietly(world: World) -> None:
+    """P is made again, and its settle does not reach C: only C's own look can help."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(region_task, "settle", lambda *args: None)
+        remake(world, "P")
+
+
+def test_hole_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatch):
+    world = World(PAIR)
+    world.go("P")
+    monkeypatch.setattr(region_task, "settle", lambda *args: None)
+    world.go("C", on_written=lambda: quietly(world))
+    assert world.airflow.state("C") == "success"
+    assert world.state().of("C").current.outcome.inputs[0].attempt == 1
+    assert world.current("P") == 2
+
+
+def test_hole_2_a_running_consumer_is_cleared_too():
+    world = World(PAIR)
+    world.go("P")
+    c = world.airflow.start("C")
+    world.region_task(c, Process(), Hooks(on_read=lambda: remake(world, "P")))
+    task = world.region_task(c, Process(), Hooks(on_read=lambda: remake(world, "P")))
+    with pytest.raises(Exception, match="no longer this process's"):
+        task.execute()
+    assert world.airflow.cleared == ["C"]
+    assert not world.airflow.end(c, "success")
+
+
+def test_hole_2_control_where_settle_clears_finished_tasks_only(monkeypatch):
+    monkeypatch.setattr(settle_module, "RUNNING_STATES", frozenset())
+    world = World(PAIR)
+    world.go("P")
+    c = world.airflow.start("C")
+    with pytest.raises(Overtaken):
+        world.region_task(c, Process(), Hooks(on_read=lambda: remake(world, "P"))).execute()
+    assert world.airflow.cleared == []
+
+
+def test_hole_3_a_zombies_open_claim_is_nobodys_basis():
+    """C is green on P@1; a zombie of C opens C@2 on P@2 and stalls; P's settle must still clear C."""
+    world = World(PAIR)
+    world.go_all()
+    world.restart("P")
+    p = world.airflow.start("P")
+    process = Process()
+
+    def zombie_claims(request: str) -> None:
+        if request == "observe":  # P@2 is finished, its settle begins
+            process.gate = lambda request: None
+            from airflow_recovery.journal.records import Claim, InputPin
+
+            world.journal(writer="zombie").claim(
+                Claim("C", 2, "zombie", "0", (InputPin("P", 2),), "run", 1, "an older instance", "tag", "now")
+            )
+
+    process.gate = zombie_claims
+    world.region_task(p, process).execute()
+    world.airflow.end(p, "success")
+    assert world.airflow.cleared == ["C"]
+
+
+def test_hole_3_control_where_any_open_claim_counts(monkeypatch):
+    from airflow_recovery.failover.judgement import Judgement
+
+    basis = Judgement.basis
+    monkeypatch.setattr(Judgement, "basis", lambda self, region, ti_id: basis(self, region, None))
+    world = World(PAIR)
+    with pytest.raises(IndexError):
+        test_hole_3_body(world)
+    assert world.airflow.cleared == []
+
+
+def test_hole_3_body(world: World | None = None) -> None:
+    """The same steps; with the protection off, nobody is cleared."""
+    if world is None:
+        return
+    world.go_all()
+    world.restart("P")
+    p = world.airflow.start("P")
+    process = Process()
+
+    def zombie_claims(request: str) -> None:
+        if request == "observe":
+            process.gate = lambda request: None
+            from airflow_recovery.journal.records import Claim, InputPin
+
+            world.journal(writer="zombie").claim(
+                Claim("C", 2, "zombie", "0", (InputPin("P", 2),), "run", 1, "an older instance", "tag", "now")
+            )
+
+    process.gate = zombie_claims
+    world.region_task(p, process).execute()
+    world.airflow.end(p, "success")
+    raise IndexError
+
+
+def test_a_later_claim_supersedes_nothing():
+    """Hole 11: a zombie claims P@2 and stalls; C on P@1 stays green."""
+    from airflow_recovery.journal.records import Claim
+
+    world = World(PAIR)
+    world.go_all("P")
+    world.journal(writer="zombie").claim(Claim("P", 2, "zombie", "0", (), "run", 1, "old", "tag", "now"))
+    assert world.go("C").attempt == 1
+    assert world.airflow.cleared == []
+
+
+def test_the_whole_diamond_follows_a_restart_of_its_source():
+    world = World(DIAMOND)
+    world.go_all()
+    world.publish()
+    world.restart("P")
+    assert world.until_green() == ["P", "C", "D", "E"]
+    assert {region: world.current(region) for region in DIAMOND} == dict.fromkeys(DIAMOND, 2)
+
+
+def test_an_inner_region_at_its_first_attempt_and_try_asks_nobody():
+    world = World(CHAIN)
+    requests: list[str] = []
+    process = Process(gate=requests.append)
+    world.go("P", process=process)
+    assert [each.split()[0] for each in requests if "results" not in each][-1] == "PUT"  # the outcome is the last
+
+
+def test_a_kept_leaf_settles():
+    """The leaf was kept by its pre-check; before it reports, P@2 finishes."""
+    world = World(PAIR)
+    world.go_all()
+    world.airflow.clear("C")
+    process = Process()
+    lists = []
+
+    def remade_in_between(request: str) -> None:
+        if request.startswith("LIST") and "results" not in request:
+            lists.append(request)
+        if request == "observe" and len(lists) >= 1:
+            process.gate = lambda request: None
+            quietly(world)
+
+    process.gate = remade_in_between
+    with pytest.raises(Overtaken):
+        world.go("C", process=process)
+
+
+def test_without_a_door_a_superseded_input_fails_and_names_both_settings():
+    world = World(PAIR, can_clear=False)
+    world.go_all()
+    world.restart("P")
+    with pytest.raises(NoDoor) as failed:
+        world.go("P")
+    assert "[state_store] backend" in str(failed.value)
+    assert "[recovery] api_conn_id" in str(failed.value)
+
+
+def test_without_a_door_ones_own_overtaken_input_retries():
+    world = World(FORK, can_clear=False)
+    world.go("P")
+    with pytest.raises(Overtaken):
+        world.go("C", on_written=lambda: quietly(world))
+    assert world.go("C").attempt == 2
+
+
+def test_fault_65_a_retry_of_a_leaf_unblocks_the_publish():
+    world = World(PAIR, retries=0)
+    world.go("P")
+
+    def fail() -> None:
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        world.go("C", on_read=fail)
+    world.airflow.ready()
+    assert world.airflow.state(PUBLISH) == "upstream_failed"
+    world.airflow.clear("C")
+    assert world.until_green() == ["C", PUBLISH]

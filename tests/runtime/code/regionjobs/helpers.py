@@ -1,0 +1,2 @@
+def twice(number: int) -> int:
+    return 2 * number

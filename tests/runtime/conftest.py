@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_recovery.testing.spark_cluster import ConnectServer, StandaloneCluster, connect_server, standalone_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CODE = Path(__file__).parent / "code"
+"""The folder that holds the job's package; on the Python path of the submitting side only."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def job_code() -> Iterator[None]:
+    sys.path.insert(0, str(CODE))
+    yield
+    sys.path.remove(str(CODE))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[StandaloneCluster]:
+    with standalone_cluster(cores=2, memory="1g") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connect() -> Iterator[ConnectServer]:
+    with connect_server(master="local[2]") as running:
+        yield running

@@ -1,0 +1,256 @@
+"""The driver process: real spark-submit of the region runner, on a local master and on a real standalone cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deadlines import is_alive, until
+from specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
+
+from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome
+from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
+from airflow_recovery.runtime.failure import is_user_error
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.receipt import Receipt, read_failure, read_receipt
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.shipping import build_archive
+from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
+from airflow_recovery.testing.spark_cluster import StandaloneCluster
+
+pytestmark = pytest.mark.spark
+
+
+def command(spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_files: bool = False) -> list[str]:
+    """What the operator's hook runs; with ``is_by_files`` the driver finds the spec in its working folder."""
+    path = folder / f"{spec.region}-{spec.attempt}.json"
+    path.write_text(spec.to_json())
+    conf = {
+        **QUIET_CONF,
+        "spark.ui.enabled": "false",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings = [each for key, value in conf.items() for each in ("--conf", f"{key}={value}")]
+    archive = str(build_archive(spec.job))
+    given = f"/nowhere/{path.name}" if is_by_files else str(path)
+    return ["spark-submit", "--master", master, "--py-files", archive, *settings, APPLICATION, given]
+
+
+def environment() -> dict[str, str]:
+    # Without the checkout and the job's folder: all code comes in the archive.
+    base = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    return submit_environment({**base, "PATH": os.defpath})
+
+
+def submit(spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_files: bool = False) -> tuple[int, str]:
+    done = subprocess.run(
+        command(spec, folder, master, is_by_files=is_by_files),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    spec = region_spec(
+        tmp_path,
+        vertex("raw"),
+        vertex("doubled", is_result=True),
+        externals=write_numbers(tmp_path / "in"),
+        region="doubled",
+        attempt=2,
+    )
+    code, said = submit(spec, tmp_path, cluster.master_url, is_by_files=True)
+
+    assert code == driver.FINISHED, said
+    outcome = outcome_of(spec)
+    assert outcome is not None
+    assert outcome.state is AttemptState.FINISHED
+    assert (outcome.fingerprint, outcome.writer, outcome.externals) == ("f1", "writer-2", spec.externals)
+    assert [(each.result, each.rows) for each in outcome.outputs] == [("doubled", 20)]
+    assert outcome.application_id is not None
+    assert outcome.application_id.startswith("app-")  # the cluster's name for it: not a local session
+    etags = {each.key: each.etag for each in journal_of(spec).store.list()}
+    assert [read_receipt(spec)] == [Receipt(AttemptState.FINISHED, each) for each in etags.values()]
+    for line in (
+        "Region doubled attempt 2 of job regionjobs.numbers:numbers runs: raw, doubled",
+        "raw reads 2 external files, 50 bytes",
+        "doubled wrote 20 rows",
+        "doubled asks for spark.executor.memory=3g, which can't be changed",
+        "Spark UI: off",
+    ):
+        assert line in said
+
+
+@pytest.mark.parametrize("what", ["exit", "table"])
+def test_fault_78_failing_driver_leaves_its_failure(tmp_path: Path, what: str) -> None:
+    spec = region_spec(tmp_path, *troubled(what))
+    code, said = submit(spec, tmp_path)
+
+    assert code == driver.FAILED, said  # a vertex that says sys.exit(0) too
+    assert outcome_of(spec) is None
+    assert read_receipt(spec) is None
+    for seen in (spec, replace(spec, receipt=None)):  # beside the receipt, and in the store for a driver elsewhere
+        failure = read_failure(seen)
+        assert isinstance(failure, Failure)
+        if what == "exit":
+            assert (failure.type, failure.vertex) == ("SystemExit", "troubled")
+        else:
+            assert (failure.condition, failure.sql_state) == ("TABLE_OR_VIEW_NOT_FOUND", "42P01")
+            assert "AnalysisException" in failure.chain[0]
+        assert is_user_error(failure) is (what == "table")
+    assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
+
+
+def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt is fenced while it runs: what it wrote is nobody's."""
+    spec = region_spec(tmp_path, *troubled("none"))
+    fenced = Outcome("r", 1, AttemptState.FENCED, "other", "2026-01-01", cause=FenceCause.SUPERSEDED)
+    journal_of(spec).fence(fenced)
+    monkeypatch.setattr(driver, "run_region", lambda *_, **__: RegionResult((), 0.1, None))
+    monkeypatch.setattr(driver, "_stop", lambda *_: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+
+    assert driver.drive(spec) == driver.FENCED
+    assert outcome_of(spec) == fenced
+    assert read_receipt(spec) is None
+    assert read_failure(spec) is None
+
+
+def test_failure_to_put_the_outcome_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = region_spec(tmp_path, *troubled("none"))
+    (tmp_path / "journal").write_text("in the way")
+    monkeypatch.setattr(driver, "run_region", lambda *_, **__: RegionResult((), 0.1, None))
+    monkeypatch.setattr(driver, "_stop", lambda *_: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+
+    assert driver.drive(spec) == driver.FAILED
+    assert read_receipt(spec) is None
+    failure = read_failure(spec)
+    assert failure is not None
+    assert failure.type == "StoreMisconfigured"
+
+
+def test_receipt_is_left_out_where_its_folder_is_not(tmp_path: Path) -> None:
+    spec = replace(region_spec(tmp_path), receipt=str(tmp_path / "elsewhere" / "receipt"))
+    finish_attempt(spec, RegionResult((), 0.1, None), driver.driver_log())
+    assert outcome_of(spec) is not None
+    assert read_receipt(spec) is None
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_unreachable_store_of_failures_does_not_hide_the_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    spec = region_spec(tmp_path, *troubled("none"))
+    spec = replace(spec, results=StoreSpec(f"file://{tmp_path}/file"), location=f"file://{tmp_path}/file/r/1")
+
+    def fail(*_: object, **__: object) -> RegionResult:
+        raise RuntimeError("the weather")
+
+    monkeypatch.setattr(driver, "run_region", fail)
+    monkeypatch.setattr(driver, "_stop", lambda *_: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+    assert driver.drive(spec) == driver.FAILED
+    assert "RuntimeError: the weather" in capfd.readouterr().err
+    failure = read_failure(spec)  # the one beside the receipt
+    assert failure is not None
+    assert failure.message == "the weather"
+
+
+class _NoSpark:
+    """Stands for the builder of a session that nothing asks."""
+
+    class _Session:
+        class sparkContext:
+            uiWebUrl = None
+
+    def getOrCreate(self) -> object:
+        return self._Session()
+
+
+@contextmanager
+def submitted_by_a_parent(
+    spec: RegionSpec, folder: Path, *, is_protected: bool
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A task process that runs spark-submit; yields it and the JVM's pid."""
+    protection = "die_with_parent" if is_protected else "None"
+    program = (
+        "import subprocess\n"
+        "from airflow_recovery.runtime.process import die_with_parent\n"
+        f"log = open({str(folder / 'log')!r}, 'w')\n"
+        f"how = dict(env={environment()!r}, cwd={str(folder)!r}, preexec_fn={protection}, stdout=log, stderr=log)\n"
+        f"child = subprocess.Popen({command(spec, folder)!r}, **how)\n"
+        "print(child.pid, flush=True)\nchild.wait()\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    jvm = int(parent.stdout.readline())
+    try:
+        yield parent, jvm
+    finally:
+        for pid in (parent.pid, *descendants(jvm), jvm):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        parent.wait()
+        parent.stdout.close()
+
+
+def descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = stat.read_text().rpartition(") ")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(int(after_name[1]), []).append(int(stat.parent.name))
+    found = list(children.get(pid, []))
+    for each in found:
+        found.extend(children.get(each, []))
+    return found
+
+
+@pytest.mark.parametrize("where", ["hang", "python"])
+def test_kill_of_the_task_process_ends_jvm_and_driver(tmp_path: Path, where: str) -> None:
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    spec = region_spec(tmp_path, *troubled(where, ready=ready, go=go))
+    with submitted_by_a_parent(spec, tmp_path, is_protected=True) as (parent, jvm):
+        until(ready.exists, "the vertex runs", deadline_s=120)
+        family = [jvm, *descendants(jvm)]
+        assert len(family) >= 2
+        parent.send_signal(signal.SIGKILL)
+        until(lambda: not any(is_alive(each) for each in family), "all are dead", deadline_s=15)
+    go.touch()
+    assert outcome_of(spec) is None
+
+
+def test_without_protection_an_orphan_finishes(tmp_path: Path) -> None:
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    spec = region_spec(tmp_path, *troubled("python", ready=ready, go=go))
+    with submitted_by_a_parent(spec, tmp_path, is_protected=False) as (parent, jvm):
+        until(ready.exists, "the vertex runs", deadline_s=120)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        go.touch()
+        until(lambda: outcome_of(spec) is not None, "the orphan has finished", deadline_s=120)
+        until(lambda: not is_alive(jvm), "and is gone")
+
+
+def test_the_wheels_spark_submit_is_found() -> None:
+    assert shutil.which("spark-submit", path=environment()["PATH"]) is not None

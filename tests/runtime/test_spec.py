@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_recovery.journal.records import ExternalObject, InputPin, RunIdentity
+from airflow_recovery.runtime import RegionSpec, RunFacts, StoreSpec, VertexSpec
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+
+SPEC = RegionSpec(
+    job="regionjobs.flights:flights",
+    identity=RunIdentity("dag/ü", "2026-01-01T00:00:00+00:00", "group"),
+    region="by_route",
+    attempt=2,
+    writer="w",
+    tag="t",
+    fingerprint="f",
+    vertices=(VertexSpec("a", {"day": "2026-01-01", "n": 3, "deep": [{"x": None}]}, False, True),),
+    inputs=(PartitionManifest("raw", "s3://lake/x", (ResultObject("part-0", 10, "e"),), 3, '{"type":"struct"}'),),
+    pins=(InputPin("raw", 1),),
+    externals=(ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
+    run=RunFacts("2026-01-01", None, None, {"recovery": {"mode": "recover"}}, {"p": 1}),
+    location="s3://lake/data/by_route/2",
+    journal=StoreSpec("s3://lake/journal", "http://127.0.0.1:9000", "us-east-1"),
+    results=StoreSpec("s3://lake/data"),
+    receipt="/tmp/r",
+)
+
+texts = st.text(max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(texts, json_values, max_size=3)
+manifests = st.builds(
+    PartitionManifest,
+    result=texts,
+    location=texts,
+    objects=st.lists(st.builds(ResultObject, texts, st.integers(0), texts), max_size=3).map(tuple),
+    rows=st.none() | st.integers(0),
+    schema=st.none() | texts,
+    managed=st.booleans(),
+)
+specs = st.builds(
+    RegionSpec,
+    vertices=st.lists(st.builds(VertexSpec, texts, objects, st.booleans(), st.booleans()), max_size=3).map(tuple),
+    inputs=st.lists(manifests, max_size=3).map(tuple),
+    run=st.builds(RunFacts, st.none() | texts, st.none() | texts, st.none() | texts, objects, objects),
+)
+
+
+@given(specs)
+def test_round_trip(spec: RegionSpec) -> None:
+    text = spec.to_json()
+    assert "\n" not in text
+    assert RegionSpec.from_json(text) == spec
+
+
+def test_round_trip_of_an_example() -> None:
+    assert RegionSpec.from_json(SPEC.to_json()) == SPEC
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", "null", '{"job": 1}'])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        RegionSpec.from_json(text)
+
+
+@pytest.mark.parametrize("change", [{"new_field": 1}, {"identity": {"dag_id": "d"}}, {"vertices": [{"name": "a"}]}])
+def test_another_versions_document_is_refused(change: dict[str, object]) -> None:
+    document = {**json.loads(SPEC.to_json()), **change}
+    with pytest.raises(ValueError, match="the same version"):
+        RegionSpec.from_json(json.dumps(document))
+
+
+def test_nan_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        replace(SPEC, vertices=(VertexSpec("a", {"x": float("nan")}, True, False),)).to_json()

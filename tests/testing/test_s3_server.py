@@ -1,0 +1,127 @@
+"""Servers start on a free port, and no process stays behind; the test run itself keeps its promises about skips."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.errors import StoreUnavailable
+from airflow_recovery.storage import open_store
+from airflow_recovery.testing import SERVERS, S3Server
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def eventually(claim: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not claim():
+        assert time.monotonic() < deadline_s, "not within 60 s"
+        time.sleep(0.02)
+
+
+def test_a_second_server_beside_the_first(s3_server: S3Server, tmp_path: Path) -> None:
+    with type(s3_server)(tmp_path / "second") as other:
+        assert other.endpoint_url != s3_server.endpoint_url
+        other.create_bucket("bucket")
+        other.create_bucket("bucket")
+        store = open_store("s3://bucket/a", endpoint_url=other.endpoint_url, region_name="us-east-1")
+        store.put("k", b"x")
+        assert store.get("k").body == b"x"
+        pid = other.pid
+    assert pid is not None
+    assert not is_alive(pid)
+    other.stop()
+
+
+def test_a_server_without_a_folder_leaves_none(s3_server: S3Server) -> None:
+    with type(s3_server)() as other:
+        folder = other.folder
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_a_taken_port_is_an_error_though_somebody_answers_there(s3_server: S3Server, tmp_path: Path) -> None:
+    other = type(s3_server)(tmp_path, port=s3_server.port)
+    with pytest.raises(StoreUnavailable, match="taken by another process"):
+        other.start()
+    assert other.pid is None
+
+
+def test_a_server_that_ends_at_once_is_an_error_with_its_log(
+    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = type(s3_server)(tmp_path)
+    monkeypatch.setattr(other, "_command", lambda: [sys.executable, "-c", "import sys; sys.exit('out of luck')"])
+    with pytest.raises(StoreUnavailable, match="out of luck"):
+        other.start()
+    assert other.pid is None
+
+
+def test_the_server_dies_with_a_parent_that_was_killed(s3_server: S3Server, tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from airflow_recovery.testing import SERVERS; "
+        "server = SERVERS[sys.argv[1]](sys.argv[2]).start(); print(server.pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, s3_server.name, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_alive(pid)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(30)
+    eventually(lambda: not is_alive(pid))
+
+
+def test_both_kinds_are_known_by_name() -> None:
+    assert {name: kind.name for name, kind in SERVERS.items()} == {"moto": "moto", "versitygw": "versitygw"}
+
+
+def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Our conftest over one test that is skipped and one that uses an S3 server."""
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder / "conftest.py")
+    (folder / "test_it.py").write_text(
+        "import pytest\n\ndef test_skipped():\n    pytest.skip('why')\n\ndef test_server(s3_server): pass\n"
+    )
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    s3: x\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder / "test_it.py")]
+    repository = str(Path(__file__).parents[2])
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": repository, **environment},
+        cwd=folder,
+        check=False,
+    )
+
+
+def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
+    assert run_pytest(tmp_path, "-k", "skipped").returncode == 0
+    answer = run_pytest(tmp_path, "-k", "skipped", "--fail-on-skip")
+    assert answer.returncode == 1
+    assert "a test was skipped" in answer.stdout
+
+
+def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
+    nowhere = {"PATH": "/nonexistent", "GOBIN": "", "HOME": str(tmp_path)}
+    answer = run_pytest(tmp_path, "--collect-only", "-q", CI="", **nowhere)
+    assert "test_server[moto]" in answer.stdout
+    assert "versitygw" not in answer.stdout
+    answer = run_pytest(tmp_path, "--collect-only", CI="1", **nowhere)
+    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "go install" in answer.stdout + answer.stderr
+    answer = run_pytest(tmp_path, "--collect-only", "--s3-server=moto", CI="1", **nowhere)
+    assert answer.returncode == 0

@@ -1,0 +1,220 @@
+"""DAGs whose tasks use the doors as a region task does, and write down what they saw (folder DOORS_OUT)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, get_current_context, task
+
+CONSUMERS = 4
+RETRY = {"retries": 3, "retry_delay": timedelta(0)}
+
+
+def folder(run_id: str) -> Path:
+    path = Path(os.environ["DOORS_OUT"]) / run_id
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def note(run_id: str, name: str, value: Any = True) -> None:
+    path = folder(run_id) / f"{name}.json"
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(value))
+    partial.replace(path)
+
+
+def wait_for(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not claim():
+        if time.monotonic() > deadline:
+            raise TimeoutError("gate did not open")
+        time.sleep(0.02)
+
+
+def noted(run_id: str, name: str) -> bool:
+    return (folder(run_id) / f"{name}.json").exists()
+
+
+def read(run_id: str, name: str) -> Any:
+    return json.loads((folder(run_id) / f"{name}.json").read_text())
+
+
+def what_came(act: Callable[[], Any]) -> str:
+    try:
+        act()
+    except Exception as error:
+        return type(error).__name__
+    return "accepted"
+
+
+def door_of(context: Any) -> Any:
+    from airflow_recovery.hooks.doors import OwnTaskInstance, RestDoor, StateStoreDoor, open_door
+    from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+    kind = context["dag_run"].conf["door"]
+    if kind == "open":
+        return open_door(context, context["dag_run"].conf.get("api_conn_id"))
+    own = OwnTaskInstance(context)
+    return StateStoreDoor(own) if kind == "store" else RestDoor(own, RecoveryApiHook())
+
+
+def clear_without_compare(context: Any) -> None:
+    """The negative control: Airflow's own Clear, by whoever calls it."""
+    from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+    hook = RecoveryApiHook()
+    run_id = context["dag_run"].run_id
+    body = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, "task_ids": ["A"]}
+    hook._send("POST", "/api/v2/dags/door_wake/clearTaskInstances", body, token=hook._get_token()).raise_for_status()
+
+
+#   A --> B0, B1, B2, B3      A's first result is lost for all of them
+with DAG("door_wake", schedule=None, catchup=False):
+
+    @task(task_id="A", **RETRY)
+    def make() -> None:
+        context = get_current_context()
+        run_id, number = context["dag_run"].run_id, context["ti"].try_number
+        note(run_id, f"A-ran-{number}")
+        note(run_id, "A", number)
+
+    @task(**RETRY)
+    def consume(index: int) -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        if read(run_id, "A") > 1:
+            return
+        door = door_of(context)
+        observation = door.observe()
+        note(run_id, f"observed-{index}", observation.to_json())
+        wait_for(lambda: all(noted(run_id, f"observed-{each}") for each in range(CONSUMERS)))
+        if index == CONSUMERS - 1:  # this one decides late, on what it observed before A ran again
+            wait_for(lambda: read(run_id, "A") > 1)
+        if context["dag_run"].conf.get("compare", True):
+            started = time.monotonic()
+            result = door.clear(ClearRequest(producers={"A": observation.tries["A"].ti_id}))
+            note(run_id, f"cleared-{index}", [*result.cleared])
+            note(run_id, f"seconds-{index}", time.monotonic() - started)
+        else:
+            clear_without_compare(context)
+        raise RuntimeError("input lost")
+
+    made = make()
+    for number in range(CONSUMERS):
+        made >> consume.override(task_id=f"B{number}")(number)
+
+
+#   S clears C (running), D (finished), E (observed under another id), and asks for itself
+with DAG("door_settle", schedule=None, catchup=False):
+
+    @task(task_id="C", **RETRY)
+    def running() -> None:
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        note(run_id, f"C-ran-{context['ti'].try_number}")
+        if context["ti"].try_number == 1:
+            wait_for(lambda: noted(run_id, "settled"))
+
+    @task(task_id="D", **RETRY)
+    def finished() -> None:
+        context = get_current_context()
+        note(context["dag_run"].run_id, f"D-ran-{context['ti'].try_number}")
+
+    @task(task_id="E", **RETRY)
+    def other() -> None:
+        context = get_current_context()
+        note(context["dag_run"].run_id, f"E-ran-{context['ti'].try_number}")
+
+    @task(task_id="S", **RETRY)
+    def settle() -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        note(run_id, f"S-ran-{context['ti'].try_number}")
+        door = door_of(context)
+        wait_for(lambda: all(noted(run_id, f"{each}-ran-1") for each in "CDE"))
+        wait_for(lambda: all(door.observe().tries[each].state == "success" for each in "DE"))
+        tries = door.observe().tries
+        consumers = {each: tries[each].ti_id for each in "CDES"} | {"E": tries["D"].ti_id, "gone": "x"}
+        door.live_check()
+        note(run_id, "settled", door.clear(ClearRequest(consumers=consumers)).to_json())
+
+    running(), finished(), other(), settle()
+
+
+#   X --> Y --> Z      X fails for good, so Y and Z are upstream_failed; then X alone is cleared
+with DAG("door_unblock", schedule=None, catchup=False):
+
+    @task(task_id="X")
+    def fail_once() -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
+        context = get_current_context()
+        if context["ti"].try_number == 1:
+            raise RuntimeError("broken")
+        request = ClearRequest(unblock=bool(context["dag_run"].conf["unblock"]))
+        note(context["dag_run"].run_id, "unblocked", door_of(context).clear(request).to_json())
+
+    @task(task_id="Y")
+    def middle() -> None:
+        """Runs when X has."""
+
+    @task(task_id="Z")
+    def last() -> None:
+        """Runs when Y has."""
+
+    fail_once() >> middle() >> last()
+
+
+#   Z is cleared while it runs; its first process goes on as a zombie
+with DAG("door_zombie", schedule=None, catchup=False):
+
+    @task(task_id="Z", **RETRY)
+    def zombie() -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        if context["ti"].try_number > 1:
+            return
+        door = door_of(context)
+        tries = door.observe().tries
+        note(run_id, "started", tries["Z"].ti_id)
+        wait_for(lambda: noted(run_id, "was-cleared"))
+        victim = ClearRequest(consumers={"other": tries["other"].ti_id})
+        said = {"live_check": what_came(door.live_check), "clear": what_came(lambda: door.clear(victim))}
+        note(run_id, "zombie-said", said)
+
+    @task(task_id="other", **RETRY)
+    def untouched() -> None:
+        """Would be cleared by the zombie."""
+
+    untouched() >> zombie()
+
+
+#   one task that asks the door it is given, and says what came of it
+with DAG("door_choice", schedule=None, catchup=False):
+
+    @task(task_id="ask")
+    def ask() -> None:
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        door = door_of(context)
+        door.live_check()
+        said: dict[str, Any] = {"can_clear": door.can_clear}
+        try:
+            said["tries"] = sorted(door.observe().tries)
+        except Exception as error:
+            said["error"] = f"{type(error).__name__}: {error}"
+        note(run_id, "said", said)
+
+    ask()

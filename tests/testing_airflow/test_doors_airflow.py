@@ -1,0 +1,143 @@
+"""Both doors in real Airflow: compare-and-clear as region tasks use it (PROTOCOL 5.2, 5.3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from airflow_recovery.testing.local_airflow import LocalAirflow
+
+pytestmark = pytest.mark.airflow
+
+BOTH_DOORS = pytest.mark.parametrize("door", ["store", "rest"])
+
+
+def folder(airflow: LocalAirflow, run_id: str) -> Path:
+    return Path(airflow.env["DOORS_OUT"]) / run_id
+
+
+def read(airflow: LocalAirflow, run_id: str, name: str) -> Any:
+    return json.loads((folder(airflow, run_id) / f"{name}.json").read_text())
+
+
+def executions(airflow: LocalAirflow, run_id: str, task_id: str) -> int:
+    return len(list(folder(airflow, run_id).glob(f"{task_id}-ran-*.json")))
+
+
+@BOTH_DOORS
+def test_four_consumers_that_lose_one_input_run_its_producer_once_more(airflow: LocalAirflow, door: str) -> None:
+    #   A --> B0, B1, B2 wake A at once; B3 decides late, on an observation from before
+    run_id = airflow.trigger("door_wake", run_id=f"wake-{door}", conf={"door": door})
+
+    assert airflow.wait_run("door_wake", run_id, 120) == "success", airflow.describe("door_wake", run_id)
+
+    assert executions(airflow, run_id, "A") == 2
+    cleared = [read(airflow, run_id, f"cleared-{index}") for index in range(4)]
+    assert sorted(cleared) == [[], [], [], ["A"]]
+
+
+def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("door_wake", run_id="wake-control", conf={"door": "store", "compare": False})
+
+    assert airflow.wait_run("door_wake", run_id, 120) == "success", airflow.describe("door_wake", run_id)
+
+    assert executions(airflow, run_id, "A") >= 3
+
+
+@BOTH_DOORS
+def test_settle_clears_running_and_finished_consumers_at_the_observed_try_only(
+    airflow: LocalAirflow, door: str
+) -> None:
+    run_id = airflow.trigger("door_settle", run_id=f"settle-{door}", conf={"door": door})
+
+    assert airflow.wait_run("door_settle", run_id, 120) == "success", airflow.describe("door_settle", run_id)
+
+    settled = read(airflow, run_id, "settled")
+    assert settled["cleared"] == ["C", "D"]
+    assert settled["unmoved"] == {"E": [1, "success"], "gone": [0, None]}
+    # C ended its work after the clear, and its success did not count; the caller asked for itself and was left alone
+    assert {each: executions(airflow, run_id, each) for each in "CDES"} == {"C": 2, "D": 2, "E": 1, "S": 1}
+
+
+@BOTH_DOORS
+@pytest.mark.parametrize(("unblock", "state"), [(True, "success"), (False, "failed")])
+def test_fault_65_upstream_failed_is_cleared_with_the_fix(
+    airflow: LocalAirflow, door: str, unblock: bool, state: str
+) -> None:
+    #   X --> Y --> Z; with unblock off (the negative control) Y and Z stay stuck though X is fixed
+    run_id = airflow.trigger(
+        "door_unblock", run_id=f"unblock-{door}-{unblock}", conf={"door": door, "unblock": unblock}
+    )
+    assert airflow.wait_run("door_unblock", run_id, 60) == "failed"
+
+    airflow.clear("door_unblock", run_id, ["X"])
+
+    airflow.wait_until(lambda: (folder(airflow, run_id) / "unblocked.json").exists(), 60, "X to run again")
+    assert airflow.wait_run("door_unblock", run_id, 60) == state
+    assert read(airflow, run_id, "unblocked")["cleared"] == (["Y", "Z"] if unblock else [])
+    states = {each["task_id"]: each["state"] for each in airflow.task_instances("door_unblock", run_id)}
+    expected = "success" if unblock else "upstream_failed"
+    assert states == {"X": "success", "Y": expected, "Z": expected}
+
+
+@BOTH_DOORS
+def test_a_zombie_is_refused(airflow: LocalAirflow, door: str) -> None:
+    run_id = airflow.trigger("door_zombie", run_id=f"zombie-{door}", conf={"door": door})
+    airflow.wait_until(lambda: (folder(airflow, run_id) / "started.json").exists(), 60, "Z to start")
+
+    airflow.clear("door_zombie", run_id, ["Z"])
+    (folder(airflow, run_id) / "was-cleared.json").write_text("true")
+
+    said = folder(airflow, run_id) / "zombie-said.json"
+    airflow.wait_until(said.exists, 60, "the zombie to speak")
+    assert read(airflow, run_id, "zombie-said") == {"live_check": "NotMine", "clear": "NotMine"}
+    assert airflow.wait_run("door_zombie", run_id, 60) == "success"
+    assert airflow.task_instance("door_zombie", run_id, "other")["try_number"] == 1
+
+
+def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("door_choice", run_id="authz", conf={"door": "store"})
+    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+    base = f"/airflow-recovery/v1/dags/door_choice/runs/{run_id}"
+    observed = airflow.request("POST", f"{base}/observe", {}, user=airflow.viewer).json()["tries"]
+    body = {"request": {"producers": {"ask": observed[0]["ti_id"]}, "consumers": {}, "unblock": False}}
+
+    statuses = {
+        "anonymous": airflow.request("POST", f"{base}/clear", body, anonymous=True).status_code,
+        "viewer": airflow.request("POST", f"{base}/clear", body, user=airflow.viewer).status_code,
+        "nonsense": airflow.request("POST", f"{base}/clear", {"request": {"producers": 1}}).status_code,
+        "no run": airflow.request("POST", base.replace(run_id, "nope") + "/clear", body).status_code,
+        "zombie": airflow.request(
+            "POST", f"{base}/clear", {**body, "caller": {"key": "ask", "ti_id": "x"}}
+        ).status_code,
+    }
+
+    assert statuses == {"anonymous": 401, "viewer": 403, "nonsense": 422, "no run": 404, "zombie": 410}
+    assert airflow.run_state("door_choice", run_id) == "success"  # none of these did anything
+
+
+def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("door_choice", run_id="again+1", conf={"door": "store"})
+    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+    base = f"/airflow-recovery/v1/dags/door_choice/runs/{quote(run_id)}"
+    ti_id = airflow.request("POST", f"{base}/observe", {}).json()["tries"][0]["ti_id"]
+
+    body = {"request": {"producers": {"ask": ti_id}, "consumers": {}, "unblock": False}}
+    assert airflow.request("POST", f"{base}/clear", body).json() == {"cleared": ["ask"], "unmoved": {}}
+
+    airflow.wait_until(
+        lambda: airflow.task_instance("door_choice", run_id, "ask")["try_number"] == 2, 60, "the task to run again"
+    )
+    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+
+
+def test_open_door_takes_the_state_store(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("door_choice", run_id="choice", conf={"door": "open", "api_conn_id": "not_there"})
+
+    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+
+    assert read(airflow, run_id, "said") == {"can_clear": True, "tries": ["ask"]}

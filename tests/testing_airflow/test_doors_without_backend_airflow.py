@@ -1,0 +1,59 @@
+"""An Airflow that keeps its own state store backend: the endpoint is used, or the error names both settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_recovery.testing.local_airflow import MARKER, LocalAirflow
+
+pytestmark = pytest.mark.airflow
+
+
+def said(airflow: LocalAirflow, run_id: str, conf: dict[str, str]) -> Any:
+    airflow.trigger("door_choice", run_id=run_id, conf=conf)
+    assert airflow.wait_run("door_choice", run_id, 60) == "success", airflow.log("door_choice", run_id, "ask", 1)
+    return json.loads((Path(airflow.env["DOORS_OUT"]) / run_id / "said.json").read_text())
+
+
+def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow) -> None:
+    found = said(airflow_without_backend, "rest", {"door": "open", "api_conn_id": "airflow_recovery_default"})
+
+    assert found == {"can_clear": True, "tries": ["ask"]}
+
+
+def test_with_neither_door_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
+    found = said(airflow_without_backend, "none", {"door": "open"})
+
+    assert found["can_clear"] is False
+    assert found["error"].startswith("NoDoor: ")
+    assert "[state_store] backend" in found["error"]
+    assert "[recovery] api_conn_id" in found["error"]
+
+
+def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_without_backend: LocalAirflow) -> None:
+    found = said(airflow_without_backend, "store", {"door": "store"})
+
+    assert found["error"].startswith("BackendNotInstalled: ")
+
+
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    airflow = LocalAirflow(tmp_path, tmp_path / "dags", env={})
+    with airflow:
+        pids = {each.pid for each in airflow.processes.values()}
+        marker = airflow.env[MARKER]
+        airflow.kill("scheduler")  # its children are orphans now
+
+    assert not [each for each in pids if psutil.pid_exists(each)]
+    assert [each.pid for each in psutil.process_iter() if carries(each, marker)] == []
+
+
+def carries(process: psutil.Process, marker: str) -> bool:
+    try:
+        return bool(process.environ().get(MARKER) == marker)
+    except psutil.Error:
+        return False
