@@ -9,7 +9,8 @@ from airflow.sdk import DAG, task
 
 from airflow_recovery.sensors import RecoveryResultSensor
 
-DELAYS = {"group_id": "flights", "vertex": "carrier_delays"}
+GROUP_ID = "flights"
+VERTEX = "carrier_delays"
 
 with DAG(
     dag_id="wait_for_delays",
@@ -22,9 +23,10 @@ with DAG(
     published = RecoveryResultSensor(
         task_id="carrier_delays_published",
         external_dag_id="flights_delays",
+        group_id=GROUP_ID,
+        vertex=VERTEX,
         poke_interval=30,
         timeout=6 * 3600,
-        **DELAYS,
     )
 
     @task
@@ -32,7 +34,8 @@ with DAG(
         # Asked here, not in the sensor: between the two the result may have been made again.
         from airflow_recovery.hooks.result import RecoveryResultHook
 
-        found = RecoveryResultHook().get_result("flights_delays", logical_date=logical_date, **DELAYS)
+        hook = RecoveryResultHook()
+        found = hook.get_result("flights_delays", VERTEX, group_id=GROUP_ID, logical_date=logical_date)
         return {"files": list(found.files), "rows": found.rows, "attempt": found.attempt}
 
     published >> where_is_it()

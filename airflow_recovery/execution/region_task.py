@@ -312,7 +312,9 @@ class RegionTask:
                 self._run.log.warning("%s after attempt %d was claimed; stopping it.", detail, claim.attempt)
                 self._run.journal.fence(self._fenced(claim.attempt, FenceCause.LOST_INPUT, detail))
                 self._runner.stop()
-        except (StoreError, AttemptLost) as error:
+        except AttemptLost:
+            self._run.log.info("Attempt %d had ended before it could be stopped; its outcome counts.", claim.attempt)
+        except StoreError as error:
             self._run.log.warning("The release markers of the inputs could not be looked at: %s", error)
 
     def _look_for_outcome(self, claim: Claim) -> Outcome:
@@ -367,9 +369,11 @@ class RegionTask:
         observation = self._run.scheduler.observe()
         try:
             judged = self._run.judge(self._run.journal.load(self._run.list()))
-        except PagesDisagree:
-            return  # the next try looks again
-        lost = judged.lost_inputs(self._region)
+            lost = judged.lost_inputs(self._region)
+        except (PagesDisagree, StoreError) as second:
+            # The failure itself is what is told; the next try looks again.
+            self._run.log.warning("Whether an input is lost could not be looked at: %s", second)
+            return
         if lost:
             raise wake_producers(self._run, judged, self._region, lost, observation) from error
 

@@ -27,6 +27,9 @@ def _write(value: object, without: Collection[ast.AST], pieces: list[str]) -> No
         for name, field in ast.iter_fields(value):
             if name == "body" and isinstance(value, _WITH_DOCSTRING):
                 field = _without_docstring(field)
+            if isinstance(value, ast.JoinedStr) and name == "values":
+                # Python 3.12 leaves empty texts between the parts of an f-string.
+                field = [each for each in field if not (isinstance(each, ast.Constant) and each.value == "")]
             if isinstance(field, list):
                 field = [each for each in field if not any(each is left_out for left_out in without)]
             # A constant's own value may be None or empty, and must show.

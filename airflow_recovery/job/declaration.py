@@ -323,7 +323,6 @@ class Job:
                         tuple(dict.fromkeys(each.vertex for each in vertex.inputs)),
                         vertex.result,
                         is_sink=vertex.kind is VertexKind.SINK,
-                        deterministic=vertex.deterministic,
                     )
                     for vertex in self.vertices.values()
                 ),

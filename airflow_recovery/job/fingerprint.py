@@ -109,7 +109,13 @@ class _CodeUsed:
             )
         self._add_code(module, f"{label}{function.__name__}()", [node])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._add_closure_value(module, f"{label}{function.__name__}().{name}", cell.cell_contents)
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                raise FingerprintError(
+                    f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
+                ) from None
+            self._add_closure_value(module, f"{label}{function.__name__}().{name}", value)
 
     def _add_closure_value(self, module: ModuleCode, label: str, value: Any) -> None:
         if inspect.isfunction(value):

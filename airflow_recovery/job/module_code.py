@@ -57,7 +57,7 @@ def find_module(name: str) -> ModuleCode | None:
         if text is None:
             raise _unreadable(name, spec.origin) from None
         return _parse(name, spec.origin, is_package, text)
-    if not spec.origin.endswith(".py") and not os.path.basename(spec.origin).endswith(".pyw"):
+    if not spec.origin.endswith(".py"):
         raise _unreadable(name, spec.origin)
     return _read(name, spec.origin, is_package, stat.st_mtime_ns, stat.st_size)
 

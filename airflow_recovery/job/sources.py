@@ -11,7 +11,10 @@ from airflow_recovery.errors import JobDefinitionError
 
 @dataclass(frozen=True)
 class FilePattern:
-    """Which files a source reads: a URI or path with ``*`` and ``?``. It may be a template, as parameters may."""
+    """Which files a source reads: a URI or absolute path of a file, of a folder, or a glob (`airflow_recovery.source`).
+
+    It may be a template over the run, as parameters may.
+    """
 
     pattern: str
 

@@ -71,9 +71,10 @@ def _check(text: str, where: str) -> str:
 
     try:
         tree = _environment().parse(text)
+        names = meta.find_undeclared_variables(tree)
     except TemplateSyntaxError as error:
         raise JobDefinitionError(f"{where}: {text!r} is not a valid template: {error}. Correct it") from error
-    strangers = sorted(meta.find_undeclared_variables(tree).difference(ALLOWED, _HARMLESS_GLOBALS))
+    strangers = sorted(names.difference(ALLOWED, _HARMLESS_GLOBALS))
     if strangers:
         raise _not_allowed(where, text, strangers[0])
     for attribute in tree.find_all(nodes.Getattr):

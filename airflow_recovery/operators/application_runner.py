@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import JobDefinitionError, OutputAltered, RegionFailed
 from airflow_recovery.execution.probing import OnAltered
@@ -18,6 +18,7 @@ from airflow_recovery.operators.externals import list_external
 from airflow_recovery.operators.references import OutputReference, filled, qualified
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.shuffle.availability import probe_manifest
+from airflow_recovery.shuffle.location import comparable
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 if TYPE_CHECKING:
@@ -26,13 +27,25 @@ if TYPE_CHECKING:
     from airflow_recovery.operators.open_run import OpenRun
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
 
+_CHUNK_BYTES = 1024 * 1024
+
 
 def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
-    """The application, its code files and its arguments before the placeholders are filled; not its Spark settings."""
+    """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
+
+    ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
+    else by URI; ``packages`` and ``java_class``; the arguments as rendered, before the placeholders are filled. Neither
+    ``conf`` and the sizes of executors, nor ``env_vars``, which may hold secrets that rotate.
+    """
+    if not operator.application:
+        raise JobDefinitionError(f"{operator.task_id}: expected an application, found none.")
     described = {
         "application": _content(operator.application),
         "py_files": [_content(each) for each in _listed(operator.py_files)],
-        "jars": _listed(operator.jars),
+        "jars": [_content(each) for each in _listed(operator.jars)],
+        "files": [_content(each) for each in _listed(operator.files)],
+        "archives": [_content(each) for each in _listed(operator._archives)],
+        "packages": _listed(operator.packages),
         "java_class": operator._java_class,
         "arguments": [str(each) for each in operator.application_args or ()],
         "outputs": sorted((name, uri or "") for name, uri in operator.outputs.items()),
@@ -78,8 +91,9 @@ class ApplicationRunner:
         last = _last_finish(state.of(self._operator.task_id))
         if last is None:
             return
+        targets = {comparable(uri) for uri in self._operator.outputs.values() if uri is not None}
         for manifest in last.outputs:
-            if manifest.managed:
+            if manifest.managed or comparable(manifest.location) not in targets:
                 continue
             found = probe_manifest(self._stores.open_external(manifest.location), manifest)
             if found.altered or found.added:
@@ -95,7 +109,7 @@ class ApplicationRunner:
         arguments = filled(self._operator.application_args, self._locations(attempt))
         started = time.monotonic()
         try:
-            self._operator.submit_attempt(self._context, arguments, claim.attempt)
+            self._operator.submit_application(self._context, arguments, claim.attempt)
         except Exception as error:
             raise RegionFailed(f"{claim.region}@{claim.attempt}: the application failed: {error}") from error
         outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
@@ -116,7 +130,7 @@ class ApplicationRunner:
 
     def stop(self) -> None:
         """Kill the application that `run` waits for."""
-        self._operator.kill()
+        self._operator.kill_attempt()
 
     def stop_orphan(self, claim: Claim) -> None:
         """Nothing to do: an application on this machine died with its task; one elsewhere is fenced."""
@@ -161,17 +175,23 @@ def _last_finish(state: RegionState) -> Outcome | None:
 
 
 def _is_hidden(key: str) -> bool:
-    """Markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
-    return any(part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/"))
+    """Folders, markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
+    return key.endswith("/") or any(part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/"))
 
 
 def _listed(names: str | None) -> list[str]:
     return [each.strip() for each in (names or "").split(",") if each.strip()]
 
 
-def _content(path: str) -> Any:
+def _content(path: str) -> str:
     """The content's hash where ``path`` is a file here, else the path itself: a URI stands for what it names."""
-    file = Path(path.removeprefix("file://"))
-    if not path:
-        raise JobDefinitionError("expected an application, found none")
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else path
+    # A file or an archive may be given with the name it gets: `lookup.zip#lookup`.
+    plain, _, alias = path.removeprefix("file://").partition("#")
+    file = Path(plain)
+    if not file.is_file():
+        return path
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return f"{digest.hexdigest()}#{alias}"

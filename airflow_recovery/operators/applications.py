@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
 from airflow_recovery.journal.records import Claim, RunIdentity
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec
@@ -33,12 +34,19 @@ class SubmittedApplication:
 
 
 class ConnectApplication:
-    """One session on a Spark Connect server; the vertices are called in this process."""
+    """One session on a Spark Connect server; the vertices are called in this process.
 
-    def __init__(self, url: str, user_id: str, packages: Iterable[str], log: logging.Logger) -> None:
+    ``url`` may hold a token and is never logged. ``user_id`` must be the same for all attempts of a run: it is how a
+    later one finds the session of an orphan. ``conf`` is set in the session as far as the server lets it be set.
+    """
+
+    def __init__(
+        self, url: str, *, user_id: str, packages: Iterable[str], conf: Mapping[str, str], log: logging.Logger
+    ) -> None:
         self._url = url
         self._user_id = user_id
         self._packages = tuple(packages)
+        self._conf = dict(conf)
         self._log = log
         self._running: RegionSpec | None = None
 
@@ -49,7 +57,9 @@ class ConnectApplication:
         archive = build_archive(spec.job, self._packages)
         self._running = spec
         try:
-            run_over_connect(self._url, spec, archive=archive, log=self._log, user_id=self._user_id)
+            run_over_connect(
+                self._url, spec, archive=archive, log=self._log, user_id=self._user_id, conf=self._conf
+            )
         finally:
             self._running = None
 

@@ -25,7 +25,7 @@ NOT_CURED_BY_RETRY = (
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Inside a task: `AirflowFailException` and `AirflowSkipException` where they are meant, everything else as it is."""
+    """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came."""
     try:
         yield
     except NOT_CURED_BY_RETRY as error:

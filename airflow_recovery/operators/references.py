@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.templates import is_template
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -42,12 +43,17 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise JobDefinitionError(f"{task_id}: expected an output name like 'cleaned', found {name!r}.")
         if uri is not None:
-            checked_uri(task_id, f"output {name!r}", uri)
+            found[name] = checked_uri(task_id, f"output {name!r}", uri)
     return found
 
 
 def checked_uri(task_id: str, what: str, uri: Any) -> str:
-    """``uri`` without a slash at its end. Raises `JobDefinitionError` where its objects could not be listed."""
+    """``uri`` without a slash at its end; as it is, where it is a template that is not rendered yet.
+
+    Raises `JobDefinitionError` where its objects could not be listed.
+    """
+    if isinstance(uri, str) and is_template(uri):
+        return uri
     if not isinstance(uri, str) or not uri.startswith(("s3://", "s3a://", "file:/", "/")):
         raise JobDefinitionError(
             f"{task_id}: {what}: expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found {uri!r}. "

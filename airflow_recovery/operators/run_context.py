@@ -44,6 +44,16 @@ def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
     return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id))
 
 
+def refuse_mapped(context: Mapping[str, Any]) -> None:
+    """Raises `ConfigurationError` in a mapped task (``expand``, or inside a mapped task group)."""
+    instance = context["ti"]
+    if instance.map_index is not None and instance.map_index >= 0:
+        raise ConfigurationError(
+            f"{instance.task_id} is mapped (map index {instance.map_index}): expected a recoverable task once in a run, "
+            "since all its instances would share one entry of the journal. Make one task each, or declare a job."
+        )
+
+
 def recompute_epoch(context: Mapping[str, Any]) -> str | None:
     """The epoch of ``recovery: {mode: recompute, epoch: N}`` in the run's conf, `None` in mode ``recover``.
 

@@ -5,31 +5,26 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
-from airflow_recovery.operators.failures import airflow_errors
 from airflow_recovery.operators.references import OutputReference, checked_outputs, checked_uri, placeholders
-from airflow_recovery.operators.region import RETRIES, RETRY_DELAY
-from airflow_recovery.operators.run_context import recompute_epoch, run_identity
-from airflow_recovery.operators.summary import summary_of
-from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_identity
+from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.submit import s3a_conf, submit_environment
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 
 
-class RecoverableSparkSubmitOperator(SparkSubmitOperator):
+class RecoverableSparkSubmitOperator(SubmittingOperator):
     """A `SparkSubmitOperator` whose application is one vertex with registered outputs.
 
     ::
@@ -56,15 +51,20 @@ class RecoverableSparkSubmitOperator(SparkSubmitOperator):
     place, and a reader may see half a write. Found altered later: stop and say so (``on_altered="stop"``); newer data
     is never overwritten by itself. ``on_altered="recompute"`` makes it again instead.
 
-    The fingerprint is the application's content (or its URI, where it is not a file here), ``py_files``, ``jars``,
-    ``java_class`` and the arguments before the placeholders are filled. Spark settings do not belong to it.
+    The fingerprint is the application's content (or its URI, where it is not a file here), the code and files given
+    with it (`application_fingerprint`), and the arguments as rendered by Airflow, before the placeholders are filled: a
+    template over the try or the clock makes every try a change. Spark settings and ``env_vars`` do not belong to it.
 
     Does not look into the application: it can't be cut into smaller regions, and its rows are not counted.
 
-    :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed).
-    :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace.
+    :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
+    :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
+
+    Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "inputs", "outputs")
 
     def __init__(
         self,
@@ -72,17 +72,21 @@ class RecoverableSparkSubmitOperator(SparkSubmitOperator):
         outputs: Sequence[str] | Mapping[str, str | None],
         inputs: Mapping[str, OutputReference | str] | None = None,
         on_altered: str = "stop",
-        retries: int | None = RETRIES,
-        retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        super().__init__(**kwargs)
         self.outputs = checked_outputs(self.task_id, outputs)
         self.inputs: dict[str, OutputReference | str] = dict(inputs or {})
-        self.on_altered = OnAltered(on_altered)
-        self._check_declaration()
-        for reference in self.references().values():
-            self.set_upstream(self.get_dag().get_task(reference.task_id))  # type: ignore[union-attr]
+        try:
+            self.on_altered = OnAltered(on_altered)
+        except ValueError as error:
+            raise JobDefinitionError(
+                f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
+            ) from error
+        self._check_inputs()
+        self._check_placeholders()
+        for name, reference in self.references().items():
+            self.set_upstream(self._producer(name, reference))
 
     def result(self, name: str) -> OutputReference:
         """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`."""
@@ -94,23 +98,17 @@ class RecoverableSparkSubmitOperator(SparkSubmitOperator):
         """The inputs that are outputs of other operators, by name."""
         return {name: each for name, each in self.inputs.items() if isinstance(each, OutputReference)}
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """One try. Raises Airflow's fail and skip exceptions where a retry can't help."""
-        with airflow_errors():
-            result = self._execute(context)
-        return summary_of(result)
-
-    def _execute(self, context: Context) -> RegionResult:
+    def execute_region(self, context: Context) -> RegionResult:
+        """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.operators.application_runner import ApplicationRunner, application_fingerprint
         from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
         from airflow_recovery.operators.open_run import open_run
 
-        if context["ti"].map_index is not None and context["ti"].map_index >= 0:
-            raise ConfigurationError(
-                f"{self.task_id}: a recoverable operator can't be mapped (expand): all its instances would share one "
-                "journal entry. Make one operator each, or declare a job."
-            )
-        die_with_parent()
+        refuse_mapped(context)
+        # Templates have been rendered since the declaration was checked.
+        self.outputs = checked_outputs(self.task_id, self.outputs)
+        self._check_inputs()
+        die_with_supervisor()
         dag = self.get_dag()
         fingerprint = application_fingerprint(self)
         plan = plan_of_dag(dag, {self.task_id: fingerprint})
@@ -129,34 +127,17 @@ class RecoverableSparkSubmitOperator(SparkSubmitOperator):
             )
             return task.execute()
 
-    def submit_attempt(self, context: Context, arguments: Sequence[str], attempt: int) -> None:
+    def submit_application(self, context: Context, arguments: Sequence[str], attempt: int) -> None:
         """Run the application with ``arguments``, as one attempt. Raises Airflow's exception where it failed."""
         self.application_args = list(arguments)
-        # A key that outlives its attempt would hand the old attempt's job to the next one (AIRFLOW.md section 3).
-        self.external_id_key = f"spark_job_id/{attempt}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{attempt}"
-        self._hook = self._get_hook()
-        super().execute(context)
+        self.submit_attempt(context, attempt)
 
-    def kill(self) -> None:
-        """Kill what `submit_attempt` waits for."""
-        if self._hook is not None:
-            super().on_kill()
-
-    def on_kill(self) -> None:
-        """Kill the application, within Airflow's five seconds."""
-        self.kill()
-
-    def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
-        # spark-submit dies with this process: its JVM would otherwise run on after kill -9.
-        setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
-        return hook
-
-    def _check_declaration(self) -> None:
+    def _check_inputs(self) -> None:
         for name, given in self.inputs.items():
             if not isinstance(given, OutputReference):
                 self.inputs[name] = checked_uri(self.task_id, f"input {name!r}", given)
+
+    def _check_placeholders(self) -> None:
         used = placeholders(self.application_args)
         known = {("output", name) for name in self.outputs} | {("input", name) for name in self.inputs}
         unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known)
@@ -165,10 +146,22 @@ class RecoverableSparkSubmitOperator(SparkSubmitOperator):
                 f"{self.task_id}: {', '.join(unknown)} in application_args stands for nothing; declared are "
                 f"{', '.join(sorted(f'{{{kind}:{name}}}' for kind, name in known))}."
             )
-        if isinstance(self.application_args, list):
+        # Arguments that another task makes are not known yet.
+        if isinstance(self.application_args, (list, tuple)) or self.application_args is None:
             for name, uri in self.outputs.items():
                 if uri is None and ("output", name) not in used:
                     raise JobDefinitionError(
                         f"{self.task_id}: output {name!r} is managed, and the application is never told where to write "
                         f"it: put {{output:{name}}} into application_args, or give its own URI in outputs."
                     )
+
+    def _producer(self, name: str, reference: OutputReference) -> RecoverableSparkSubmitOperator:
+        dag = self.get_dag()
+        producer = dag.task_dict.get(reference.task_id) if dag is not None else None
+        if not isinstance(producer, RecoverableSparkSubmitOperator) or reference.name not in producer.outputs:
+            raise JobDefinitionError(
+                f"{self.task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is no "
+                "recoverable operator with that output in this DAG. Results of another DAG are found with "
+                "RecoveryResultSensor and RecoveryResultHook."
+            )
+        return producer

@@ -15,7 +15,11 @@ from airflow_recovery.operators.region import SparkRegionOperator
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-NOT_PASSED_THROUGH = ("application", "application_args", "task_id", "region", "outlets")
+    from airflow_recovery.topology.regions import Region
+
+NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
+FOR_PUBLISH_TOO = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")
+"""Where and how often a task of this group runs: the publish task needs the same workers as the regions."""
 
 
 class SparkJobTaskGroup(TaskGroup):
@@ -27,8 +31,9 @@ class SparkJobTaskGroup(TaskGroup):
 
     Task ids are ``<group_id>.<region>``; the last task, ``<group_id>.publish``, publishes the results and carries
     ``outlets``. Every further argument goes to every region's operator: those of `SparkSubmitOperator` (``conf``,
-    ``jars``, ``executor_memory``, ...) and Airflow's own (``pool``, ``retries``, ...). A region has ``retries=3`` and
-    ``retry_delay=0`` unless the DAG's or the group's ``default_args`` or an argument say else.
+    ``jars``, ``executor_memory``, ...) and Airflow's own (``pool``, ``retries``, ...); the publish task gets those that
+    say where and how often a task runs. A region has ``retries=3`` and ``retry_delay=0`` unless the DAG's or the
+    group's ``default_args`` or an argument say else.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
@@ -67,8 +72,7 @@ class SparkJobTaskGroup(TaskGroup):
                     region=region.name,
                     group_id=full_id,
                     conn_id=conn_id,
-                    doc_md=f"Vertices: {', '.join(region.vertices)}. Results: {', '.join(region.results)}.",
-                    **operator_args,
+                    **{"doc_md": _doc_of(region), **operator_args},
                 )
                 for region in regions.regions
             }
@@ -78,10 +82,18 @@ class SparkJobTaskGroup(TaskGroup):
                     "that vertex."
                 )
             publish = RecoveryPublishOperator(
-                task_id=PUBLISH_TASK, job=job, group_id=full_id, outlets=list(outlets or ())
+                task_id=PUBLISH_TASK,
+                job=job,
+                group_id=full_id,
+                outlets=list(outlets or ()),
+                **{name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO},
             )
             for region in regions.regions:
                 for producer in region.upstream:
                     operators[producer] >> operators[region.name]
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
+
+
+def _doc_of(region: Region) -> str:
+    return f"Vertices: {', '.join(region.vertices)}. Results: {', '.join(region.results)}."

@@ -2,7 +2,7 @@
 
 Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
 instances. Imported by `plugin.LazyApp` on the first request. Response codes: 401 nobody, 403 not allowed, 404 no such
-run, 410 the caller is no longer its own try, 422 not a request.
+run, 410 the caller is no longer its own try, 422 not a request, 503 the database did not answer: ask again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,25 @@ from typing import Any
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 
 from airflow_recovery.errors import NotMine
 from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
 
 app = FastAPI(title="Airflow Recovery", description="Observe a run's tries, and clear those that are still observed.")
+
+
+@app.exception_handler(OperationalError)
+def ask_again(request: Request, error: OperationalError) -> JSONResponse:
+    """A lock that was not had in time, a deadlock, a database that restarts. The session is rolled back: nothing done.
+
+    A handler and not a clause in the endpoints, since the commit comes after them.
+    """
+    del request
+    return JSONResponse({"detail": f"The database did not answer, ask again: {error.orig}"}, status_code=503)
 
 
 @app.post(

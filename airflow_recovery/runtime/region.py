@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SCRATCH = "_scratch"
 
+COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
 
 @dataclass(frozen=True)
 class RegionResult:
@@ -85,6 +87,7 @@ class _Run:
         if spec.pins:
             pins = ", ".join(f"{each.region}@{each.attempt}" for each in spec.pins)
             self._log.info("Its inputs are of the attempts: %s", pins)
+        avoid_udf_hang(self._spark)
         for each in spec.vertices:
             apply_spark_conf(self._spark, each.name, self._vertex(each.name).spark_conf, self._log)
         outputs = []
@@ -181,6 +184,15 @@ class _Run:
             time.monotonic() - started,
         )
         return written
+
+
+def avoid_udf_hang(spark: SparkSession) -> None:
+    """In Spark 4.2.0 a Python UDF directly on files waits for ever (SPARK-58241): hand it rows, as before.
+
+    Every region begins by reading files. A vertex whose ``spark_conf`` names the setting has the last word.
+    """
+    if spark.version == "4.2.0":
+        spark.conf.set(COLUMNAR_UDF_INPUT, "false")
 
 
 def apply_spark_conf(spark: SparkSession, vertex: str, conf: Mapping[str, str], log: logging.Logger) -> None:

@@ -38,6 +38,8 @@ FINISHED_RUN_STATES = frozenset({"success", "failed"})
 STATE_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
 POLL_INTERVAL_S = 0.2
 LOG_TAIL_LINES = 40
+SQLITE_TIMEOUT_S = 60
+REQUEST_TIMEOUT_S = 120
 
 FAST_SETTINGS = {
     # Crash tests take seconds instead of minutes.
@@ -195,7 +197,9 @@ class LocalAirflow:
     ) -> requests.Response:
         """One request as ``user`` (default: admin), whatever it answers. ``path`` begins at the server's root."""
         headers = {} if anonymous else {"Authorization": f"Bearer {self.token(user or self.admin)}"}
-        return self._session().request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
+        return self._session().request(
+            method, f"{self.url}{path}", json=body, headers=headers, timeout=REQUEST_TIMEOUT_S
+        )
 
     def api(self, method: str, path: str, body: object = None) -> Any:
         """One request to ``/api/v2<path>`` as admin; its JSON. Raises `LocalAirflowError` on any 4xx or 5xx."""
@@ -376,7 +380,8 @@ class LocalAirflow:
 
         def done() -> bool:
             response = self.request("POST", "/api/v2/backfills", body)
-            if response.status_code == 409:  # Airflow notices the end of a backfill only every 30 s
+            # 409: Airflow notices the end of a backfill only every 30 s. 503: it could not lock, and has cleaned up.
+            if response.status_code in (409, 503):
                 return False
             if not response.ok:
                 raise LocalAirflowError(f"backfill answered {response.status_code}: {response.text[:2000]}")
@@ -423,7 +428,7 @@ class LocalAirflow:
                 "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.admin.user}:admin,{self.viewer.user}:viewer",
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.home / "passwords.json"),
-                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self._database_url or f"sqlite:///{self.home / 'airflow.db'}",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self._database_url or sqlite_url(self.home / "airflow.db"),
                 "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
                 "AIRFLOW__API__BASE_URL": self.url,
                 "AIRFLOW__API__HOST": "127.0.0.1",
@@ -469,7 +474,7 @@ class LocalAirflow:
             fresh = cache / f"{template.name}.{uuid.uuid4().hex}"
             done = subprocess.run(
                 [sys.executable, "-m", "airflow", "db", "migrate"],
-                env={**self.env, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{fresh}"},
+                env={**self.env, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": sqlite_url(fresh)},
                 cwd=self.home,
                 capture_output=True,
                 text=True,
@@ -560,7 +565,14 @@ class LocalAirflow:
 
             self._http = requests.Session()
             self._http.trust_env = False  # a proxy has no business on 127.0.0.1
+            # A server that is killed, or that fails inside, drops connections that are kept open.
+            self._http.headers["Connection"] = "close"
         return self._http
+
+
+def sqlite_url(path: Path) -> str:
+    """SQLAlchemy's URL of a SQLite file. A writer waits for the lock, on a busy machine longer than the default 5 s."""
+    return f"sqlite:///{path}?timeout={SQLITE_TIMEOUT_S}"
 
 
 def free_port() -> int:

@@ -16,15 +16,13 @@ from airflow_recovery.topology.result_type import ResultType
 class JobVertex:
     """One vertex: the names of the vertices it reads, each once, and the type of its own result.
 
-    A sink is a final result: it is wanted even though nobody reads it. ``deterministic`` is the user's word that
-    computing it twice gives the same rows.
+    A sink is a final result: it is wanted even though nobody reads it.
     """
 
     name: str
     inputs: tuple[str, ...]
     result: ResultType
     is_sink: bool = False
-    deterministic: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion
-from airflow_recovery.topology.graph import JobGraph, JobVertex
+from airflow_recovery.topology.graph import JobGraph
 from airflow_recovery.topology.pipelined_regions import pipelined_regions
 
 MAX_NAME_LENGTH = 80
@@ -129,24 +129,6 @@ def region_name(results: Iterable[str]) -> str:
         return full
     digest = hashlib.sha256(full.encode()).hexdigest()[:10]
     return f"{ordered[0][:_CUT_FIRST_NAME]}.and-{len(ordered) - 1}-more.{digest}"
-
-
-def scratch_vertices(graph: JobGraph, region: Region) -> tuple[str, ...]:
-    """Name the vertices of a region that are written once and read back, so that all their readers see the same rows.
-
-    Spark recomputes a lazy result for each reader; rows of a vertex that is not declared deterministic could then
-    differ (DESIGN section 9). A result of the region is written once anyway and read back by its readers inside, so it
-    is not named here.
-    """
-    by_name: dict[str, JobVertex] = {vertex.name: vertex for vertex in graph.vertices}
-    inside = set(region.vertices)
-    return tuple(
-        name
-        for name in region.vertices
-        if name not in region.results
-        and not by_name[name].deterministic
-        and sum(reader in inside for reader in graph.consumers[name]) > 1
-    )
 
 
 def _check_unique(job: str, regions: Iterable[Region]) -> None:

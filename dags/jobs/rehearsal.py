@@ -13,7 +13,7 @@ GO = "go"
 """The call fails as soon as this file is there, so that its caller can arrange what the retry finds."""
 
 
-def rehearse_failure(folder: str, *, patience_s: float = 120.0) -> None:
+def rehearse_failure(folder: str, *, patience_s: float = 600.0) -> None:
     """Raise `RuntimeError` once, where ``folder`` (a local path; empty for "no rehearsal") asks for it.
 
     Waits for the file `GO` at most ``patience_s``, and then fails all the same.

@@ -32,7 +32,7 @@ class JournalView:
         self._journal = Journal(store, identity, writer="demo report (reads only)")
         plans = self._journal.list(()).state.plans
         if len(plans) != 1:
-            raise ValueError(f"expected one plan in the journal of {identity.run_key}, found {len(plans)}")
+            raise ValueError(f"expected one plan, found {len(plans)}: was the job edited while the demo ran?")
         (plan,) = plans
         self.regions: tuple[RegionPlan, ...] = self._journal.read_plan(plan).regions
         names = [each.name for each in self.regions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as parquet
+import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
 from scripts.demo.journal_view import JournalView
 from scripts.demo.rows import Rows, rows_of

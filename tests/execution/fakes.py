@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from airflow_recovery.execution.publish import PublishTask
 from airflow_recovery.execution.region_task import ClaimedAttempt, RegionResult, RegionTask
 from airflow_recovery.execution.run import Run, TaskIdentity
 from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import (
     AttemptState,
@@ -29,6 +31,7 @@ from airflow_recovery.journal.records import (
     RunIdentity,
 )
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import StreamClosed
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
@@ -65,6 +68,19 @@ class Process:
     def kill(self) -> None:
         self.is_dead = True
         raise Killed("kill -9")
+
+
+class InlineThread:
+    """Stands in for `threading.Thread`: runs in `start`, so that a test knows the order."""
+
+    def __init__(self, target: Callable[..., object], args: tuple[object, ...], name: str, daemon: bool) -> None:
+        self._target, self._args = target, args
+
+    def start(self) -> None:
+        self._target(*self._args)
+
+    def join(self) -> None:
+        pass
 
 
 class MemoryStore:
@@ -111,9 +127,10 @@ class MemoryStore:
 class ProcessStore:
     """A store as one process sees it."""
 
-    def __init__(self, inner: ObjectStore, process: Process) -> None:
+    def __init__(self, inner: ObjectStore, process: Process, page_keys: int | None = None) -> None:
         self._inner = inner
         self._process = process
+        self._page_keys = page_keys
 
     @property
     def base_uri(self) -> str:
@@ -132,8 +149,15 @@ class ProcessStore:
         return self._inner.get(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        self._process.request(f"LIST {prefix}")
-        return iter(list(self._inner.list(prefix, start_after=start_after)))
+        """One request a page; what is written in between shows on later pages only."""
+        while True:
+            self._process.request(f"LIST {prefix}")
+            found = list(self._inner.list(prefix, start_after=start_after))
+            page = found[: self._page_keys]
+            yield from page
+            if len(page) == len(found):
+                return
+            start_after = page[-1].key
 
     def delete(self, keys: Iterable[str]) -> None:
         self._process.request("DELETE")
@@ -228,6 +252,20 @@ class FakeRunner:
 
 
 @dataclass
+class Events:
+    """A stream in a list. Every event must have a JSON form that is read back as itself."""
+
+    recorded: list[JobEvent]
+
+    def record(self, event: JobEvent) -> None:
+        assert event_from_json(json.loads(json.dumps(event_to_json(event))), where="test") == event
+        self.recorded.append(event)
+
+    def close(self, timeout_s: float = 10.0) -> StreamClosed:
+        return StreamClosed(len(self.recorded), 0, None)
+
+
+@dataclass
 class World:
     """One run of one job: its Airflow, its journal, its results. ``upstream`` in topological order."""
 
@@ -243,6 +281,10 @@ class World:
         self.results = MemoryStore("memory://results")
         self.ran: list[tuple[str, int]] = []
         self.orphans_stopped: list[tuple[str, int]] = []
+        self.page_keys: int | None = None
+        self.between_process_and_journal: Callable[[ObjectStore], ObjectStore] = lambda store: store
+        self.events: list[JobEvent] = []
+        self.prepared = 0
         self._writers = 0
         self.new_airflow()
 
@@ -269,7 +311,9 @@ class World:
         return PlanRecord("jobs:flights", regions)
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
-        store = self.journal_store if process is None else ProcessStore(self.journal_store, process)
+        store: ObjectStore = self.journal_store
+        if process is not None:
+            store = ProcessStore(self.between_process_and_journal(store), process, self.page_keys)
         return Journal(store, IDENTITY, writer=writer, sleep=lambda seconds: None)
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
@@ -283,6 +327,7 @@ class World:
             task=TaskIdentity(self.run_id, own.try_number, own.ti_id),
             now=lambda: "now",
             log=log,
+            events=Events(self.events),
         )
 
     def region_task(
@@ -292,7 +337,11 @@ class World:
         self._writers += 1
         writer = f"writer-{self._writers}"
         runner = FakeRunner(self, own.task_id, process, writer, hooks or Hooks())
-        return RegionTask(self.run(own, process, writer), own.task_id, runner, epoch=epoch)
+        run = self.run(own, process, writer)
+        return RegionTask(run, own.task_id, runner, epoch=epoch, prepare_journal=self._prepare)
+
+    def _prepare(self) -> None:
+        self.prepared += 1
 
     def go(
         self,

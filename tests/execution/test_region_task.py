@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
-from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeRunner, Hooks, Killed, Process, World
+from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeRunner, Hooks, InlineThread, Killed, Process, World
 
 from airflow_recovery.errors import AttemptLost, InputLost, NoDoor, NotMine, RegionFailed
 from airflow_recovery.execution import region_task
@@ -19,7 +21,7 @@ def killed(world: World, region: str, **hooks: object) -> Process:
     """A try whose process dies at a hook; Airflow notices by the missing heartbeat."""
     process = Process()
     with pytest.raises(Killed):
-        world.go(region, process=process, **{name: process.kill for name in hooks})
+        world.go(region, process=process, **dict.fromkeys(hooks, process.kill))
     world.airflow.lose_heartbeat(region)
     return process
 
@@ -400,7 +402,7 @@ def test_fault_49_a_released_input_restarts_its_producer_and_is_never_read():
     assert world.content("C") == "C of ['P of []']"
 
 
-def test_fault_49_a_release_after_the_claim_stops_the_attempt():
+def test_fault_49_a_release_after_the_claim_stops_the_attempt(monkeypatch):
     """The reader claims, then looks for markers; the sweeper marks, then looks for claims: one sees the other."""
     world = World(PAIR)
     world.go("P")
@@ -411,10 +413,11 @@ def test_fault_49_a_release_after_the_claim_stops_the_attempt():
             world.release("P", 1)
 
     process.gate = release_in_between
-    with pytest.raises((InputLost, AttemptLost, RegionFailed)):
+    monkeypatch.setattr(region_task, "threading", SimpleNamespace(Thread=InlineThread))
+    with pytest.raises(InputLost, match="P: result was released"):
         world.go("C", process=process)
     outcome = world.state().of("C").attempts[1].outcome
-    assert outcome.state is AttemptState.FENCED
+    assert (outcome.state, outcome.cause) == (AttemptState.FENCED, FenceCause.LOST_INPUT)
     world.until_green()
     assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
 

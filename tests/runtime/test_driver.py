@@ -226,7 +226,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("where", ["hang", "python"])
+@pytest.mark.parametrize("where", ["beat", "python"])
 def test_kill_of_the_task_process_ends_jvm_and_driver(tmp_path: Path, where: str) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled(where, ready=ready, go=go))

@@ -17,11 +17,11 @@ from airflow_recovery.topology import (
     ResultType,
     region_graph,
 )
-from airflow_recovery.topology.regions import MAX_NAME_LENGTH, region_name, scratch_vertices
+from airflow_recovery.topology.regions import MAX_NAME_LENGTH, region_name
 
 
-def source(name: str, result: ResultType = PIPELINED, *, deterministic: bool = False) -> JobVertex:
-    return JobVertex(name, (), result, deterministic=deterministic)
+def source(name: str, result: ResultType = PIPELINED) -> JobVertex:
+    return JobVertex(name, (), result)
 
 
 def blocking(name: str, *inputs: str) -> JobVertex:
@@ -111,22 +111,6 @@ def test_unrelated_vertices_leave_names_alone() -> None:
     after = region_graph(flights(source("weather"), pipelined("hourly", "weather"), sink("storms", "hourly")))
     assert [each for each in after.regions if each.name in before.names] == list(before.regions)
     assert set(after.names) - set(before.names) == {"storms"}
-
-
-def test_scratch_is_for_pipelined_vertices_with_several_readers_inside() -> None:
-    graph = flights()
-    region = region_graph(graph).region("by_day.by_route")
-    assert scratch_vertices(graph, region) == ("cleaned",)
-
-
-def test_a_deterministic_vertex_is_recomputed_instead() -> None:
-    graph = JobGraph("j", (source("a", deterministic=True), sink("b", "a"), sink("c", "a")))
-    assert scratch_vertices(graph, region_graph(graph).region("b.c")) == ()
-
-
-def test_a_result_is_written_once_anyway() -> None:
-    graph = JobGraph("j", (source("a"), blocking("b", "a"), sink("c", "b"), sink("d", "b")))
-    assert [scratch_vertices(graph, region) for region in region_graph(graph).regions] == [(), (), ()]
 
 
 def test_many_results_are_cut_to_a_readable_name() -> None:

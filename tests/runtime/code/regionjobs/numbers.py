@@ -73,11 +73,11 @@ def troubled(spark: SparkSession, what: str, ready: str, go: str) -> DataFrame:
         return frame.select(F.udf(lambda x: 1 // (x - 3), "long")("id").alias("id"))
     if what == "nothing":
         return None  # type: ignore[return-value]
-    if what in ("hang", "python"):
+    if what in ("beat", "python"):
 
         def wait(number: int) -> int:
-            Path(ready).touch()
             while not Path(go).exists():
+                Path(ready).touch()
                 time.sleep(0.1)
             return number
 

@@ -1,0 +1,22 @@
+"""One run makes the results; cleared again and again, its regions are kept beside a plain Python task."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from airflow.sdk import DAG, task
+
+from airflow_recovery.operators import SparkJobTaskGroup
+
+with DAG(dag_id="kept_region", schedule=None, start_date=datetime(2013, 1, 1, tzinfo=timezone.utc)) as dag:
+
+    @task
+    def plain_python() -> dict[str, int]:
+        return {"answer": 42}
+
+    plain_python()
+    SparkJobTaskGroup(
+        group_id="job",
+        job="benchmarks.small_job:small",
+        conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+    )

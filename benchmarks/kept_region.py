@@ -1,0 +1,58 @@
+"""What a region costs that need not run: the worker time of its task beside Airflow's plain Python task."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from benchmarks.report import Figure, Report, Table, summary
+from benchmarks.stage import Measured, median_of, open_stage
+
+GOAL_S = 0.5
+DATE = "2013-01-01T00:00:00Z"
+TASKS = {
+    "plain_python": "plain Python task",
+    "job.inner": "kept region (inner)",
+    "job.leaf": "kept region (leaf: its files are checked)",
+    "job.publish": "publish that finds nothing new",
+}
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """One run that makes the results, then ``repeats`` (default 12) times: clear the whole run."""
+    rounds = repeats or 12
+    with open_stage(folder, {}) as stage:
+        stage.run("kept_region", DATE)
+        stage.run_again("kept_region", DATE)  # the first of each kind finds cold caches
+        runs = [stage.run_again("kept_region", DATE) for _ in range(rounds)]
+    samples = {task: [each.tasks[task] for each in runs] for task in TASKS}
+    kept = max(("job.inner", "job.leaf"), key=lambda task: median_of(samples[task], "seconds"))
+    worst = median_of(samples[kept], "seconds")
+    ratio = median(a.seconds / b.seconds for a, b in zip(samples[kept], samples["plain_python"], strict=True))
+    more = median(a.seconds - b.seconds for a, b in zip(samples[kept], samples["plain_python"], strict=True))
+    return Report(
+        name="kept_region",
+        title="A kept region",
+        method=(
+            f"One task at a time. A run is made once, then cleared as a whole {rounds} times: every region is kept, "
+            "and no Spark starts. The time is that of the task instance as Airflow has it (from the worker's report of "
+            "its start to that of its end), the CPU time that of the task's process. The journal is on an S3 server "
+            "over HTTP, its connection is an Airflow connection, and every try settles through the state store door."
+        ),
+        figures=[
+            Figure("worker time of a kept region", worst, "s", f"under {GOAL_S} s", worst < GOAL_S),
+            Figure("against a plain Python task", ratio, "times"),
+            Figure("more than a plain Python task", more, "s"),
+        ],
+        tables=[
+            _table("Task time in seconds", samples, "seconds"),
+            _table("CPU time of the task's process in seconds", samples, "own_cpu_s"),
+        ],
+        samples={task: [asdict(each) for each in found] for task, found in samples.items()},
+    )
+
+
+def _table(title: str, samples: dict[str, list[Measured]], what: str) -> Table:
+    rows = [(TASKS[task], *summary([getattr(each, what) for each in found])) for task, found in samples.items()]
+    return Table(title, ("task", "median", "least", "most", "samples"), rows)

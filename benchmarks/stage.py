@@ -1,0 +1,139 @@
+"""An S3 server and a whole Airflow that runs one task at a time: the ground that the Airflow benchmarks stand on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
+from benchmarks.machine import CPU_FILE_VARIABLE
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent
+BUCKET = "recovery"
+RUN_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One try of one task: its duration as Airflow has it, and the CPU time of its processes."""
+
+    task: str
+    seconds: float
+    own_cpu_s: float
+    children_cpu_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        """The task's process and spark-submit's."""
+        return self.own_cpu_s + self.children_cpu_s
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One DAG run. ``makespan_s`` is from its first task's start to its last task's end."""
+
+    tasks: Mapping[str, Measured]
+    makespan_s: float
+
+
+class Stage:
+    """Made by `open_stage`."""
+
+    def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path) -> None:
+        self.airflow = airflow
+        self.folder = folder
+        self._cpu_file = cpu_file
+
+    def run(self, dag_id: str, logical_date: str) -> MeasuredRun:
+        """A new run, to its end. Raises `RuntimeError` with the tasks' states where it fails."""
+        return self._measured(dag_id, self.airflow.trigger(dag_id, logical_date=logical_date))
+
+    def run_again(self, dag_id: str, logical_date: str) -> MeasuredRun:
+        """Clear every task of a run, and measure the new tries."""
+        run_id = f"local__{logical_date}"
+        self.airflow.clear(dag_id, run_id)
+        return self._measured(dag_id, run_id)
+
+    def _measured(self, dag_id: str, run_id: str) -> MeasuredRun:
+        state = self.airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
+        if state != "success":
+            raise RuntimeError(f"run {run_id} of {dag_id}: {state}\n{self.airflow.describe(dag_id, run_id)}")
+        found = self.airflow.task_instances(dag_id, run_id)
+        cpu = self._cpu(dag_id, run_id, {(each["task_id"], each["try_number"]) for each in found})
+        tasks = {
+            each["task_id"]: Measured(
+                each["task_id"], float(each["duration"]), *cpu[each["task_id"], each["try_number"]]
+            )
+            for each in found
+        }
+        begun = min(_moment(each["start_date"]) for each in found)
+        return MeasuredRun(tasks, (max(_moment(each["end_date"]) for each in found) - begun).total_seconds())
+
+    def _cpu(
+        self, dag_id: str, run_id: str, tries: set[tuple[str, int]]
+    ) -> dict[tuple[str, int], tuple[float, float]]:
+        # A listener's line comes after the try's end as the server has it: wait for the last ones.
+        deadline = time.monotonic() + 30
+        while True:
+            lines = [json.loads(line) for line in self._cpu_file.read_text(encoding="utf-8").splitlines()]
+            found = {
+                (each["task_id"], each["try_number"]): (each["own_cpu_s"], each["children_cpu_s"])
+                for each in lines
+                if (each["dag_id"], each["run_id"]) == (dag_id, run_id)
+            }
+            if tries <= found.keys():
+                return found
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no CPU time of {sorted(tries - found.keys())} in {self._cpu_file}")
+            time.sleep(0.05)
+
+
+@contextmanager
+def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
+    """Start the S3 server and Airflow below ``folder``; leave no process behind. ``env`` is added to Airflow's."""
+    folder.mkdir(parents=True)
+    cpu_file = folder / "cpu.jsonl"
+    cpu_file.touch()
+    with MotoServer(folder / "s3") as s3:
+        s3.create_bucket(BUCKET)
+        aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
+        settings = {
+            "AIRFLOW__RECOVERY__JOURNAL": f"s3://{BUCKET}/journal",
+            "AIRFLOW__RECOVERY__RESULTS": f"file://{folder / 'results'}",
+            "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",
+            "AIRFLOW_CONN_RECOVERY_S3": json.dumps(
+                {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": aws}
+            ),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(HERE / "plugins"),
+            # Else a parse of the DAG files takes a core in the middle of a task.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3600",
+            CPU_FILE_VARIABLE: str(cpu_file),
+            "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'dags'}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(folder / "spark"),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **env,
+        }
+        with LocalAirflow(folder / "airflow", HERE / "dags", env=settings, parallelism=1) as airflow:
+            yield Stage(airflow, folder, cpu_file)
+
+
+def median_of(samples: Sequence[Measured], what: str) -> float:
+    """The median of one attribute."""
+    return median(float(getattr(each, what)) for each in samples)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -1,0 +1,54 @@
+"""A run's journal in a folder, with what its tasks would have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.records import (
+    AttemptState,
+    Claim,
+    InputPin,
+    Outcome,
+    Publish,
+    PublishedRegion,
+    RunIdentity,
+)
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.storage import open_store
+
+DATE = "2024-01-02T00:00:00+00:00"
+
+
+class PublishedRun:
+    """Region ``by_route`` makes result ``by_route``; region ``delays`` reads it and makes result ``delays``."""
+
+    def __init__(self, base: Path, *, date: str = DATE) -> None:
+        identity = RunIdentity("flights", run_key(logical_date=date, partition_key=None, run_id=""), "group")
+        self.journal = Journal(open_store(base.as_uri()), identity, writer="w")
+
+    def finish(self, region: str, attempt: int, *inputs: InputPin) -> str:
+        """One attempt from claim to finish; the etag of its outcome."""
+        self.journal.claim(
+            Claim(region, attempt, "w", "plan", inputs, "run", attempt, "ti", "tag", "2024-01-02T01:00:00+00:00")
+        )
+        manifest = PartitionManifest(
+            region, f"file:///results/{region}/{attempt}", (ResultObject("part-0.parquet", 10, "etag"),), 3, "{}"
+        )
+        outcome = Outcome(
+            region, attempt, AttemptState.FINISHED, "w", "2024-01-02T01:01:00+00:00", inputs=inputs, outputs=(manifest,)
+        )
+        return self.journal.finish(outcome).etag
+
+    def publish(self, number: int, by_route: int, delays: int) -> None:
+        regions = (
+            PublishedRegion("by_route", by_route, "etag", ("by_route",)),
+            PublishedRegion("delays", delays, "etag", ("delays",)),
+        )
+        self.journal.publish(Publish(number, regions))
+
+    def complete(self) -> None:
+        self.finish("by_route", 1)
+        self.finish("delays", 1, InputPin("by_route", 1))
+        self.publish(1, 1, 1)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import importlib
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from published import DATE, PublishedRun
+
+from airflow_recovery.errors import NotPublished
+from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.records import InputPin
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> PublishedRun:
+    return PublishedRun(tmp_path)
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> RecoveryResultHook:
+    return RecoveryResultHook(RecoverySettings(tmp_path.as_uri(), tmp_path.as_uri()))
+
+
+def test_a_published_result_is_found(run: PublishedRun, hook: RecoveryResultHook) -> None:
+    run.complete()
+
+    assert hook.get_result("flights", "delays", group_id="group", logical_date=DATE) == RegisteredResult(
+        location="file:///results/delays/1",
+        files=("file:///results/delays/1/part-0.parquet",),
+        rows=3,
+        schema="{}",
+        region="delays",
+        attempt=1,
+        publish=1,
+    )
+
+
+@pytest.mark.parametrize("vertex", ["delays", "nobody"])
+def test_what_is_not_published_is_not_found(run: PublishedRun, hook: RecoveryResultHook, vertex: str) -> None:
+    run.finish("by_route", 1)
+    run.finish("delays", 1, InputPin("by_route", 1))
+    with pytest.raises(NotPublished, match="nothing is published"):
+        hook.get_result("flights", vertex, group_id="group", logical_date=DATE)
+
+    run.publish(1, 1, 1)
+    if vertex == "nobody":
+        with pytest.raises(NotPublished, match="does not name 'nobody'"):
+            hook.get_result("flights", vertex, group_id="group", logical_date=DATE)
+
+
+def test_a_result_whose_input_was_made_again_no_longer_stands(run: PublishedRun, hook: RecoveryResultHook) -> None:
+    #   by_route@1 --> delays@1 is published; then by_route@2 finishes
+    run.complete()
+    run.finish("by_route", 2)
+
+    with pytest.raises(NotPublished, match="no longer stands"):
+        hook.get_result("flights", "delays", group_id="group", logical_date=DATE)
+
+    run.finish("delays", 2, InputPin("by_route", 2))
+    run.publish(2, 2, 2)
+    assert hook.get_result("flights", "delays", group_id="group", logical_date=DATE).attempt == 2
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        DATE,
+        "2024-01-02T00:00:00Z",
+        "2024-01-02T01:00:00+01:00",
+        datetime(2024, 1, 2, tzinfo=timezone.utc),
+        datetime(2024, 1, 2, 2, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+def test_one_moment_is_one_run_however_it_is_written(moment: str | datetime) -> None:
+    assert result_run_key(logical_date=moment) == run_key(logical_date=DATE, partition_key=None, run_id="r")
+
+
+def test_a_run_is_named_in_exactly_one_way() -> None:
+    assert result_run_key(partition_key="p") == run_key(logical_date=None, partition_key="p", run_id="r")
+    assert result_run_key(run_id="r") == run_key(logical_date=None, partition_key=None, run_id="r")
+    with pytest.raises(ValueError, match="exactly one of"):
+        result_run_key()
+    with pytest.raises(ValueError, match="exactly one of"):
+        result_run_key(run_id="r", logical_date=DATE)
+    with pytest.raises(ValueError, match="with a time"):
+        result_run_key(logical_date="P1D")
+
+
+def test_importing_the_hook_reads_no_store_library() -> None:
+    module = importlib.import_module("airflow_recovery.hooks.result")
+
+    assert not hasattr(module, "boto3")

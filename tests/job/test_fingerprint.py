@@ -1,0 +1,494 @@
+"""A base project is written to disk and changed in one place; the claim is whether the vertex's fingerprint moves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import airflow_recovery
+from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
+from airflow_recovery.job import region_fingerprint, vertex_fingerprint
+from airflow_recovery.topology import Region
+
+JOB = '''
+"""The jobs of the shop."""
+import math
+from functools import wraps
+
+from airflow_recovery import job
+from . import tables
+from .helpers import twice as double, Scale
+from .udfs import traced
+import shop.rates
+import shop.rates as r
+from common.money import cents
+
+flights = job("flights", packages=["common"])
+LIMIT = 10
+LIMITS = {"a": 1}
+LIMITS["b"] = 2
+UNUSED = 1
+
+def inner(x):
+    return x + LIMIT
+
+def helper(x):
+    return inner(x)
+
+def unused(x):
+    return x
+
+@flights.source
+def raw(spark):
+    return spark.range(1)
+
+@flights.vertex(params={"day": "x", "n": 1})
+@traced
+def cleaned(raw, day, n):
+    """What it does."""
+    from .late import late as on_time
+    value = helper(n) + double(n) + shop.rates.vat(n) + r.fee + cents(n) + on_time(n)
+    return raw.filter(value + Scale(3).of(LIMITS["a"]) + math.pi), tables
+
+@flights.sink
+def delays(cleaned):
+    return cleaned
+'''
+
+FILES = {
+    "shop/__init__.py": "",
+    "shop/flights.py": JOB,
+    "shop/tables.py": "from .deep import depth\nNAME = 'x'\ndef table():\n    return depth\n",
+    "shop/deep.py": "depth = 1\nother = 1\n",
+    "shop/helpers.py": (
+        "FACTOR = 2\nOTHER = 3\n"
+        "def twice(x):\n    return x * FACTOR\n"
+        "def other(x):\n    return x * OTHER\n"
+        "class Base:\n    step = 1\n"
+        "class Scale(Base):\n    def __init__(self, by):\n        self.by = by\n    def of(self, x):\n"
+        "        return x * self.by * self.step\n"
+    ),
+    "shop/udfs.py": (
+        "import functools\n"
+        "def mark(f):\n    return f\n"
+        "def traced(f):\n    @functools.wraps(f)\n    def wrapper(*a, **k):\n        return mark(f)(*a, **k)\n"
+        "    return wrapper\n"
+    ),
+    "shop/rates.py": "fee = 1\nrate = 0.2\ndef vat(x):\n    return x * rate\ndef nobody():\n    return 1\n",
+    "shop/late.py": "def late(x):\n    return x\ndef early(x):\n    return x\n",
+    "common/__init__.py": "",
+    "common/money.py": (
+        "from elsewhere.coins import coin\ndef cents(x):\n    return coin(x) * 100\ndef euros(x):\n    return x\n"
+    ),
+    "elsewhere/__init__.py": "",
+    "elsewhere/coins.py": "def coin(x):\n    return x\n",
+}
+PACKAGES = ("shop", "common", "elsewhere")
+
+Project = Callable[[Mapping[str, str]], ModuleType]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """Writes a project to a folder of its own and imports its ``shop.flights`` afresh."""
+    count = iter(range(1_000))
+
+    def forget() -> None:
+        for name in [each for each in sys.modules if each.partition(".")[0] in PACKAGES]:
+            del sys.modules[name]
+
+    def write(contents: Mapping[str, str]) -> ModuleType:
+        root = tmp_path / str(next(count))
+        for name, text in contents.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        forget()
+        monkeypatch.syspath_prepend(str(root))
+        return importlib.import_module("shop.flights")
+
+    yield write
+    forget()
+
+
+def of_cleaned(module: ModuleType, params: dict[str, Any] | None = None) -> str:
+    return vertex_fingerprint(module.flights, "cleaned", params or {"day": "x", "n": 1})
+
+
+def changed(file: str, old: str, new: str) -> dict[str, str]:
+    assert FILES[file].count(old) == 1, f"{old!r} occurs {FILES[file].count(old)} times in {file}"
+    return {**FILES, file: FILES[file].replace(old, new)}
+
+
+SAME = {
+    "comment": ("shop/flights.py", "LIMIT = 10", "LIMIT = 10  # at most"),
+    "docstring of the vertex": ("shop/flights.py", '"""What it does."""', '"""Another text."""'),
+    "docstring of the module": ("shop/flights.py", "The jobs of the shop.", "Jobs."),
+    "docstring of a helper": ("shop/helpers.py", "    return x * FACTOR", "    'Twice.'\n    return x * FACTOR"),
+    "layout": ("shop/flights.py", "    return x + LIMIT", "\n    return (\n        x\n        + LIMIT)"),
+    "quotes": ("shop/tables.py", "'x'", '"x"'),
+    "position in the file": ("shop/flights.py", "LIMIT = 10", "\n\n\n\nLIMIT = 10"),
+    "another function": ("shop/flights.py", "def unused(x):\n    return x", "def unused(x):\n    return x + 1"),
+    "another constant": ("shop/flights.py", "UNUSED = 1", "UNUSED = 2"),
+    "an upstream vertex with the name of a parameter": ("shop/flights.py", "spark.range(1)", "spark.range(2)"),
+    "a downstream vertex": ("shop/flights.py", "    return cleaned\n", "    return cleaned.limit(1)\n"),
+    "another function of a helper module": ("shop/helpers.py", "x * OTHER", "x + OTHER"),
+    "another function of a module used by attribute": ("shop/rates.py", "return 1", "return 2"),
+    "another function of a declared package": ("common/money.py", "return x\n", "return x + 1\n"),
+    "another function beside a late import": ("shop/late.py", "early(x):\n    return x", "early(x):\n    return -x"),
+    "a package that is not the user's": ("elsewhere/coins.py", "return x", "return x + 1"),
+    "what a whole module imports one name of": ("shop/deep.py", "other = 1", "other = 2"),
+    "Spark settings": ("shop/flights.py", '"n": 1})', '"n": 1}, spark_conf={"spark.x": 1})'),
+}
+
+DIFFERENT = {
+    "its own code": ("shop/flights.py", "helper(n) + double(n)", "helper(n) - double(n)"),
+    "a helper": ("shop/flights.py", "return inner(x)", "return -inner(x)"),
+    "a helper of a helper": ("shop/flights.py", "return x + LIMIT", "return x - LIMIT"),
+    "a constant of a helper": ("shop/flights.py", "LIMIT = 10", "LIMIT = 11"),
+    "an item of a constant": ("shop/flights.py", 'LIMITS["b"] = 2', 'LIMITS["b"] = 3'),
+    "a helper in another module, under an alias": ("shop/helpers.py", "x * FACTOR", "x + FACTOR"),
+    "a constant in another module": ("shop/helpers.py", "FACTOR = 2", "FACTOR = 3"),
+    "a method": ("shop/helpers.py", "x * self.by", "x + self.by"),
+    "a base class": ("shop/helpers.py", "step = 1", "step = 2"),
+    "a decorator": ("shop/udfs.py", "return mark(f)(*a, **k)", "return mark(f)(*a)"),
+    "a helper of a decorator": ("shop/udfs.py", "def mark(f):\n    return f", "def mark(f):\n    return print"),
+    "a decorator taken away": ("shop/flights.py", "@traced\n", ""),
+    "a function by its full module name": ("shop/rates.py", "return x * rate", "return x + rate"),
+    "a constant by a module alias": ("shop/rates.py", "fee = 1", "fee = 2"),
+    "a function imported late": ("shop/late.py", "late(x):\n    return x\ndef", "late(x):\n    return -x\ndef"),
+    "a module used as a value": ("shop/tables.py", "'x'", "'y'"),
+    "what a module used as a value imports": ("shop/deep.py", "depth = 1", "depth = 2"),
+    "a declared package": ("common/money.py", "* 100", "* 1000"),
+    "the name imported from a package that is not the user's": (
+        "common/money.py",
+        "coins import coin",
+        "coins import x as coin",
+    ),
+    "result type": ("shop/flights.py", '"n": 1})', '"n": 1}, result="BLOCKING")'),
+    "declared version": ("shop/flights.py", '"n": 1})', '"n": 1}, version="2")'),
+    "version of the job": ("shop/flights.py", 'packages=["common"]', 'packages=["common"], version="2"'),
+    "kind": (
+        "shop/flights.py",
+        '@flights.vertex(params={"day": "x", "n": 1})',
+        '@flights.sink(params={"day": "x", "n": 1})',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_the_fingerprint_stays_for(case: str, project: Project) -> None:
+    assert of_cleaned(project(changed(*SAME[case]))) == of_cleaned(project(FILES))
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_the_fingerprint_moves_with(case: str, project: Project) -> None:
+    change = changed(*DIFFERENT[case])
+    # Somebody else's package is only named; the name that the change imports has to be there.
+    change["elsewhere/coins.py"] += "x = coin\n"
+    assert of_cleaned(project(change)) != of_cleaned(project(FILES))
+
+
+def test_parameters_count_by_value_and_not_by_order(project: Project) -> None:
+    module = project(FILES)
+    base = of_cleaned(module, {"day": "2013-01-01", "n": 1})
+    assert base == of_cleaned(module, {"n": 1, "day": "2013-01-01"})
+    assert base != of_cleaned(module, {"day": "2013-01-02", "n": 1})
+
+
+def test_the_module_may_have_another_name(project: Project) -> None:
+    # Airflow imports a DAG file under a name made of its path; the driver imports it by its own.
+    module = project({**FILES, "shop/again.py": FILES["shop/flights.py"]})
+    again = importlib.import_module("shop.again")
+    assert of_cleaned(again) == of_cleaned(module)
+
+
+def test_a_star_import_counts_as_a_whole_module(project: Project) -> None:
+    star = {**FILES, "shop/flights.py": "from .stars import *\n" + JOB, "shop/stars.py": "__all__ = []\n"}
+    before = of_cleaned(project(star))
+    assert of_cleaned(project({**star, "shop/stars.py": "__all__ = []\nmore = 1\n"})) != before
+
+
+def test_names_passed_on_by_a_package_are_followed(project: Project) -> None:
+    base = {
+        **changed("shop/flights.py", "from .helpers import twice as double, Scale", "from .parts import double, Scale"),
+        "shop/parts/__init__.py": "from . import numbers\nfrom .numbers import double\nfrom ..helpers import Scale\n",
+        "shop/parts/numbers.py": "def double(x):\n    return x * 2\ndef triple(x):\n    return x * 3\n",
+    }
+    numbers = base["shop/parts/numbers.py"]
+    before = of_cleaned(project(base))
+    assert of_cleaned(project({**base, "shop/parts/numbers.py": numbers.replace("x * 3", "x + 3")})) == before
+    assert of_cleaned(project({**base, "shop/parts/numbers.py": numbers.replace("x * 2", "x + 2")})) != before
+
+
+def test_modules_that_import_each_other_come_to_an_end(project: Project) -> None:
+    ring = {
+        **FILES,
+        "shop/late.py": "from . import early\ndef late(x):\n    return early.early(x)\n",
+        "shop/early.py": (
+            "from . import late\nfrom .late import missing\ndef early(x):\n    return late.late(x) or missing\n"
+        ),
+    }
+    before = of_cleaned(project(ring))
+    assert of_cleaned(project({**ring, "shop/early.py": ring["shop/early.py"] + "    return 1\n"})) != before
+
+
+def test_a_package_used_as_a_namespace_is_followed_to_the_submodule(project: Project) -> None:
+    base = {**FILES, "shop/flights.py": JOB.replace("from . import tables", "from . import helpers as tables")}
+    base["shop/flights.py"] = base["shop/flights.py"].replace("math.pi), tables", "tables.other(1))")
+    before = of_cleaned(project(base))
+    assert (
+        of_cleaned(project({**base, "shop/helpers.py": FILES["shop/helpers.py"].replace("OTHER = 3", "OTHER = 4")}))
+        != before
+    )
+
+
+def test_no_user_module_is_imported_to_be_read(project: Project) -> None:
+    module = project({**FILES, "shop/late.py": "raise SystemExit\n" + FILES["shop/late.py"]})
+    of_cleaned(module)
+    assert "shop.late" not in sys.modules
+
+
+def test_an_edited_file_is_read_again(project: Project) -> None:
+    module = project(FILES)
+    before = of_cleaned(module)
+    path = Path(module.__file__ or "").with_name("late.py")
+    path.write_text(FILES["shop/late.py"].replace("return x\ndef", "return x + 1\ndef"))
+    assert of_cleaned(module) != before
+
+
+def make_job(step: Any, *, source: Any = None) -> Job:
+    local = job("local")
+
+    @local.source(splits=files("s3://lake/*.csv"), params={"n": 1})
+    def raw(spark, splits, n):  # type: ignore[no-untyped-def]
+        return spark, splits, n, step
+
+    local.sink(source or (lambda raw: raw), name="out")
+    return local
+
+
+def test_a_function_inside_a_function_counts_its_closure() -> None:
+    params = {"n": 1}
+    assert vertex_fingerprint(make_job(1), "raw", params) == vertex_fingerprint(make_job(1), "raw", params)
+    assert vertex_fingerprint(make_job(1), "raw", params) != vertex_fingerprint(make_job(2), "raw", params)
+    assert vertex_fingerprint(make_job({"a": [1]}), "raw", params) != vertex_fingerprint(
+        make_job({"a": [2]}), "raw", params
+    )
+
+
+def test_a_function_in_a_closure_counts_with_its_own_closure() -> None:
+    def plus(n: int) -> Callable[[int], int]:
+        return lambda x: x + n
+
+    fingerprints = {vertex_fingerprint(make_job(plus(n)), "raw", {"n": 1}) for n in (1, 1, 2)}
+    assert len(fingerprints) == 2
+
+
+def test_a_value_in_a_closure_that_cannot_be_compared_needs_a_version() -> None:
+    with pytest.raises(FingerprintError, match=r"job 'local', vertex 'raw'.*closure variable.*step.*version="):
+        vertex_fingerprint(make_job(object()), "raw", {"n": 1})
+
+
+def test_a_closure_variable_without_a_value_needs_a_version() -> None:
+    early = job("early")
+
+    @early.source
+    def raw(spark: Any) -> Any:
+        return spark, later
+
+    with pytest.raises(FingerprintError, match="closure variable 'later', found none yet"):
+        vertex_fingerprint(early, "raw", {})
+    later = 1
+    assert vertex_fingerprint(early, "raw", {})
+
+
+def compiled(version: str | None) -> Job:
+    namespace: dict[str, Any] = {"__name__": "not_a_module_anywhere"}
+    exec("def raw(spark):\n    return spark\n", namespace)
+    unreadable = job("unreadable")
+    unreadable.source(version=version)(namespace["raw"])
+    return unreadable
+
+
+def test_code_without_source_needs_a_version() -> None:
+    with pytest.raises(FingerprintError, match=r"vertex 'raw'.*declare version="):
+        vertex_fingerprint(compiled(None), "raw", {})
+    assert vertex_fingerprint(compiled("1"), "raw", {}) != vertex_fingerprint(compiled("2"), "raw", {})
+
+
+def test_an_unknown_vertex_is_refused() -> None:
+    with pytest.raises(JobDefinitionError, match=r"no vertex 'rwa'.*did you mean 'raw'"):
+        vertex_fingerprint(make_job(1), "rwa", {})
+
+
+def test_input_names_files_and_result_type_count() -> None:
+    def build(**options: Any) -> str:
+        built = job("j")
+        built.source(lambda spark: spark, name="a")
+        built.source(lambda spark: spark, name="b")
+        built.vertex(name="c", **options)(joined)
+        return vertex_fingerprint(built, "c", {})
+
+    base = build(inputs={"left": "a", "right": "b"})
+    assert base != build(inputs={"left": "b", "right": "a"})
+    assert base != build(inputs={"left": "a", "right": "b"}, result=BLOCKING)
+
+
+def joined(left: Any, right: Any) -> Any:
+    return left, right
+
+
+def test_the_pattern_of_the_files_counts() -> None:
+    def build(pattern: str) -> str:
+        built = job("j")
+        built.source(splits=files(pattern), name="a")(reads)
+        return vertex_fingerprint(built, "a", {})
+
+    assert build("s3://lake/a/*") != build("s3://lake/b/*")
+
+
+def reads(splits: Any) -> Any:
+    return splits
+
+
+def test_a_job_decorator_is_no_code_but_another_object_with_such_a_method_is(project: Project) -> None:
+    other = {
+        "shop/__init__.py": "",
+        "shop/flights.py": textwrap.dedent(
+            """
+            from airflow_recovery import job
+            flights = job("flights")
+            class Registry:
+                def source(self, text):
+                    return lambda f: f
+            registry = Registry()
+            @flights.source(name="a", spark_conf={"x": "1"})
+            @registry.source("one")
+            def a(spark):
+                return spark
+            """
+        ),
+    }
+    text = other["shop/flights.py"]
+    before = vertex_fingerprint(project(other).flights, "a", {})
+    tuned = {**other, "shop/flights.py": text.replace('"x": "1"', '"x": "2"')}
+    assert vertex_fingerprint(project(tuned).flights, "a", {}) == before
+    other_registry = {**other, "shop/flights.py": text.replace('"one"', '"two"')}
+    assert vertex_fingerprint(project(other_registry).flights, "a", {}) != before
+
+
+def test_what_only_the_declaration_uses_is_no_code(project: Project) -> None:
+    base = changed("shop/flights.py", '"n": 1})', '"n": UNUSED})')
+    before = of_cleaned(project(base))
+    assert (
+        of_cleaned(project({**base, "shop/flights.py": base["shop/flights.py"].replace("UNUSED = 1", "UNUSED = 2")}))
+        == before
+    )
+
+
+def test_what_the_declaration_and_the_code_use_is_code(project: Project) -> None:
+    base = changed("shop/flights.py", '"n": 1})', '"n": LIMIT})')
+    base["shop/flights.py"] = base["shop/flights.py"].replace("helper(n) + ", "LIMIT + ")
+    before = of_cleaned(project(base))
+    assert (
+        of_cleaned(project({**base, "shop/flights.py": base["shop/flights.py"].replace("LIMIT = 10", "LIMIT = 11")}))
+        != before
+    )
+
+
+def test_every_process_finds_the_same_fingerprint(project: Project) -> None:
+    module = project(FILES)
+    root = Path(module.__file__ or "").parents[1]
+    script = (
+        "import shop.flights as m; from airflow_recovery.job import vertex_fingerprint;"
+        "print(vertex_fingerprint(m.flights, 'cleaned', {'day': 'x', 'n': 1}))"
+    )
+    package = str(Path(airflow_recovery.__file__).parents[1])
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), package]), "PYTHONHASHSEED": seed}
+        answer = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert answer.stdout.strip() == of_cleaned(module)
+
+
+def test_a_module_inside_a_zip_is_read_too(tmp_path: Path, project: Project) -> None:
+    import zipfile
+
+    module = project(FILES)
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, text in FILES.items():
+            file.writestr(name, text)
+    script = (
+        "import shop.flights as m; from airflow_recovery.job import vertex_fingerprint;"
+        "print(vertex_fingerprint(m.flights, 'cleaned', {'day': 'x', 'n': 1}))"
+    )
+    package = str(Path(airflow_recovery.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(archive), package])}
+    answer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == of_cleaned(module)
+
+
+def test_the_normal_form_does_not_depend_on_the_python_version(project: Project) -> None:
+    # A golden value: the same on 3.10 to 3.13, f-strings and all. A change of it runs every user's vertices again.
+    text = textwrap.dedent(
+        """
+        from airflow_recovery import job
+        flights = job("flights")
+        @flights.source
+        def raw(spark, x=b"a", *, y=1.5, z=...):
+            match x:
+                case {"a": [1, *rest], **more}:
+                    return f"{x!r:>{y}} {'a' + str(z)}", rest, more
+            async def later():
+                return [i async for i in x if (j := i)], lambda a, /, b: (a, b), x[1:2, ::3]
+            try:
+                return spark.sql(u'select "a"') if x else None
+            except (ValueError, TypeError) as error:
+                raise KeyError from error
+        """
+    )
+    module = project({"shop/__init__.py": "", "shop/flights.py": text})
+    assert vertex_fingerprint(module.flights, "raw", {}) == "fcc1b01916145001cbdb2d054e405868"
+
+
+def test_a_region_counts_its_vertices_and_what_it_registers() -> None:
+    region = Region("b", ("a", "b"), ("b",), (), is_final=True)
+    base = region_fingerprint(region, {"a": "1", "b": "2"})
+    assert base != region_fingerprint(region, {"a": "1", "b": "3"})
+    assert base != region_fingerprint(Region("a.b", ("a", "b"), ("a", "b"), (), is_final=True), {"a": "1", "b": "2"})
+    assert base == region_fingerprint(
+        Region("b", ("a", "b"), ("b",), (), is_final=True), {"b": "2", "a": "1", "z": "9"}
+    )
+
+
+def test_100_vertices_take_well_under_a_second(project: Project) -> None:
+    body = "".join(
+        f"\n@flights.vertex(inputs={{'raw': 'v{n - 1}'}} if {n} else {{}})\n"
+        f"def v{n}(raw):\n    return helper(raw), {n}\n"
+        for n in range(100)
+    )
+    module = project({**FILES, "shop/flights.py": JOB + body})
+    began = time.process_time()
+    fingerprints = {vertex_fingerprint(module.flights, f"v{n}", {}) for n in range(100)}
+    assert time.process_time() - began < 1.0
+    assert len(fingerprints) == 100
+
+
+def test_fingerprints_are_short_hex(project: Project) -> None:
+    fingerprint = of_cleaned(project(FILES))
+    assert len(fingerprint) == 32
+    assert json.loads(f'"{fingerprint}"') == fingerprint
+    int(fingerprint, 16)

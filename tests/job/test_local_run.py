@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_recovery import BLOCKING, Job, JobDefinitionError, UserCodeError, files, job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class FakeFrame:
+    """Has the shape of a DataFrame, and says how it was made."""
+
+    made: str
+    write: object = "writer"
+
+    @property
+    def schema(self) -> object:
+        raise AssertionError("a Connect DataFrame would ask the server")
+
+
+calls: list[str] = []
+
+
+def make_flights() -> Job:
+    flights = job("flights")
+
+    @flights.source(splits=files("s3://lake/*.csv"))
+    def raw(spark: Any, splits: Any) -> Any:
+        calls.append("raw")
+        return FakeFrame(f"{spark}:{','.join(splits.paths)}")
+
+    @flights.source
+    def airports(spark: Any) -> Any:
+        calls.append("airports")
+        return FakeFrame("airports")
+
+    @flights.vertex(result=BLOCKING, params={"day": "{{ ds }}", "n": 1})
+    def cleaned(raw: Any, day: str, n: int, context: Any) -> Any:
+        calls.append("cleaned")
+        return FakeFrame(f"cleaned({raw.made} {day} {n} {context.region}@{context.attempt} {context.conf})")
+
+    @flights.sink(inputs={"left": "cleaned"})
+    def delays(left: Any, airports: Any) -> Any:
+        return FakeFrame(f"delays({left.made} {airports.made})")
+
+    @flights.sink
+    def days(cleaned: Any) -> Any:
+        return FakeFrame("days")
+
+    return flights
+
+
+FILES: dict[str, Any] = {"raw": ["a.csv", "b.csv"]}
+SPARK: Any = "spark"
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    calls.clear()
+
+
+def test_every_vertex_runs_once_with_what_it_asks_for() -> None:
+    done = make_flights().run_local(SPARK, splits=FILES, logical_date="2013-01-01", conf={"k": 1})
+    assert calls == ["raw", "airports", "cleaned"]
+    assert list(done) == ["raw", "airports", "cleaned", "delays", "days"]
+    assert done["delays"].made == "delays(cleaned(spark:a.csv,b.csv 2013-01-01 1 cleaned@1 {'k': 1}) airports)"
+
+
+def test_a_date_may_be_a_datetime() -> None:
+    date = datetime(2013, 1, 2, tzinfo=timezone.utc)
+    assert "2013-01-02" in make_flights().run_local(SPARK, splits=FILES, logical_date=date)["cleaned"].made
+
+
+def test_parameters_can_be_replaced_and_then_need_no_run() -> None:
+    done = make_flights().run_local(SPARK, splits=FILES, params={"cleaned": {"day": "today", "n": 7}})
+    assert "today 7" in done["cleaned"].made
+
+
+def test_a_replaced_result_needs_nothing_upstream() -> None:
+    done = make_flights().run_local(SPARK, results={"cleaned": FakeFrame("given")})  # type: ignore[dict-item]
+    assert calls == ["airports"]
+    assert done["delays"].made == "delays(given airports)"
+    assert "raw" not in done
+
+
+def test_only_one_vertex_and_what_it_needs() -> None:
+    done = make_flights().run_local(SPARK, splits=FILES, logical_date="2013-01-01", only="days")
+    assert list(done) == ["raw", "cleaned", "days"]
+    with pytest.raises(KeyError, match="'delays' did not run"):
+        done["delays"]
+
+
+def test_a_source_can_be_a_dataframe() -> None:
+    frame: Any = FakeFrame("given")
+    done = make_flights().run_local(SPARK, splits={"raw": frame}, logical_date="2013-01-01", only="cleaned")
+    assert done["raw"] is frame
+    assert calls == ["cleaned"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "vertex 'raw': a local run lists no files.*splits="),
+        ({"splits": {"rwa": []}}, "no vertex 'rwa'.*did you mean 'raw'"),
+        ({"splits": {"raw": "a.csv"}}, r"list of paths: \['a.csv'\]"),
+        ({"splits": {"airports": ["a.csv"]}}, "vertex 'airports'.*declares no files"),
+        ({"splits": FILES}, "no logical date"),
+        ({"splits": FILES, "params": {"cleaned": {"dya": 1}}}, "no parameter 'dya'.*did you mean 'day'"),
+        ({"splits": FILES, "params": {"cleaned": {"day": object()}}}, "JSON"),
+        ({"only": "nobody"}, "no vertex 'nobody'"),
+        ({"results": {"nobody": FakeFrame("x")}}, "no vertex 'nobody'"),
+    ],
+)
+def test_what_does_not_fit_the_job_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(JobDefinitionError, match=text):
+        make_flights().run_local(SPARK, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "NoneType: is a `return` missing"), ([1], "list: return the DataFrame itself")]
+)
+def test_a_vertex_that_returns_no_dataframe_is_named(value: object, text: str) -> None:
+    flights = job("flights")
+    flights.source(lambda spark: value, name="a")
+    flights.sink(lambda a: a, name="b")
+    with pytest.raises(UserCodeError, match=f"vertex 'a': expected .* Spark DataFrame, found {text}"):
+        flights.run_local(SPARK)
+
+
+def test_an_error_of_the_user_passes_through() -> None:
+    flights = job("flights")
+    flights.source(lambda spark: 1 / 0, name="a")
+    flights.sink(lambda a: a, name="b")
+    with pytest.raises(ZeroDivisionError):
+        flights.run_local(SPARK)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.Builder()
+        .master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.mark.spark
+def test_a_job_runs_on_real_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    (tmp_path / "a.csv").write_text("carrier,delay\nAA,1\nAA,3\n")
+    (tmp_path / "b.csv").write_text("carrier,delay\nUA,5\nUA,\n")
+    flights = job("flights")
+
+    @flights.source(splits=files("s3://lake/*.csv"))
+    def raw(spark: Any, splits: Any) -> Any:
+        return spark.read.csv(splits.paths, header=True, schema="carrier string, delay int")
+
+    @flights.vertex(params={"least": "{{ conf.least }}"})
+    def cleaned(raw: Any, least: str) -> Any:
+        return raw.filter(F.col("delay") >= int(least))
+
+    @flights.sink
+    def delays(cleaned: Any) -> Any:
+        return cleaned.groupBy("carrier").agg(F.sum("delay").alias("delay"))
+
+    paths = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    done = flights.run_local(spark, splits={"raw": paths}, conf={"least": 2})
+    assert {(row.carrier, row.delay) for row in done["delays"].collect()} == {("AA", 3), ("UA", 5)}

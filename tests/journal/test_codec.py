@@ -1,0 +1,332 @@
+"""Records to bytes and back; and bytes that are refused."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.journal import codec
+from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
+from airflow_recovery.journal.records import (
+    AttemptState,
+    Claim,
+    Closed,
+    ExternalObject,
+    Failure,
+    FenceCause,
+    InputPin,
+    Lost,
+    Outcome,
+    PlanRecord,
+    Publish,
+    PublishedRegion,
+    Record,
+    RegionPlan,
+    Released,
+    Reset,
+    RunIdentity,
+)
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+
+IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+# One full record of each kind; the outcome in both its forms.
+EXAMPLES: dict[str, Record] = {
+    "plan": PlanRecord(
+        "jobs.flights:flights",
+        (
+            RegionPlan("raw", ("raw", "cleaned"), ("cleaned",), (), False, "f1", (("raw", "a"), ("cleaned", "b"))),
+            RegionPlan("delays", ("delays",), ("delays",), ("raw",), True, None),
+        ),
+    ),
+    "claim": Claim(
+        region="delays",
+        attempt=2,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(InputPin("raw", 1),),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=3,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+        epoch="7",
+    ),
+    "outcome": Outcome(
+        region="delays",
+        attempt=2,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        fingerprint="f2",
+        inputs=(InputPin("raw", 1),),
+        externals=(ExternalObject("raw", "s3://lake/flights.csv", 12, "e1"),),
+        outputs=(
+            PartitionManifest(
+                "delays",
+                "s3://data/flights/delays/00000002/delays",
+                (ResultObject("part-0.parquet", 10, "e2"), ResultObject("part-1.parquet", 0, "e3")),
+                rows=5,
+                schema='{"type":"struct"}',
+            ),
+            PartitionManifest("side", "file:///data/side", (), None, None, managed=False),
+        ),
+        spark_seconds=1.5,
+        application_id="app-1",
+    ),
+    "outcome-fenced": Outcome(
+        region="delays",
+        attempt=1,
+        state=AttemptState.FENCED,
+        writer="w0",
+        ended_at="2026-01-01T00:00:30+00:00",
+        cause=FenceCause.OWN_FAILURE,
+        detail="RegionFailed: division by zero",
+        failure=Failure(
+            "ArithmeticException", "by zero \u00e4\U0001f4a5", "DIVIDE_BY_ZERO", "22012", ("a", "b"), "delays"
+        ),
+    ),
+    "reset": Reset("delays", 2, "ann", "wrong rows", "7"),
+    "lost": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", (("raw", "raw: result is missing"),)),
+    "released": Released("raw", 1, "sweeper"),
+    "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
+    "closed": Closed((InputPin("raw", 4), InputPin("delays", 2))),
+}
+
+
+MANIFEST = {"result": "a", "location": "s3://a", "objects": [], "rows": 1, "schema": None, "managed": True}
+
+
+def kind_of(name: str) -> str:
+    return name.split("-")[0]
+
+
+def document(name: str = "claim", **changes: object) -> bytes:
+    found = json.loads(encode_record(IDENTITY, EXAMPLES[name]))
+    found.update({key: value for key, value in changes.items() if key != "body"})
+    found["body"].update(changes.get("body", {}))
+    return json.dumps(found).encode()
+
+
+def refused(body: bytes, match: str, kind: type[Record] = Claim) -> None:
+    with pytest.raises(RecordInvalid, match=match) as error:
+        decode_record(IDENTITY, kind, body, where="s3://journal/key")
+    assert str(error.value).startswith("s3://journal/key: ")
+
+
+# round trip
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_record_survives_the_round_trip(name):
+    record = EXAMPLES[name]
+    assert decode_record(IDENTITY, type(record), encode_record(IDENTITY, record), where="x") == record
+
+
+def test_there_is_an_example_of_every_kind_and_of_every_field():
+    assert {kind_of(name) for name in EXAMPLES} == set(KINDS)
+    for record in KINDS.values():
+        for field in fields(record):
+            assert any(
+                getattr(each, field.name) not in (None, (), "") for each in EXAMPLES.values() if type(each) is record
+            ), f"{record.__name__}.{field.name}"
+
+
+def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
+    text = st.text(st.characters(codec="utf-8"))
+    number = st.integers(0, 2**53)
+    by_annotation = {
+        "str": text,
+        "int": number,
+        "bool": st.booleans(),
+        "str | None": st.none() | text,
+        "int | None": st.none() | number,
+        "float | None": st.none() | st.floats(0, 1e9),
+        "AttemptState": st.sampled_from(AttemptState),
+        "FenceCause | None": st.none() | st.sampled_from(FenceCause),
+        "tuple[str, ...]": st.lists(text).map(tuple),
+        "tuple[tuple[str, str], ...]": st.lists(st.tuples(text, text)).map(tuple),
+    }
+    for name, other in (
+        ("RegionPlan", RegionPlan),
+        ("InputPin", InputPin),
+        ("ExternalObject", ExternalObject),
+        ("PartitionManifest", PartitionManifest),
+        ("PublishedRegion", PublishedRegion),
+        ("ResultObject", ResultObject),
+    ):
+        if other is not kind:
+            items = st.deferred(lambda other=other: strategy(other))
+            by_annotation[f"tuple[{name}, ...]"] = st.lists(items, max_size=3).map(tuple)
+    if kind is not Failure:
+        by_annotation["Failure | None"] = st.none() | st.deferred(lambda: strategy(Failure))
+    assert is_dataclass(kind)
+    return st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(list(KINDS.values())).flatmap(strategy))
+def test_any_record_survives_the_round_trip(record):
+    body = encode_record(IDENTITY, record)
+    assert decode_record(IDENTITY, type(record), body, where="x") == record
+    assert encode_record(IDENTITY, record) == body
+
+
+def test_equal_records_have_equal_bytes():
+    assert encode_record(IDENTITY, Reset("a", 1, "b", "c")) == encode_record(IDENTITY, Reset("a", 1, "b", "c", None))
+
+
+# golden
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_fault_39_format_version_1_is_read_for_ever(name):
+    """The files are never written again. A new format adds a folder beside them."""
+    body = (GOLDEN / "v1" / f"{name}.json").read_bytes()
+    assert decode_record(IDENTITY, KINDS[kind_of(name)], body, where=name) == EXAMPLES[name]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_this_version_writes_the_golden_bytes(name):
+    assert FORMAT_VERSION == 1
+    assert encode_record(IDENTITY, EXAMPLES[name]) == (GOLDEN / "v1" / f"{name}.json").read_bytes()
+
+
+# strictness
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [("dag_id", "other"), ("run_key", "date 2026-01-02"), ("group_id", "g"), ("kind", "outcome"), ("dag_id", None)],
+)
+def test_fault_44_a_record_of_another_journal_is_refused(field, other):
+    refused(document(**{field: other}), f"belongs to another journal: expected {field}=")
+
+
+def test_fault_44_control_the_same_bytes_under_their_own_identity_are_read():
+    other = RunIdentity("other", IDENTITY.run_key, IDENTITY.group_id)
+    assert decode_record(other, Claim, document(dag_id="other"), where="x") == EXAMPLES["claim"]
+
+
+def test_fault_83_a_newer_format_is_refused_with_an_upgrade_hint():
+    refused(document(format=FORMAT_VERSION + 1), "written by a newer version .* Upgrade airflow-recovery")
+
+
+@pytest.mark.parametrize("version", [None, 0, -1, "1", 1.0, True])
+def test_a_format_that_is_no_number_is_refused(version):
+    refused(document(format=version), "expected a journal record with a format number")
+
+
+def test_a_field_of_a_later_minor_version_is_ignored():
+    assert decode_record(IDENTITY, Claim, document(body={"later": [1]}), where="x") == EXAMPLES["claim"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"1", b"\xff\xfe", b"{}", b"not json"])
+def test_what_is_no_record_is_refused(body):
+    refused(body, "expected a|not a valid journal document")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("claim", {"region": 1}),
+        ("claim", {"region": None}),
+        ("claim", {"region": ["a"]}),
+        ("claim", {"attempt": "1"}),
+        ("claim", {"attempt": 1.0}),
+        ("claim", {"attempt": True}),
+        ("claim", {"attempt": -1}),
+        ("claim", {"epoch": 7}),
+        ("claim", {"inputs": "ab"}),
+        ("claim", {"inputs": {"a": 1}}),
+        ("claim", {"inputs": [1]}),
+        ("claim", {"inputs": [{"region": "a"}]}),
+        ("claim", {"inputs": [{"region": "a", "attempt": None}]}),
+        ("outcome", {"state": "DONE"}),
+        ("outcome", {"cause": "bad luck"}),
+        ("outcome", {"spark_seconds": "1"}),
+        ("outcome", {"failure": []}),
+        ("outcome", {"externals": None}),
+        ("outcome", {"outputs": [{"result": "a"}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "rows": "5"}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "location": None}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "managed": "no"}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "objects": [["a", "1", "e"]]}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "objects": [["a", -1, "e"]]}]}),
+        ("outcome", {"outputs": [{**MANIFEST, "objects": ["abc"]}]}),
+        ("lost", {"evidence": "abc"}),
+        ("lost", {"plan": [["a"]]}),
+        ("publish", {"skipped": [1]}),
+        ("plan", {"regions": [{}]}),
+        ("closed", {"highest": [["raw", 1]]}),
+    ],
+)
+def test_a_field_of_another_type_is_refused(name, body):
+    refused(document(name, body=body), "invalid body", KINDS[kind_of(name)])
+
+
+@pytest.mark.parametrize("body", [None, [], "x", 1])
+def test_a_body_that_is_no_object_is_refused(body):
+    found = json.loads(document())
+    found["body"] = body
+    refused(json.dumps(found).encode(), "invalid body")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_fault_87_a_number_that_is_none_is_refused(number):
+    refused(document("outcome").replace(b"1.5", number.encode()), "not a valid journal document", Outcome)
+
+
+def test_fault_87_a_key_that_appears_twice_is_refused():
+    refused(document().replace(b'"writer": "w1"', b'"writer": "w1", "writer": "w2"'), "a key appears twice")
+
+
+def test_fault_87_control_a_lenient_parser_takes_the_last_of_two_keys():
+    assert (
+        json.loads(document().replace(b'"writer": "w1"', b'"writer": "w1", "writer": "w2"'))["body"]["writer"] == "w2"
+    )
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_fault_87_a_document_that_is_too_deep_is_refused(opening):
+    refused(opening * 100_000, "nested deeper than 32 levels")
+
+
+def test_fault_87_control_without_the_limit_the_parser_gives_up(monkeypatch):
+    monkeypatch.setattr(codec, "MAX_DEPTH", 10**9)
+    with pytest.raises(RecursionError):
+        parse_json(b"[" * 100_000 + b"]" * 100_000, where="x")
+
+
+def test_fault_87_a_huge_document_is_refused_with_bounded_memory(monkeypatch):
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 1_000_000)
+    body = b"[" + b"{}," * 500_000 + b"{}]"
+    tracemalloc.start()
+    refused(body, "more than the limit of 1000000")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000
+
+
+@pytest.mark.parametrize("body", [b'"[[[["', rb'"\"[["', b'"\\\\"', rb'["\\", "\"", "[{"]', b"[]]]]", b'"\\'])
+def test_brackets_inside_strings_are_no_depth(body):
+    assert codec._depth(body) <= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(EXAMPLES)), st.data())
+def test_a_damaged_record_is_refused_or_read_but_never_fails_otherwise(name, data):
+    body = bytearray(encode_record(IDENTITY, EXAMPLES[name]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(RecordInvalid):
+        decode_record(IDENTITY, KINDS[kind_of(name)], bytes(body[: data.draw(st.integers(0, len(body)))]), where="x")

@@ -1,0 +1,87 @@
+"""What readers outside a run may read."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_recovery.errors import NotPublished, ObjectMissing
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.published import published_result
+from airflow_recovery.journal.records import (
+    AttemptState,
+    InputPin,
+    Outcome,
+    Publish,
+    PublishedRegion,
+    Reset,
+    RunIdentity,
+)
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.local import LocalStore
+
+
+def finish(journal: Journal, region: str, attempt: int, *inputs: InputPin) -> None:
+    manifest = PartitionManifest(region.lower(), f"file:///data/{region}/{attempt}", ())
+    journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", inputs=inputs, outputs=(manifest,)))
+
+
+def cut(number: int, **attempts: int) -> Publish:
+    return Publish(number, tuple(PublishedRegion(each, n, "e", (each.lower(),)) for each, n in attempts.items()))
+
+
+@pytest.fixture
+def journal(local_store: LocalStore) -> Journal:
+    """P -> C -> E, finished and published."""
+    journal = Journal(local_store, RunIdentity("dag", "date-2026-01-01", "group"), writer="w")
+    finish(journal, "P", 1)
+    finish(journal, "C", 1, InputPin("P", 1))
+    finish(journal, "E", 1, InputPin("C", 1))
+    journal.publish(cut(1, P=1, C=1, E=1))
+    return journal
+
+
+def test_a_result_that_the_newest_publish_names_and_that_stands(journal):
+    found = published_result(journal, "e")
+    assert (found.publish, found.region, found.attempt) == (1, "E", 1)
+    assert found.manifest.location == "file:///data/E/1"
+
+
+def test_nothing_is_published(local_store):
+    with pytest.raises(NotPublished, match="dag / run-1 / group: nothing is published yet"):
+        published_result(Journal(local_store, RunIdentity("dag", "run-1", "group"), writer="w"), "e")
+
+
+def test_a_result_that_is_not_named(journal):
+    with pytest.raises(NotPublished, match=r"publish 1 does not name 'x'\. It names c, e, p"):
+        published_result(journal, "x")
+
+
+def test_a_result_that_rests_on_something_superseded(journal):
+    finish(journal, "P", 2)
+    for result in "ec":
+        with pytest.raises(NotPublished, match="no longer stands: it rests on P@1, now @2"):
+            published_result(journal, result)
+    with pytest.raises(NotPublished, match="it rests on P@1, now @2"):
+        published_result(journal, "p")
+
+
+def test_a_result_that_was_reset(journal):
+    journal.reset(Reset("E", 1, "ann", "wrong"))
+    with pytest.raises(NotPublished, match="E@1, now reset"):
+        published_result(journal, "e")
+    assert published_result(journal, "c").attempt == 1
+
+
+def test_a_later_finish_is_not_read_before_it_is_published(journal):
+    """Readers follow the publish, not the newest."""
+    finish(journal, "E", 2, InputPin("C", 1))
+    with pytest.raises(NotPublished):
+        published_result(journal, "e")
+    journal.publish(cut(2, P=1, C=1, E=2))
+    assert published_result(journal, "e").attempt == 2
+
+
+def test_a_publish_that_names_a_result_its_outcome_lacks(journal):
+    journal.publish(Publish(2, (PublishedRegion("P", 1, "e", ("other",)),)))
+    with pytest.raises(ObjectMissing, match="has no result 'other'"):
+        published_result(journal, "other")

@@ -1,0 +1,142 @@
+"""The import direction, held by reading every module: the Spark driver has no Airflow, and decisions are pure."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_recovery
+
+ROOT = Path(airflow_recovery.__file__).parent
+OURS = "airflow_recovery"
+
+WITHOUT_AIRFLOW = (
+    "errors", "job", "topology", "failover", "journal", "shuffle", "source", "storage", "execution", "runtime",
+)  # fmt: skip
+AIRFLOW_SIDE = ("operators", "sensors", "triggers", "hooks", "plugins")
+
+# What a pure module may import: parts of the standard library that neither see nor touch the world outside.
+PURE_STDLIB = {
+    "__future__", "abc", "bisect", "collections", "dataclasses", "difflib", "enum", "functools", "graphlib", "hashlib",
+    "heapq", "itertools", "json", "math", "operator", "re", "types", "typing",
+}  # fmt: skip
+# Failover judges what the journal says, so it knows the records and the fold over them; these are held pure as well.
+PURE = ("errors", "topology", "failover", "journal.records", "journal.run_state", "shuffle.manifest")
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "now", "utcnow", "today"}
+
+
+def modules_of(*names: str) -> list[Path]:
+    found: list[Path] = []
+    for name in names:
+        path = ROOT.joinpath(*name.split("."))
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return found
+
+
+def imports_of(source: str, package: str) -> Iterator[str]:
+    """Every module that the source may import, at any depth, inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
+            yield from (
+                each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+
+
+def _called(node: ast.Call) -> str | None:
+    return getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+
+
+def is_inside(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def airflow_imports(source: str, package: str) -> list[str]:
+    forbidden = ("airflow", *(f"{OURS}.{each}" for each in AIRFLOW_SIDE))
+    return [each for each in imports_of(source, package) if is_inside(each, *forbidden)]
+
+
+def impurities(source: str, package: str) -> list[str]:
+    allowed = tuple(f"{OURS}.{each}" for each in PURE)
+    found = []
+    for module in imports_of(source, package):
+        if is_inside(module, OURS):
+            # `from airflow_recovery.journal import records` yields the package and the module: the latter decides.
+            if not is_inside(module, *allowed) and not any(is_inside(each, module) for each in allowed):
+                found.append(module)
+        elif module.partition(".")[0] not in PURE_STDLIB:
+            found.append(module)
+    calls = (_called(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return found + [f"{called}()" for called in calls if called in IMPURE_CALLS]
+
+
+def package_of(path: Path) -> str:
+    return ".".join((OURS, *path.parent.relative_to(ROOT).parts))
+
+
+@pytest.mark.parametrize("path", modules_of(*WITHOUT_AIRFLOW), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_the_spark_driver_imports_never_imports_airflow(path: Path) -> None:
+    assert airflow_imports(path.read_text(), package_of(path)) == []
+
+
+@pytest.mark.parametrize("path", modules_of(*PURE), ids=lambda path: str(path.relative_to(ROOT)))
+def test_decisions_touch_nothing_outside(path: Path) -> None:
+    assert impurities(path.read_text(), package_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import airflow",
+        "def f():\n    from airflow.sdk import DAG",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import airflow.models as m",
+        "from airflow_recovery.operators import SparkJobTaskGroup",
+        "from airflow_recovery import hooks",
+        "from ..hooks.doors import Door",
+        "from .. import triggers",
+        "import importlib\nimportlib.import_module('airflow.sdk')",
+    ],
+)
+def test_an_import_of_airflow_would_be_seen(code: str) -> None:
+    assert airflow_imports(code, f"{OURS}.job")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(f"import {name}" for name in ("os", "time", "random", "uuid", "boto3", "pathlib", "socket", "threading")),
+        "from datetime import datetime",
+        "from airflow_recovery.storage import object_store",
+        "from airflow_recovery.journal import journal",
+        "from ..storage.s3 import S3Store",
+        "def f(clock):\n    return clock.now()",
+        "def f(path):\n    return open(path)",
+    ],
+)
+def test_an_impure_module_would_be_seen(code: str) -> None:
+    assert impurities(code, f"{OURS}.topology")
+
+
+@pytest.mark.parametrize("code", ["from airflow_recovery.journal import records", "from ..errors import InputLost"])
+def test_pure_modules_may_know_each_other(code: str) -> None:
+    assert impurities(code, f"{OURS}.failover") == []
+
+
+@pytest.mark.parametrize("module", [OURS, f"{OURS}.job", f"{OURS}.topology", f"{OURS}.failover", f"{OURS}.errors"])
+def test_what_a_dag_file_imports_is_light(module: str) -> None:
+    script = f"import sys, {module}; print(*sorted(name.partition('.')[0] for name in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    heavy = {"airflow", "boto3", "botocore", "jinja2", "numpy", "pandas", "pendulum", "pyarrow", "pyspark"}
+    assert heavy.isdisjoint(answer.stdout.split())

@@ -1,0 +1,111 @@
+"""What Airflow sees of the installed package."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator
+
+from airflow_recovery.get_provider_info import get_provider_info
+
+OPTIONS = {"journal", "results", "aws_conn_id", "api_conn_id", "request_timeout"}
+
+
+@pytest.fixture(scope="module")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("airflow-home")
+
+
+def airflow(home: Path, *arguments: str) -> str:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW__")}
+    env |= {"AIRFLOW_HOME": str(home), "COLUMNS": "300"}
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow", *arguments], env=env, capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout
+
+
+def modules() -> list[str]:
+    info = get_provider_info()
+    kinds = ("operators", "sensors", "triggers", "hooks")
+    return [module for kind in kinds for each in info[kind] for module in each["python-modules"]]
+
+
+def test_provider_info_is_what_airflow_accepts() -> None:
+    schema = json.loads(files("airflow").joinpath("provider_info.schema.json").read_text())
+
+    Draft7Validator(schema).validate(get_provider_info())
+
+
+def test_the_entry_points_are_installed() -> None:
+    (provider,) = [
+        each for each in entry_points(group="apache_airflow_provider") if each.value.startswith("airflow_recovery.")
+    ]
+    (plugin,) = [each for each in entry_points(group="airflow.plugins") if each.name == "airflow_recovery"]
+
+    assert provider.load()() == get_provider_info()
+    assert plugin.load().name == "airflow_recovery"
+
+
+def test_airflow_lists_the_provider(airflow_home: Path) -> None:
+    listed = json.loads(airflow(airflow_home, "providers", "list", "--output", "json"))
+    assert [each["version"] for each in listed if each["package_name"] == "airflow-recovery"] == ["0.1.0"]
+
+    (shown,) = json.loads(airflow(airflow_home, "providers", "get", "airflow-recovery", "--full", "--output", "json"))
+    assert shown["package-name"] == "airflow-recovery"
+    assert shown["plugins"] == get_provider_info()["plugins"]
+
+
+def test_airflow_shows_the_settings_with_descriptions(airflow_home: Path) -> None:
+    shown = airflow(
+        airflow_home, "config", "list", "--section", "recovery", "--include-descriptions", "--defaults", "--color=off"
+    )
+
+    assert "[recovery]" in shown
+    for option in OPTIONS:
+        assert f"\n# {option} =" in shown or f"\n{option} =" in shown, shown
+    assert "must support conditional writes" in shown
+
+
+def test_every_setting_is_described() -> None:
+    options: dict[str, Any] = get_provider_info()["config"]["recovery"]["options"]
+
+    assert set(options) == OPTIONS
+    for each in options.values():
+        assert {"description", "version_added", "type", "example", "default"} <= set(each)
+
+
+def test_airflow_knows_the_connection_type(airflow_home: Path) -> None:
+    hooks = json.loads(airflow(airflow_home, "providers", "hooks", "--output", "json"))
+
+    (ours,) = [each for each in hooks if each["connection_type"] == "airflow_recovery"]
+    assert ours["hook_name"] == "Airflow Recovery API"
+    assert ours["conn_id_attribute_name"] == "recovery_conn_id"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_named_module_can_be_imported(module: str) -> None:
+    importlib.import_module(module)
+
+
+def test_the_package_is_typed() -> None:
+    assert files("airflow_recovery").joinpath("py.typed").is_file()
+
+
+def test_provider_info_imports_nothing_but_yaml() -> None:
+    code = (
+        "import sys; from airflow_recovery.get_provider_info import get_provider_info; get_provider_info();"
+        "print([each for each in ('airflow', 'boto3', 'pyspark', 'requests', 'jinja2') if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
