@@ -66,7 +66,7 @@ class Stage:
     def _measured(self, dag_id: str, run_id: str) -> MeasuredRun:
         state = self.airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
         if state != "success":
-            raise RuntimeError(f"run {run_id} of {dag_id}: {state}\n{self.airflow.describe(dag_id, run_id)}")
+            raise RuntimeError(f"run {run_id} of {dag_id}: {state}\n{self._account(dag_id, run_id)}")
         found = self.airflow.task_instances(dag_id, run_id)
         cpu = self._cpu(dag_id, run_id, {(each["task_id"], each["try_number"]) for each in found})
         tasks = {
@@ -77,6 +77,12 @@ class Stage:
         }
         begun = min(_moment(each["start_date"]) for each in found)
         return MeasuredRun(tasks, (max(_moment(each["end_date"]) for each in found) - begun).total_seconds())
+
+    def _account(self, dag_id: str, run_id: str) -> str:
+        """The tasks' states, and the end of the first failed one's log."""
+        failed = [each for each in self.airflow.task_instances(dag_id, run_id) if each["state"] == "failed"]
+        logs = [self.airflow.log(dag_id, run_id, each["task_id"], each["try_number"])[-3000:] for each in failed[:1]]
+        return "\n".join([self.airflow.describe(dag_id, run_id), *logs])
 
     def _cpu(
         self, dag_id: str, run_id: str, tries: set[tuple[str, int]]
@@ -119,6 +125,8 @@ def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3600",
             CPU_FILE_VARIABLE: str(cpu_file),
+            # As in an installation, whose modules were compiled once.
+            "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'dags'}",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",

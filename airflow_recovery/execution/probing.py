@@ -27,7 +27,8 @@ class ResultProber:
     """Answers `Available` for one judgement after another; each judgement asks once, and nothing is kept between two.
 
     ``open_location`` opens the store that holds a location. ``on_altered`` holds the policy of the regions that write
-    to a user's own location; below our own prefixes, altered is lost.
+    to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
+    later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
 
     Raises the store's errors: "denied" and "timed out" are no answers. Raises `OutputAltered` by policy.
     """
@@ -49,7 +50,7 @@ class ResultProber:
                 continue
             evidence = found.evidence[0] + (f" and {len(found.evidence) - 1} more" if len(found.evidence) > 1 else "")
             detail = f"attempt {attempt.number}: {evidence}"
-            if not manifest.managed and (found.altered or found.added):
+            if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
                 self._judge_altered(region, manifest, detail)
             is_missing = found.state is AvailabilityState.MISSING
             return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail)

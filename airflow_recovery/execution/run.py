@@ -32,8 +32,8 @@ class TaskIdentity:
 class Run:
     """One DAG run's job, as one task of it sees it.
 
-    ``task_keys`` maps each region to its task's key in Airflow; ``now`` gives the time as ISO 8601, for people only:
-    no decision looks at it.
+    ``task_keys`` maps each region to its task's key in Airflow; ``publish_keys`` are those of the tasks that publish the
+    job. ``now`` gives the time as ISO 8601, for people only: no decision looks at it.
     """
 
     plan: PlanRecord
@@ -45,6 +45,7 @@ class Run:
     now: Callable[[], str]
     log: logging.Logger
     events: EventSink = field(default_factory=NoEvents)
+    publish_keys: tuple[str, ...] = ()
 
     @cached_property
     def plan_hash(self) -> str:

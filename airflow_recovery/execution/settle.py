@@ -1,7 +1,7 @@
 """Settle (PROTOCOL 5.3): before every success, whether run, kept or adopted.
 
-Has anything that I read been superseded meanwhile? Has anybody read what I superseded? Each region writes its finish
-and then reads the others'; so of two that race, one sees the other.
+Has anything that I read been superseded meanwhile? Has anybody read, or published, what I superseded? Each region
+writes its finish and then reads the others'; so of two that race, one sees the other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from airflow_recovery.errors import NoDoor, Overtaken, PagesDisagree
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest, Observation
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.journal.run_state import RunState
 
 
 def settle(run: Run, region: str, attempt: int) -> None:
@@ -45,12 +46,25 @@ def settle(run: Run, region: str, attempt: int) -> None:
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
                 "This task retries and is judged again."
             )
-        _clear_overtaken(run, region, judged, observation)
+        _clear_overtaken(run, region, judged, observation, _why_published_anew(run, state, judged))
         return
     raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
 
 
-def _clear_overtaken(run: Run, region: str, judged: Judgement, observation: Observation | None) -> None:
+def _why_published_anew(run: Run, state: RunState, judged: Judgement) -> str | None:
+    """What the newest publish names that is superseded: its readers would wait for it, or miss it, for ever."""
+    if not run.publish_keys or not state.newest_publish:
+        return None
+    for each in run.journal.read_publish(state.newest_publish).regions:
+        now = judged.current(each.region) if each.region in run.regions else None
+        if now is not None and now.number != each.attempt:
+            return f"publish {state.newest_publish} names {each.region}@{each.attempt}, now @{now.number}"
+    return None
+
+
+def _clear_overtaken(
+    run: Run, region: str, judged: Judgement, observation: Observation | None, publish_anew: str | None
+) -> None:
     tries = run.tries(observation) if observation is not None else {}
     targets: dict[str, str] = {}
     reasons: list[str] = []
@@ -72,6 +86,14 @@ def _clear_overtaken(run: Run, region: str, judged: Judgement, observation: Obse
             "clear them: set `[state_store] backend = airflow_recovery.plugins.state_backend.RecoveryStateBackend` on "
             "the API server, or `[recovery] api_conn_id` to a connection of type airflow_recovery; then clear them."
         )
+    if publish_anew is not None and observation is not None:
+        for key in run.publish_keys:
+            task = observation.tries.get(key)
+            if task is not None and task.state in FINISHED_STATES | RUNNING_STATES:
+                targets[key] = task.ti_id
+                reasons.append(publish_anew)
+    elif publish_anew is not None:
+        run.log.warning("%s; this deployment gives no way to clear %s.", publish_anew, ", ".join(run.publish_keys))
     if targets or _is_blocked(observation):
         result = run.scheduler.clear(ClearRequest(consumers=targets, unblock=_is_blocked(observation)))
         run.log.info("Settled: %s; cleared %s.", "; ".join(reasons) or "downstream was blocked", result.cleared)

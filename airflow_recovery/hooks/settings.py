@@ -36,6 +36,12 @@ class RecoverySettings:
                 "AIRFLOW__RECOVERY__JOURNAL, for example s3://my-bucket/recovery/journal, in the same way everywhere."
             )
         results = (conf.get(SECTION, "results", fallback="") or "").rstrip("/")
+        if results and _is_below_a_dag(journal, results):
+            raise ConfigurationError(
+                f"Expected [recovery] results beside the journal, found {results!r}, which is among the journals of "
+                f"{journal!r}: every listing of a journal would page through data. Leave it empty (that is "
+                f"{journal}/{RESULTS_BELOW_JOURNAL}), or give it a prefix of its own."
+            )
         try:
             request_timeout = int(conf.get(SECTION, "request_timeout", fallback="60"))
         except ValueError as error:
@@ -51,3 +57,8 @@ class RecoverySettings:
             api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
             request_timeout=request_timeout,
         )
+
+
+def _is_below_a_dag(journal: str, results: str) -> bool:
+    """Whether results would lie where the journals of DAGs lie: no DAG's name begins with an underscore."""
+    return results == journal or (results.startswith(f"{journal}/") and not results[len(journal) + 1 :].startswith("_"))

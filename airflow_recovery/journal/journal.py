@@ -100,7 +100,7 @@ class Journal:
                 is_closed = True
         closed_at = self._closed_at() if is_closed else {}
         state = RunState(
-            regions={name: RegionState(found, closed_at.get(name, 0)) for name, found in attempts.items()},
+            regions={name: RegionState(_in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
             plans=frozenset(plans),
             newest_publish=newest_publish,
             is_closed=is_closed,
@@ -263,6 +263,11 @@ def _mark(attempt: Attempt, kind: str, info: ObjectInfo) -> Attempt:
     if kind == "lost":
         return replace(attempt, is_lost=True)
     return replace(attempt, is_released=True)
+
+
+def _in_order(attempts: dict[int, Attempt]) -> dict[int, Attempt]:
+    top = max((n for n, each in attempts.items() if each.is_claimed), default=0)
+    return {n: replace(each, is_followed=n < top) for n, each in attempts.items()}
 
 
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:

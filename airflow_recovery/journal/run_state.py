@@ -14,7 +14,10 @@ from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Reset
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt of a region. ``is_open``: claimed, without an outcome."""
+    """One attempt of a region. ``is_open``: claimed, without an outcome.
+
+    ``is_followed``: a later attempt was claimed, whatever became of it.
+    """
 
     number: int
     is_claimed: bool = False
@@ -22,6 +25,7 @@ class Attempt:
     is_reset: bool = False
     is_lost: bool = False
     is_released: bool = False
+    is_followed: bool = False
     claim: Claim | None = None
     outcome: Outcome | None = None
     reset: Reset | None = None

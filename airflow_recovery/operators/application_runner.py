@@ -176,7 +176,9 @@ def _last_finish(state: RegionState) -> Outcome | None:
 
 def _is_hidden(key: str) -> bool:
     """Folders, markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
-    return key.endswith("/") or any(part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/"))
+    return key.endswith("/") or any(
+        part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/")
+    )
 
 
 def _listed(names: str | None) -> list[str]:

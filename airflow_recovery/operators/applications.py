@@ -57,9 +57,7 @@ class ConnectApplication:
         archive = build_archive(spec.job, self._packages)
         self._running = spec
         try:
-            run_over_connect(
-                self._url, spec, archive=archive, log=self._log, user_id=self._user_id, conf=self._conf
-            )
+            run_over_connect(self._url, spec, archive=archive, log=self._log, user_id=self._user_id, conf=self._conf)
         finally:
             self._running = None
 

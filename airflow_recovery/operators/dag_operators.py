@@ -68,3 +68,12 @@ def plan_of_dag(dag: Any, fingerprints: dict[str, str] | None = None) -> PlanRec
 def on_altered_of(dag: Any) -> dict[str, OnAltered]:
     """What each operator wants done where objects at its own fixed location were altered."""
     return {task_id: operator.on_altered for task_id, operator in operators_of(dag).items()}
+
+
+def publish_tasks_of(dag: Any, group_id: str | None = None) -> tuple[str, ...]:
+    """The tasks that publish the job of a group, or, without one, the operators of ``dag``."""
+    from airflow_recovery.operators.publish import RecoveryPublishOperator
+
+    return tuple(
+        each.task_id for each in dag.tasks if isinstance(each, RecoveryPublishOperator) and each.group_id == group_id
+    )

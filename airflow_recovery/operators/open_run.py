@@ -44,6 +44,7 @@ def open_run(
     log: logging.Logger,
     *,
     on_altered: Mapping[str, OnAltered] | None = None,
+    publish_keys: tuple[str, ...] = (),
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
@@ -63,6 +64,7 @@ def open_run(
         now=_now,
         log=log,
         events=events,
+        publish_keys=publish_keys,
     )
     try:
         yield OpenRun(run, stores)

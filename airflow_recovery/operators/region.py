@@ -64,6 +64,7 @@ class SparkRegionOperator(SubmittingOperator):
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.execution.job_plan import plan_job
         from airflow_recovery.job.loading import load_job
+        from airflow_recovery.operators.dag_operators import publish_tasks_of
         from airflow_recovery.operators.open_run import open_run
         from airflow_recovery.operators.region_runner import RegionRunner
 
@@ -75,7 +76,8 @@ class SparkRegionOperator(SubmittingOperator):
         identity = run_identity(context, self.group_id)
         plan = plan_job(job, self.job, facts)
         task_keys = {each.name: f"{self.group_id}.{each.name}" for each in regions.regions}
-        with open_run(context, identity, plan.record, task_keys, log) as opened:
+        publishes = publish_tasks_of(self.get_dag(), self.group_id)
+        with open_run(context, identity, plan.record, task_keys, log, publish_keys=publishes) as opened:
             os.environ.update(opened.stores.driver_env())
             self._application = self._make_application(job, context)
             runner = RegionRunner(

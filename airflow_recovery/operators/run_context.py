@@ -49,8 +49,8 @@ def refuse_mapped(context: Mapping[str, Any]) -> None:
     instance = context["ti"]
     if instance.map_index is not None and instance.map_index >= 0:
         raise ConfigurationError(
-            f"{instance.task_id} is mapped (map index {instance.map_index}): expected a recoverable task once in a run, "
-            "since all its instances would share one entry of the journal. Make one task each, or declare a job."
+            f"{instance.task_id} is mapped (map index {instance.map_index}): expected a recoverable task once in a "
+            "run, since all its instances would share one entry of the journal. Make one task each, or declare a job."
         )
 
 

@@ -101,7 +101,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.operators.application_runner import ApplicationRunner, application_fingerprint
-        from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
+        from airflow_recovery.operators.dag_operators import (
+            OPERATORS_GROUP,
+            on_altered_of,
+            plan_of_dag,
+            publish_tasks_of,
+        )
         from airflow_recovery.operators.open_run import open_run
 
         refuse_mapped(context)
@@ -114,7 +119,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         plan = plan_of_dag(dag, {self.task_id: fingerprint})
         identity = run_identity(context, OPERATORS_GROUP)
         task_keys = {each.name: each.name for each in plan.regions}
-        with open_run(context, identity, plan, task_keys, log, on_altered=on_altered_of(dag)) as opened:
+        altered, publishes = on_altered_of(dag), publish_tasks_of(dag)
+        with open_run(context, identity, plan, task_keys, log, on_altered=altered, publish_keys=publishes) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
             runner = ApplicationRunner(self, context, opened, identity)

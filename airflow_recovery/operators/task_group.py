@@ -40,7 +40,8 @@ class SparkJobTaskGroup(TaskGroup):
 
     :param group_id: the id of the group; part of the identity of the journal.
     :param job: ``package.module:name``.
-    :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run.
+    :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run. Without it,
+        that of ``default_args``, else ``spark_default``.
     :param outlets: assets that are updated when the results are published.
     """
 
@@ -49,7 +50,7 @@ class SparkJobTaskGroup(TaskGroup):
         group_id: str,
         *,
         job: str,
-        conn_id: str = "spark_default",
+        conn_id: str | None = None,
         outlets: Sequence[Asset] | None = None,
         default_args: dict[str, Any] | None = None,
         tooltip: str = "",
@@ -60,6 +61,8 @@ class SparkJobTaskGroup(TaskGroup):
             raise JobDefinitionError(
                 f"SparkJobTaskGroup {group_id!r}: {', '.join(refused)} can't be given, since the job decides it."
             )
+        if conn_id is not None:
+            operator_args["conn_id"] = conn_id
         defaults: Any = default_args or {}
         super().__init__(group_id=group_id, default_args=defaults, tooltip=tooltip or f"Spark job {job}")
         regions = load_job(job).regions()
@@ -71,7 +74,6 @@ class SparkJobTaskGroup(TaskGroup):
                     job=job,
                     region=region.name,
                     group_id=full_id,
-                    conn_id=conn_id,
                     **{"doc_md": _doc_of(region), **operator_args},
                 )
                 for region in regions.regions

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
-from airflow_recovery.runtime.region import RegionResult, run_region
+from airflow_recovery.runtime.region import RegionResult, apply_spark_conf, run_region
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.watchdog import guarding
 
@@ -32,15 +34,25 @@ def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
-def run_over_connect(url: str, spec: RegionSpec, *, archive: Path, log: logging.Logger, user_id: str) -> RegionResult:
+def run_over_connect(
+    url: str,
+    spec: RegionSpec,
+    *,
+    archive: Path,
+    log: logging.Logger,
+    user_id: str,
+    conf: Mapping[str, str] | None = None,
+) -> RegionResult:
     """Run one attempt to its outcome object on the server at ``url`` (``sc://host:port/;token=...``).
 
     ``archive`` is `shipping.build_archive`'s. ``user_id`` must be the same for all attempts of a run: sessions are
-    keyed by it. The job must be importable here. Leaves the same failure file and object as the driver process of
+    keyed by it. ``conf`` is set in the session, as far as the server lets it be set; what a vertex asks for wins. The
+    job must be importable here. Leaves the same failure file and object as the driver process of
     spark-submit, and raises the failure itself; raises `AttemptLost` where the attempt was fenced. Closes its session,
     never the server. The environment of this process is in Connect mode afterwards (pyspark's own mark): no classic
     session can be made in it.
     """
+    silence_query_loggers()
     progress = Progress(log, spec.attempt)
     session_id = session_id_of(spec.identity, spec.region, spec.attempt)
     with (
@@ -52,6 +64,7 @@ def run_over_connect(url: str, spec: RegionSpec, *, archive: Path, log: logging.
         try:
             spark.addTag(spec.tag)
             spark.addArtifacts(str(archive), pyfile=True)
+            apply_spark_conf(spark, "The task", conf or {}, log)
             result = run_region(spark, spec, log=log, progress=progress)
             finish_attempt(spec, result, log)
             return result

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
+from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.process import guard
 from airflow_recovery.runtime.progress import Progress
@@ -32,6 +33,7 @@ def drive(spec: RegionSpec) -> int:
     does, after it has judged the failure.
     """
     log = driver_log()
+    silence_query_loggers()
     progress = Progress(log, spec.attempt)
     spark: SparkSession | None = None
     try:
@@ -68,9 +70,6 @@ def main(arguments: list[str]) -> int:
 
 def driver_log() -> logging.Logger:
     """Lines for the task log: on standard output, which the submitting hook copies there."""
-    # Spark logs a whole JVM stack as JSON for each error of a query; the failure report says it in a line.
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     log = logging.getLogger("airflow_recovery.runtime")
     if not log.handlers:
         handler = logging.StreamHandler(sys.stdout)

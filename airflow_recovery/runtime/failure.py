@@ -7,6 +7,7 @@ by the Python type. A classification never changes another region by itself: a m
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from airflow_recovery.journal.records import Failure
@@ -81,6 +82,15 @@ def is_missing_input(failure: Failure) -> bool:
     return any(f"[{condition}]" in each for condition in _MISSING_CONDITIONS for each in told) or any(
         f"{name}:" in each for name in _MISSING_TYPES for each in failure.chain
     )
+
+
+def silence_query_loggers() -> None:
+    """Keep pyspark from logging a whole JVM stack, as one line of JSON, for each error of a query.
+
+    The exception says the same, and is in the task log anyway.
+    """
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def failure_to_json(failure: Failure) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AttemptState, Outcome
-from airflow_recovery.runtime.receipt import Receipt, write_receipt
+from airflow_recovery.runtime.receipt import write_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
@@ -20,23 +20,22 @@ def finish_attempt(spec: RegionSpec, result: RegionResult, log: logging.Logger) 
     errors where the outcome stays unknown. Returns only if the outcome object exists.
     """
     journal = Journal(open_spec_store(spec.journal), spec.identity, writer=spec.writer)
-    info = journal.finish(
-        Outcome(
-            region=spec.region,
-            attempt=spec.attempt,
-            state=AttemptState.FINISHED,
-            writer=spec.writer,
-            ended_at=datetime.now(timezone.utc).isoformat(),
-            fingerprint=spec.fingerprint,
-            inputs=spec.pins,
-            externals=spec.externals,
-            outputs=result.outputs,
-            spark_seconds=result.spark_seconds,
-            application_id=result.application_id,
-        )
+    outcome = Outcome(
+        region=spec.region,
+        attempt=spec.attempt,
+        state=AttemptState.FINISHED,
+        writer=spec.writer,
+        ended_at=datetime.now(timezone.utc).isoformat(),
+        fingerprint=spec.fingerprint,
+        inputs=spec.pins,
+        externals=spec.externals,
+        outputs=result.outputs,
+        spark_seconds=result.spark_seconds,
+        application_id=result.application_id,
     )
+    info = journal.finish(outcome)
     log.info("Region %s attempt %d is finished: %s", spec.region, spec.attempt, info.key)
     try:
-        write_receipt(spec, Receipt(AttemptState.FINISHED, info.etag))
+        write_receipt(spec, outcome)
     except OSError as error:
         log.warning("The receipt could not be written, the task will ask the journal: %s", error)

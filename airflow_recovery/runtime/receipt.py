@@ -6,16 +6,15 @@ driver and task share a disk; the failure says what the exit code can't. Both ar
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_recovery.errors import AttemptLost, ObjectMissing, StoreError
-from airflow_recovery.journal.records import AttemptState, Failure
+from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.records import Failure, Outcome
 from airflow_recovery.runtime.failure import describe, failure_from_json, failure_to_json
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.spec import RegionSpec
@@ -25,26 +24,25 @@ from airflow_recovery.shuffle.location import key_below
 FAILURE_OBJECT = "_failure.json"
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """The outcome object exists: its state and its etag."""
+def write_receipt(spec: RegionSpec, outcome: Outcome) -> None:
+    """Write ``spec.receipt`` in one step: the outcome as it is in the journal, which must hold it already.
 
-    state: AttemptState
-    etag: str
-
-
-def write_receipt(spec: RegionSpec, receipt: Receipt) -> None:
-    """Write ``spec.receipt`` in one step; nothing where its folder is not on this machine."""
-    _write_beside(spec.receipt, json.dumps({"state": receipt.state.value, "etag": receipt.etag}))
+    Nothing is written where the receipt's folder is not on this machine. Raises `OSError`.
+    """
+    _write_beside(spec.receipt, encode_record(spec.identity, outcome).decode())
 
 
-def read_receipt(spec: RegionSpec) -> Receipt | None:
-    """The receipt, or `None` where there is none here: then only the journal knows."""
+def read_receipt(spec: RegionSpec) -> Outcome | None:
+    """The outcome that is in the journal, or `None` where there is no receipt of this very attempt here.
+
+    Then only the journal knows. Raises `RecordInvalid` for a file that is no outcome of this run.
+    """
     text = _read(spec.receipt)
     if text is None:
         return None
-    found = json.loads(text)
-    return Receipt(AttemptState(found["state"]), str(found["etag"]))
+    outcome = decode_record(spec.identity, Outcome, text.encode(), where=str(spec.receipt))
+    is_mine = (outcome.region, outcome.attempt, outcome.writer) == (spec.region, spec.attempt, spec.writer)
+    return outcome if is_mine else None
 
 
 def write_failure(spec: RegionSpec, failure: Failure) -> None:

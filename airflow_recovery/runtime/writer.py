@@ -36,7 +36,7 @@ def write_result(
     observation = Observation()
     (
         frame.observe(observation, F.count(F.lit(1)).alias("rows"))
-        .write.mode("errorifexists")
+        .write.mode("error")  # Connect knows this name of it only
         # v2 moves each file once. Its faults (files of a failed job) stay outside the manifest.
         .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         .parquet(spark_path(location))

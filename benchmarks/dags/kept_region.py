@@ -8,7 +8,7 @@ from airflow.sdk import DAG, task
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
-with DAG(dag_id="kept_region", schedule=None, start_date=datetime(2013, 1, 1, tzinfo=timezone.utc)) as dag:
+with DAG(dag_id="kept_region", schedule=None, start_date=datetime(2012, 1, 1, tzinfo=timezone.utc)) as dag:
 
     @task
     def plain_python() -> dict[str, int]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.rehearsal import FAIL_ONCE, GO, REACHED
 
 from scripts.demo.journal_view import JournalView
-from scripts.demo.stage import DAG_ID, Stage, wait_and_show
+from scripts.demo.stage import DAG_ID, RunWatch, Stage, States
 from scripts.demo.trouble import delete_objects, driver_of, kill_9
 
 ACT_ONE = "2013-03-01T00:00:00+00:00"
@@ -32,34 +31,32 @@ class Act:
 
     run_id: str
     journal: JournalView
-    seconds: float
 
 
 def act_one(stage: Stage) -> Act:
     """An undisturbed run."""
     print(f"\nAct one: an undisturbed run for {ACT_ONE[:10]}", flush=True)
-    begun = time.monotonic()
     run_id = stage.start_run(ACT_ONE)
-    return _to_the_end(stage, run_id, begun)
+    return _to_the_end(stage, run_id, RunWatch(stage, run_id))
 
 
 def act_two(stage: Stage) -> Act:
     """A run for another date: a driver is killed, the last region's code raises, a result is lost before its retry."""
     print(f"\nAct two: a run for {ACT_TWO[:10]}, with trouble", flush=True)
-    begun = time.monotonic()
     rehearsal = stage.folder / "rehearsal"
     rehearsal.mkdir()
     (rehearsal / FAIL_ONCE).touch()
     run_id = stage.start_run(ACT_TWO, {"rehearsal": str(rehearsal)})
-    _kill_driver(stage, run_id)
-    _lose_result(stage, run_id, rehearsal)
-    return _to_the_end(stage, run_id, begun)
+    watch = RunWatch(stage, run_id)
+    _kill_driver(stage, watch)
+    _lose_result(stage, run_id, rehearsal, watch)
+    return _to_the_end(stage, run_id, watch)
 
 
-def _kill_driver(stage: Stage, run_id: str) -> None:
+def _kill_driver(stage: Stage, watch: RunWatch) -> None:
     name = f"{DAG_ID}.{KILLED}@1"
 
-    def killed(states: dict[str, tuple[str, int]]) -> bool:
+    def killed(states: States) -> bool:
         _still_running(states)
         driver = driver_of(name, stage.airflow.home)
         if driver is None:
@@ -70,36 +67,35 @@ def _kill_driver(stage: Stage, run_id: str) -> None:
         print(f"  >>> kill -9 {driver.pid}: the Spark driver of {KILLED} is dead", flush=True)
         return True
 
-    wait_and_show(stage, run_id, killed)
+    watch.until(killed)
 
 
-def _lose_result(stage: Stage, run_id: str, rehearsal: Path) -> None:
+def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) -> None:
     """While the last region is about to raise, and everybody else has ended: delete what it and another one read."""
 
-    def alone(states: dict[str, tuple[str, int]]) -> bool:
+    def alone(states: States) -> bool:
         _still_running(states)
         others = [state for name, (state, _) in states.items() if name not in (FAILS, "publish")]
         return (rehearsal / REACHED).exists() and all(state == "success" for state in others)
 
-    wait_and_show(stage, run_id, alone)
+    watch.until(alone)
     manifest = JournalView(stage.journal, stage.identity(run_id)).result(LOST)
     count = delete_objects(manifest)
     print(f"  >>> the {count} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
     (rehearsal / GO).touch()
 
 
-def _to_the_end(stage: Stage, run_id: str, begun: float) -> Act:
-    wait_and_show(stage, run_id, lambda _: stage.airflow.run_state(DAG_ID, run_id) in ("success", "failed"))
+def _to_the_end(stage: Stage, run_id: str, watch: RunWatch) -> Act:
+    watch.until(lambda _: stage.airflow.run_state(DAG_ID, run_id) in ("success", "failed"))
     if stage.airflow.run_state(DAG_ID, run_id) != "success":
         raise DemoFailed(
             f"run {run_id} failed:\n{stage.airflow.describe(DAG_ID, run_id)}\nlogs: {stage.airflow.home / 'logs'}"
         )
-    seconds = time.monotonic() - begun
-    print(f"  success after {seconds:.0f} s", flush=True)
-    return Act(run_id, JournalView(stage.journal, stage.identity(run_id)), seconds)
+    print(f"  success after {watch.seconds:.0f} s", flush=True)
+    return Act(run_id, JournalView(stage.journal, stage.identity(run_id)))
 
 
-def _still_running(states: dict[str, tuple[str, int]]) -> None:
+def _still_running(states: States) -> None:
     failed = [name for name, (state, _) in states.items() if state in ("failed", "upstream_failed")]
     if failed:
         raise DemoFailed(f"failed for good: {', '.join(failed)}")

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ DAG_ID = "flights_delays"
 GROUP_ID = "flights"
 TASKS_AT_ONCE = 2
 RUN_TIMEOUT_S = 900.0
+SHOWN_STATES = ("running", "success", "failed", "up_for_retry", "upstream_failed")
+
+States = Mapping[str, tuple[str, int]]
+"""State and try by region (and ``publish``)."""
 
 
 class Stage:
@@ -47,8 +51,8 @@ class Stage:
             DAG_ID, logical_date=logical_date, conf=conf, run_id=f"demo-{logical_date.partition('T')[0]}"
         )
 
-    def states(self, run_id: str) -> dict[str, tuple[str, int]]:
-        """State and try of every task of a run, by region (and ``publish``)."""
+    def states(self, run_id: str) -> States:
+        """State and try of every task of a run."""
         return {
             each["task_id"].removeprefix(f"{GROUP_ID}."): (each["state"] or "waiting", int(each["try_number"]))
             for each in self.airflow.task_instances(DAG_ID, run_id)
@@ -71,6 +75,7 @@ def open_stage(folder: Path, lake: Path) -> Iterator[Stage]:
             REPOSITORY / "dags",
             env=_environment(folder, lake, s3),
             parallelism=TASKS_AT_ONCE,
+            fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
         )
         with airflow:
             yield Stage(folder, airflow, s3)
@@ -94,20 +99,33 @@ def own_folder() -> Iterator[Path]:
         yield folder
 
 
-def wait_and_show(stage: Stage, run_id: str, done: Any, timeout_s: float = RUN_TIMEOUT_S) -> None:
-    """Poll until ``done(states)``, printing each change of a task. Raises `LocalAirflowError` after ``timeout_s``."""
-    shown: dict[str, tuple[str, int]] = {}
-    begun = time.monotonic()
+class RunWatch:
+    """Waits for what happens in one run, and prints each change of a task once."""
 
-    def poll() -> bool:
-        states = stage.states(run_id)
-        for name, (state, number) in sorted(states.items()):
-            if shown.get(name) != (state, number) and state in ("running", "success", "failed", "up_for_retry"):
-                print(f"  {time.monotonic() - begun:6.1f} s  {name:16} try {number}: {state}", flush=True)
-            shown[name] = (state, number)
-        return bool(done(states))
+    def __init__(self, stage: Stage, run_id: str) -> None:
+        self._stage = stage
+        self._run_id = run_id
+        self._shown: dict[str, tuple[str, int]] = {}
+        self._begun = time.monotonic()
 
-    stage.airflow.wait_until(poll, timeout_s, f"run {run_id}", lambda: stage.airflow.describe(DAG_ID, run_id))
+    @property
+    def seconds(self) -> float:
+        """Since the watch began."""
+        return time.monotonic() - self._begun
+
+    def until(self, done: Callable[[States], bool], timeout_s: float = RUN_TIMEOUT_S) -> None:
+        """Poll until ``done(states)``. Raises `LocalAirflowError` with the states of all tasks after ``timeout_s``."""
+
+        def poll() -> bool:
+            states = self._stage.states(self._run_id)
+            for name, now in sorted(states.items()):
+                if self._shown.get(name) != now and now[0] in SHOWN_STATES:
+                    self._shown[name] = now
+                    print(f"  {self.seconds:6.1f} s  {name:16} try {now[1]}: {now[0]}", flush=True)
+            return done(states)
+
+        airflow = self._stage.airflow
+        airflow.wait_until(poll, timeout_s, f"run {self._run_id}", lambda: airflow.describe(DAG_ID, self._run_id))
 
 
 def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
@@ -124,6 +142,8 @@ def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
         "FLIGHTS_LAKE": f"file://{lake}",
         # The daily schedule is for real life: here only the two acts run.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "spark"),

@@ -45,6 +45,14 @@ def test_a_missing_journal_names_the_setting(monkeypatch: pytest.MonkeyPatch) ->
         RecoverySettings.load()
 
 
+@pytest.mark.parametrize("results", ["s3://bucket/journal", "s3://bucket/journal/results"])
+def test_results_among_the_journals_are_refused(monkeypatch: pytest.MonkeyPatch, results: str) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__RESULTS", results)
+
+    with pytest.raises(ConfigurationError, match=r"\[recovery\] results.*prefix of its own"):
+        RecoverySettings.load()
+
+
 @pytest.mark.parametrize("value", ["soon", "0", "-1"])
 def test_a_wrong_timeout_names_the_setting(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__REQUEST_TIMEOUT", value)

@@ -3,18 +3,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from runtime_specs import CODE
 
 from airflow_recovery.testing.spark_cluster import ConnectServer, StandaloneCluster, connect_server, standalone_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CODE = Path(__file__).parent / "code"
-"""The folder that holds the job's package; on the Python path of the submitting side only."""
 
 
 @pytest.fixture(scope="session", autouse=True)

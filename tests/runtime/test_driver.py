@@ -7,20 +7,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deadlines import is_alive, until
-from specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
+from runtime_deadlines import is_alive, until
+from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.receipt import Receipt, read_failure, read_receipt
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
@@ -85,8 +86,7 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
     assert [(each.result, each.rows) for each in outcome.outputs] == [("doubled", 20)]
     assert outcome.application_id is not None
     assert outcome.application_id.startswith("app-")  # the cluster's name for it: not a local session
-    etags = {each.key: each.etag for each in journal_of(spec).store.list()}
-    assert [read_receipt(spec)] == [Receipt(AttemptState.FINISHED, each) for each in etags.values()]
+    assert read_receipt(spec) == outcome
     for line in (
         "Region doubled attempt 2 of job regionjobs.numbers:numbers runs: raw, doubled",
         "raw reads 2 external files, 50 bytes",
@@ -97,24 +97,36 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
         assert line in said
 
 
-@pytest.mark.parametrize("what", ["exit", "table"])
-def test_fault_78_failing_driver_leaves_its_failure(tmp_path: Path, what: str) -> None:
-    spec = region_spec(tmp_path, *troubled(what))
+def test_fault_78_failing_driver_leaves_its_failure(tmp_path: Path) -> None:
+    spec = region_spec(tmp_path, *troubled("table"))
     code, said = submit(spec, tmp_path)
 
-    assert code == driver.FAILED, said  # a vertex that says sys.exit(0) too
+    assert code == driver.FAILED, said
     assert outcome_of(spec) is None
     assert read_receipt(spec) is None
     for seen in (spec, replace(spec, receipt=None)):  # beside the receipt, and in the store for a driver elsewhere
         failure = read_failure(seen)
         assert isinstance(failure, Failure)
-        if what == "exit":
-            assert (failure.type, failure.vertex) == ("SystemExit", "troubled")
-        else:
-            assert (failure.condition, failure.sql_state) == ("TABLE_OR_VIEW_NOT_FOUND", "42P01")
-            assert "AnalysisException" in failure.chain[0]
-        assert is_user_error(failure) is (what == "table")
+        assert (failure.condition, failure.sql_state) == ("TABLE_OR_VIEW_NOT_FOUND", "42P01")
+        assert failure.vertex == "troubled"
+        assert "AnalysisException" in failure.chain[0]
+        assert is_user_error(failure)
     assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
+
+
+def test_vertex_that_exits_with_0_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = region_spec(tmp_path, *troubled("none"))
+
+    def leave(*_: object, progress: Progress, **__: object) -> RegionResult:
+        progress.vertex = "troubled"
+        raise SystemExit(0)
+
+    without_spark(monkeypatch, leave)
+    assert driver.drive(spec) == driver.FAILED
+    assert outcome_of(spec) is None
+    failure = read_failure(spec)
+    assert failure is not None
+    assert (failure.type, failure.vertex) == ("SystemExit", "troubled")
 
 
 def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +134,7 @@ def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pyte
     spec = region_spec(tmp_path, *troubled("none"))
     fenced = Outcome("r", 1, AttemptState.FENCED, "other", "2026-01-01", cause=FenceCause.SUPERSEDED)
     journal_of(spec).fence(fenced)
-    monkeypatch.setattr(driver, "run_region", lambda *_, **__: RegionResult((), 0.1, None))
-    monkeypatch.setattr(driver, "_stop", lambda *_: None)
-    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
 
     assert driver.drive(spec) == driver.FENCED
     assert outcome_of(spec) == fenced
@@ -135,9 +145,7 @@ def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pyte
 def test_failure_to_put_the_outcome_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = region_spec(tmp_path, *troubled("none"))
     (tmp_path / "journal").write_text("in the way")
-    monkeypatch.setattr(driver, "run_region", lambda *_, **__: RegionResult((), 0.1, None))
-    monkeypatch.setattr(driver, "_stop", lambda *_: None)
-    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
 
     assert driver.drive(spec) == driver.FAILED
     assert read_receipt(spec) is None
@@ -164,14 +172,18 @@ def test_unreachable_store_of_failures_does_not_hide_the_failure(
     def fail(*_: object, **__: object) -> RegionResult:
         raise RuntimeError("the weather")
 
-    monkeypatch.setattr(driver, "run_region", fail)
-    monkeypatch.setattr(driver, "_stop", lambda *_: None)
-    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
+    without_spark(monkeypatch, fail)
     assert driver.drive(spec) == driver.FAILED
     assert "RuntimeError: the weather" in capfd.readouterr().err
     failure = read_failure(spec)  # the one beside the receipt
     assert failure is not None
     assert failure.message == "the weather"
+
+
+def without_spark(monkeypatch: pytest.MonkeyPatch, run_region: Callable[..., RegionResult]) -> None:
+    monkeypatch.setattr(driver, "run_region", run_region)
+    monkeypatch.setattr(driver, "_stop", lambda *_: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())
 
 
 class _NoSpark:

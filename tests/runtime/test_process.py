@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
-from deadlines import is_alive, until
+from runtime_deadlines import is_alive, until
 
 from airflow_recovery.runtime.process import PARENT_DIED, die_with_parent, watch_parent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from specs import region_spec, troubled, vertex
+from runtime_specs import region_spec, troubled, vertex
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.runtime import RegionSpec

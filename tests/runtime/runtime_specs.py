@@ -11,6 +11,9 @@ from airflow_recovery.runtime import RegionSpec, RunFacts, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
+CODE = Path(__file__).parent / "code"
+"""The folder that holds the job's package; on the Python path of the submitting side only."""
+
 JOB = "regionjobs.numbers:numbers"
 IDENTITY = RunIdentity("dag", "2026-01-01", "group")
 

@@ -1,0 +1,15 @@
+"""The demo's job by spark-submit, with recovery and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.overhead import lake_env, measure_overhead
+from benchmarks.report import Report
+from benchmarks.stage import open_stage
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 2) pairs of runs, about 80 s each."""
+    with open_stage(folder / "stage", lake_env(folder)) as stage:
+        return measure_overhead(stage, "submit", repeats or 2)

@@ -1,0 +1,38 @@
+"""The demo's job without recovery: the same vertex functions, each region's result read and written by its prefix.
+
+What somebody writes who has never heard of this project: no journal, no manifest, no attempt; a second try overwrites.
+"""
+
+from __future__ import annotations
+
+import glob
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
+    """Run one region of ``jobs.flights``: ``lake`` and ``output`` are local folders."""
+    from jobs.flights import flights
+
+    from airflow_recovery.job.sources import FileSplit, FileSplits
+
+    frames: dict[str, DataFrame] = {}
+    wanted = flights.regions().region(region)
+    for each in wanted.inputs:
+        frames[each.result] = spark.read.parquet(f"{output}/{each.result}")
+    for name in wanted.vertices:
+        vertex = flights.vertices[name]
+        arguments: dict[str, object] = {each.parameter: frames[each.vertex] for each in vertex.inputs}
+        if vertex.wants_spark:
+            arguments["spark"] = spark
+        if vertex.splits is not None:
+            pattern = vertex.splits.pattern.replace("{{ params.lake }}", lake)
+            paths = tuple(sorted(glob.glob(pattern)))
+            arguments["splits"] = FileSplits(tuple(FileSplit(path, 0, "") for path in paths), paths)
+        if vertex.params:
+            arguments["rehearsal"] = ""
+        frames[name] = vertex.function(**arguments)
+        if name in wanted.results:
+            frames[name].write.mode("overwrite").parquet(f"{output}/{name}")

@@ -1,0 +1,46 @@
+"""A state backend with a protection switched off, named by the run's id. For negative controls.
+
+``compare-off``: producers are cleared whatever they do now, and nobody else is. ``unblock-off``: what is blocked stays
+blocked. Any other run has no door at all: the call is stored as Airflow's default backend would.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow.state import TaskScope
+from airflow.state.metastore import MetastoreBackend
+
+from airflow_recovery.plugins.compare_and_clear import observe
+from airflow_recovery.plugins.protocol import CALL_KEY
+from airflow_recovery.plugins.state_backend import answer
+
+
+class WeakenedBackend(MetastoreBackend):
+    """Answers calls without comparing."""
+
+    def set(self, scope: Any, key: str, value: str, *, session: Any = None, **arguments: Any) -> None:
+        if session is not None and key == CALL_KEY and isinstance(scope, TaskScope):
+            if "compare-off" in scope.run_id:
+                value = answer(session, scope, without_comparison(session, scope, value))
+            elif "unblock-off" in scope.run_id:
+                value = answer(session, scope, without_unblock(value))
+        super().set(scope, key, value, session=session, **arguments)
+
+
+def without_comparison(session: Any, scope: TaskScope, value: str) -> str:
+    call = json.loads(value)
+    if call.get("request"):
+        now = observe(session, scope.dag_id, scope.run_id).tries
+        wanted = call["request"]["producers"]
+        # A consumer is cleared in whatever state it is: so the producers are named as consumers.
+        call["request"] |= {"producers": {}, "consumers": {key: now[key].ti_id for key in wanted}}
+    return json.dumps(call)
+
+
+def without_unblock(value: str) -> str:
+    call = json.loads(value)
+    if call.get("request"):
+        call["request"]["unblock"] = False
+    return json.dumps(call)

@@ -1,0 +1,32 @@
+"""Gates of files: a test sees a vertex being called, holds it there, and makes it fail."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+PATIENCE_S = 240.0
+
+
+def pass_gate(folder: str, name: str) -> None:
+    """One call of vertex ``name``. ``folder`` is the run's own; empty: nothing happens.
+
+    Leaves ``<name>.called-<id>``. While ``<name>.hold`` is there, it waits. ``<name>.raise`` fails this call and is
+    taken away; ``<name>.broken`` stays and fails every call with an error of the user's code.
+    """
+    if not folder:
+        return
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / f"{name}.called-{uuid.uuid4().hex}").touch()
+    deadline = time.monotonic() + PATIENCE_S
+    while (root / f"{name}.hold").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{name} was held for more than {PATIENCE_S:.0f} s")
+        time.sleep(0.05)
+    if (root / f"{name}.raise").exists():
+        (root / f"{name}.raise").unlink()
+        raise RuntimeError(f"{name} was told to fail")
+    if (root / f"{name}.broken").exists():
+        raise TypeError(f"{name} is broken")

@@ -1,0 +1,14 @@
+"""The negative control of `pair_dag`: spark-submit is not asked to die with its task."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import SparkJobTaskGroup, submitting
+
+# Each DAG file is loaded in a process of its own, by the parser as by a task: nobody else meets this.
+submitting.die_with_parent = lambda: None
+
+with DAG("unguarded", schedule=None):
+    group = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit")
+    group.children["g.made"]._conn_id = "connect"

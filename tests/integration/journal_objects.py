@@ -1,0 +1,123 @@
+"""A run's journal, read from the bucket as plain JSON. Shares no code with the product (PROMISES, invariants)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+
+ATTEMPT = re.compile(r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>\w+)")
+PUBLISH = re.compile(r"publish/\d{8}")
+
+
+@dataclass
+class Attempt:
+    """The objects of one attempt that are there, by kind."""
+
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        return self.objects.get("outcome", {})
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self.outcome.get("state") == "FINISHED")
+
+    @property
+    def reads(self) -> dict[str, int]:
+        return {pin["region"]: pin["attempt"] for pin in self.outcome.get("inputs", ())}
+
+
+class JournalObjects:
+    """One reading of everything below ``prefix`` in a bucket. ``client`` is a boto3 S3 client."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+        self.keys: dict[str, str] = {}
+        self.attempts: dict[str, dict[int, Attempt]] = {}
+        self.publishes: list[dict[str, Any]] = []
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for each in (found for page in pages for found in page.get("Contents", ())):
+            key = each["Key"][len(prefix) :]
+            self.keys[key] = each["ETag"]
+            attempt = ATTEMPT.fullmatch(key)
+            if attempt or PUBLISH.fullmatch(key):
+                body = json.loads(client.get_object(Bucket=bucket, Key=each["Key"])["Body"].read())["body"]
+                if attempt:
+                    number = int(attempt["number"])
+                    self.attempts.setdefault(attempt["region"], {}).setdefault(number, Attempt()).objects[
+                        attempt["kind"]
+                    ] = body
+                else:
+                    self.publishes.append(body)
+
+    def executions(self) -> dict[str, int]:
+        """How many attempts of each region were claimed."""
+        return {
+            region: sum("claim" in each.objects for each in attempts.values())
+            for region, attempts in self.attempts.items()
+        }
+
+    def ran_since(self, before: JournalObjects) -> dict[str, int]:
+        """The regions of which attempts were claimed since an earlier reading, and how many."""
+        then = before.executions()
+        added = {region: count - then.get(region, 0) for region, count in self.executions().items()}
+        return {region: count for region, count in added.items() if count}
+
+    def current(self, region: str) -> int:
+        """The attempt that counts: the highest finished one above the highest reset."""
+        attempts = self.attempts[region]
+        mark = max((n for n, each in attempts.items() if "reset" in each.objects), default=0)
+        return max(n for n, each in attempts.items() if each.is_finished and n > mark)
+
+    def fenced(self, region: str) -> list[str]:
+        """Causes of the attempts of a region that ended without a result, oldest first."""
+        ended = [each.outcome for _, each in sorted(self.attempts[region].items())]
+        return [str(each["cause"]) for each in ended if each.get("state") == "FENCED"]
+
+    def manifest(self, result: str, attempt: int | None = None) -> dict[str, Any]:
+        """The manifest of a result, of its region's current attempt or of ``attempt``."""
+        for region, attempts in self.attempts.items():
+            names = {each["result"] for one in attempts.values() for each in one.outcome.get("outputs", ())}
+            if result in names:
+                outputs = attempts[attempt or self.current(region)].outcome["outputs"]
+                return next(each for each in outputs if each["result"] == result)
+        raise KeyError(f"{result} is not among the results of {sorted(self.attempts)}")
+
+    def files(self, result: str, attempt: int | None = None) -> list[Path]:
+        """The registered files of a result on the local disk."""
+        manifest = self.manifest(result, attempt)
+        folder = Path(manifest["location"].removeprefix("file://"))
+        return [folder / path for path, _, _ in manifest["objects"]]
+
+    def rows(self, result: str) -> list[tuple[Any, ...]]:
+        """All rows of a result as it is now, sorted."""
+        tables = [parquet.read_table(each, partitioning=None) for each in self.files(result)]
+        return sorted(tuple(row[name] for name in sorted(row)) for table in tables for row in table.to_pylist())
+
+    def check(self) -> None:
+        """The invariants that need the journal and the files alone (PROMISES I1, I2, I3, I4, and a coherent cut)."""
+        current = {}
+        for region, attempts in self.attempts.items():
+            assert sorted(n for n, each in attempts.items() if "claim" in each.objects) == list(
+                range(1, self.executions()[region] + 1)
+            ), f"{region}: the numbers of its claims have holes"
+            for number, each in attempts.items():
+                if "claim" in each.objects:
+                    assert each.outcome, f"{region}@{number} is open"
+            if any(each.is_finished for each in attempts.values()):
+                current[region] = self.current(region)
+        for region, number in current.items():
+            for producer, read in self.attempts[region][number].reads.items():
+                assert self.attempts[producer][read].is_finished, f"{region}@{number} read {producer}@{read}"
+                assert current[producer] == read, f"{region}@{number} rests on {producer}@{read}, not the current one"
+        newest = self.publishes[-1]
+        assert {each["region"]: each["attempt"] for each in newest["regions"]} == current
+        for each in newest["regions"]:
+            if not newest["skipped"] and each["region"] in current:
+                outputs = self.attempts[each["region"]][each["attempt"]].outcome["outputs"]
+                assert {one["result"] for one in outputs} == set(each["results"])

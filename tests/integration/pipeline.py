@@ -1,0 +1,243 @@
+"""A running Airflow with our provider, an S3 server and Spark, and one run of one DAG as a test handles it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+from journal_objects import JournalObjects
+
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
+
+HERE = Path(__file__).parent
+AWS_CONNECTION = "recovery_s3"
+RUN_TIMEOUT_S = 240.0
+STEP_TIMEOUT_S = 120.0
+
+_days = itertools.count()
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """``bucket`` is this pipeline's own. Journal on S3, results on the local disk."""
+
+    airflow: LocalAirflow
+    s3: S3Server
+    bucket: str
+    folder: Path
+    connections: dict[str, str] = field(default_factory=dict)
+
+    def run(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "") -> DagRun:
+        """Trigger a run with a logical date and a gate folder of its own. ``name`` becomes a part of its id."""
+        day = (date(2001, 1, 1) + timedelta(days=next(_days))).isoformat()
+        run = DagRun(self, dag_id, f"{name or 'run'}-{day}", day, self.folder / "gates" / f"{dag_id}-{day}")
+        run.gates.mkdir(parents=True)
+        run.conf.update({"gates": str(run.gates), **(conf or {})})
+        return run
+
+    def set_aws_password(self, password: str) -> None:
+        """Make or change the AWS connection, in Airflow's database."""
+        body = {
+            "connection_id": AWS_CONNECTION,
+            "conn_type": "aws",
+            "login": ACCESS_KEY,
+            "password": password,
+            "extra": json.dumps({"region_name": REGION, "endpoint_url": self.s3.endpoint_url}),
+        }
+        method = "PATCH" if self.connections else "POST"
+        path = f"/connections/{AWS_CONNECTION}" if self.connections else "/connections"
+        self.airflow.api(method, path, body)
+        self.connections[AWS_CONNECTION] = password
+
+    def journal(self, dag_id: str, day: str, group_id: str) -> JournalObjects:
+        """The journal of a run, as it is now."""
+        from botocore.config import Config
+
+        config = Config(s3={"addressing_style": "path"})
+        client = self.s3.session().client("s3", endpoint_url=self.s3.endpoint_url, config=config)
+        return JournalObjects(client, self.bucket, f"journal/{dag_id}/date-{day}T000000Z/{group_id}/")
+
+
+@dataclass
+class DagRun:
+    """One run. Nothing is started before `start`, so that gates can be set."""
+
+    pipeline: Pipeline
+    dag_id: str
+    run_id: str
+    day: str
+    gates: Path
+    conf: dict[str, Any] = field(default_factory=dict)
+    group_id: str = "g"
+
+    @property
+    def airflow(self) -> LocalAirflow:
+        return self.pipeline.airflow
+
+    # gates
+
+    def hold(self, *vertices: str) -> None:
+        for each in vertices:
+            (self.gates / f"{each}.hold").touch()
+
+    def release(self, *vertices: str) -> None:
+        for each in vertices:
+            (self.gates / f"{each}.hold").unlink()
+
+    def make_fail_once(self, vertex: str) -> None:
+        (self.gates / f"{vertex}.raise").touch()
+
+    def make_broken(self, vertex: str) -> None:
+        (self.gates / f"{vertex}.broken").touch()
+
+    def repair(self, vertex: str) -> None:
+        (self.gates / f"{vertex}.broken").unlink()
+
+    def calls(self, vertex: str) -> int:
+        """How often the vertex was called: counted by itself, not by the journal."""
+        return len(list(self.gates.glob(f"{vertex}.called-*")))
+
+    def wait_called(self, vertex: str, times: int = 1) -> None:
+        self.wait(lambda: self.calls(vertex) >= times, f"call {times} of {vertex}")
+
+    # Airflow
+
+    def start(self) -> DagRun:
+        self.airflow.trigger(self.dag_id, logical_date=f"{self.day}T00:00:00Z", conf=self.conf, run_id=self.run_id)
+        return self
+
+    def forget(self) -> None:
+        """Delete the run from Airflow; its journal stays."""
+        self.airflow.api("DELETE", f"/dags/{self.dag_id}/dagRuns/{quote(self.run_id)}")
+
+    def ends(self, state: str = "success") -> JournalObjects:
+        """Wait for the end of the run, which must be ``state``; the journal then."""
+        found = self.airflow.wait_run(self.dag_id, self.run_id, RUN_TIMEOUT_S)
+        assert found == state, self.story()
+        return self.journal()
+
+    def clear(self, *regions: str, only_failed: bool = False) -> list[str]:
+        """Airflow's Clear of some tasks, or of the whole run. Returns once the run is not ended any more."""
+        tasks = [self.task(each) for each in regions] or None
+        return self.airflow.clear(self.dag_id, self.run_id, tasks, only_failed=only_failed)
+
+    def mark(self, region: str, state: str) -> None:
+        self.airflow.set_state(self.dag_id, self.run_id, self.task(region), state)
+
+    def task(self, region: str) -> str:
+        return f"{self.group_id}.{region}" if self.group_id == "g" else region
+
+    def wait(self, claim: Any, what: str) -> None:
+        self.airflow.wait_until(claim, STEP_TIMEOUT_S, what, self.story)
+
+    def state(self, region: str) -> str | None:
+        found = self.airflow.task_instance(self.dag_id, self.run_id, self.task(region))["state"]
+        return None if found is None else str(found)
+
+    def tries(self, region: str) -> int:
+        return int(self.airflow.task_instance(self.dag_id, self.run_id, self.task(region))["try_number"])
+
+    def states(self) -> dict[str, str]:
+        found = self.airflow.task_instances(self.dag_id, self.run_id)
+        return {each["task_id"].removeprefix("g."): str(each["state"]) for each in found}
+
+    def log(self, region: str, try_number: int | None = None) -> str:
+        return self.airflow.log(self.dag_id, self.run_id, self.task(region), try_number or self.tries(region))
+
+    def said(self, region: str) -> Any:
+        """What the newest try returned."""
+        return self.airflow.xcom(self.dag_id, self.run_id, self.task(region))
+
+    def story(self) -> str:
+        """For a failure: every task, and the end of the log of each that is no success."""
+        lines = [self.airflow.describe(self.dag_id, self.run_id)]
+        for each in self.airflow.task_instances(self.dag_id, self.run_id):
+            if each["state"] in ("failed", "up_for_retry", "running") and each["try_number"]:
+                log = self.airflow.log(self.dag_id, self.run_id, each["task_id"], each["try_number"])
+                lines.append(f"--- {each['task_id']}\n{log[-3000:]}")
+        return "\n".join(lines)
+
+    # journal and data
+
+    def journal(self) -> JournalObjects:
+        return self.pipeline.journal(self.dag_id, self.day, self.group_id)
+
+    def delete(self, *results: str) -> None:
+        """Delete the registered files of results."""
+        journal = self.journal()
+        for each in results:
+            for file in journal.files(each):
+                file.unlink()
+
+    # processes
+
+    def jvm(self, region: str, attempt: int) -> psutil.Process:
+        """The JVM of a submitted attempt, once its driver program runs. Its parent is the task's process."""
+        name = f"{self.dag_id}.{region}@{attempt}"
+        self.wait(lambda: find_jvm(name, self.airflow.home) is not None, f"the JVM {name}")
+        found = find_jvm(name, self.airflow.home)
+        assert found is not None
+        return found
+
+
+def find_jvm(name: str, airflow_home: Path) -> psutil.Process | None:
+    return next((each for each in psutil.process_iter() if is_jvm(each, name, airflow_home)), None)
+
+
+def is_jvm(process: psutil.Process, name: str, airflow_home: Path) -> bool:
+    try:
+        command = process.cmdline()
+        return (
+            "org.apache.spark.deploy.SparkSubmit" in command
+            and "org.apache.spark.launcher.Main" not in command
+            and name in command
+            and process.environ().get("AIRFLOW_HOME") == str(airflow_home)
+            and bool(process.children())
+        )
+    except psutil.Error:  # ended meanwhile
+        return False
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Ended; a zombie has."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def kill_9(process: psutil.Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
+    """What every component is told. The AWS connection is in Airflow's database, since a test changes it."""
+    host, port = connect_url.removeprefix("sc://").split(":")
+    connect = {"conn_type": "spark_connect", "host": f"sc://{host}", "port": int(port), "login": "integration"}
+    return {
+        "AIRFLOW__RECOVERY__JOURNAL": f"s3://{bucket}/journal",
+        "AIRFLOW__RECOVERY__RESULTS": f"file://{folder}/results",
+        "AIRFLOW__RECOVERY__AWS_CONN_ID": AWS_CONNECTION,
+        "AIRFLOW_CONN_CONNECT": json.dumps(connect),
+        "AIRFLOW_CONN_SUBMIT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        # `chain` has a schedule for its backfills alone.
+        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "INTEGRATION_LAKE": f"file://{folder}/lake",
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": f"{folder}/spark",
+    }

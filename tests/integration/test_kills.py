@@ -1,0 +1,156 @@
+"""``kill -9`` of the JVM, of the task and of the scheduler; SIGTERM. No process and no result is left behind.
+
+made --> (shared ~ first, second)      the second region by spark-submit
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from journal_objects import JournalObjects
+from pipeline import DagRun, Pipeline, is_gone, kill_9
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+REGION = "first.second"
+
+
+@pytest.fixture
+def held(pipeline: Pipeline) -> DagRun:
+    """`first` is written, `second` is not."""
+    return start_held(pipeline, "pair")
+
+
+def start_held(pipeline: Pipeline, dag_id: str) -> DagRun:
+    run = pipeline.run(dag_id)
+    run.hold("second")
+    run.start()
+    run.wait_called("second")
+    return run
+
+
+def processes_of(jvm: psutil.Process) -> list[psutil.Process]:
+    return [jvm, *jvm.children(recursive=True)]
+
+
+def wait_gone(run: DagRun, processes: list[psutil.Process]) -> None:
+    run.wait(lambda: all(is_gone(each) for each in processes), f"the end of {processes}")
+
+
+def assert_result(journal: JournalObjects, executions: dict[str, int]) -> None:
+    journal.check()
+    assert journal.executions() == executions
+    assert journal.rows("first") == [(sum(each * each for each in range(20)),)]
+    assert journal.rows("second") == [(each, each * each) for each in range(3)]
+
+
+def written_by(journal: JournalObjects, attempt: int) -> list[Path]:
+    """Data files below the prefix of an attempt, registered or not."""
+    location = journal.manifest("first")["location"].removeprefix("file://")
+    prefix = Path(location).parents[1] / f"{attempt:08d}"
+    return sorted(prefix.glob("**/*.parquet"))
+
+
+def test_kill_9_of_the_jvm(held: DagRun) -> None:
+    jvm = held.jvm(REGION, 1)
+    processes = processes_of(jvm)
+
+    kill_9(jvm)
+    wait_gone(held, processes)
+    held.wait_called("second", 2)
+    held.release("second")
+
+    journal = held.ends()
+    assert_result(journal, {"made": 1, REGION: 2})
+    assert journal.fenced(REGION) == ["own failure"]
+    assert held.tries("made") == 1
+
+
+def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> None:
+    jvm = held.jvm(REGION, 1)
+    processes = processes_of(jvm)
+    task = jvm.parent()
+
+    kill_9(task)
+
+    # No hook ran in the task: the kernel ended the JVM, and the driver saw its parent go.
+    wait_gone(held, [task, *processes])
+    held.wait_called("second", 2)
+    held.release("second")
+    journal = held.ends()
+    assert_result(journal, {"made": 1, REGION: 2})
+    assert journal.fenced(REGION) == ["superseded"]
+    # What the dead attempt had written is still there, and is no part of any manifest.
+    left_over = written_by(journal, 1)
+    assert left_over
+    assert not set(left_over) & {*journal.files("first"), *journal.files("second")}
+
+
+def test_fault_4_control_without_the_parent_death_signal_the_jvm_survives_its_task(pipeline: Pipeline) -> None:
+    run = start_held(pipeline, "unguarded")
+    jvm = run.jvm(REGION, 1)
+    task = jvm.parent()
+
+    kill_9(task)
+
+    # Airflow has noticed the death, and the next attempt runs; the old application is alive beside it.
+    run.wait_called("second", 2)
+    assert is_gone(task)
+    assert not is_gone(jvm)
+    # And yet it is fenced: what it goes on to write does not count.
+    run.release("second")
+    assert_result(run.ends(), {"made": 1, REGION: 2})
+    wait_gone(run, [jvm])
+
+
+def test_a_running_task_that_is_cleared_ends_its_application(held: DagRun) -> None:
+    jvm = held.jvm(REGION, 1)
+    processes = processes_of(jvm)
+
+    held.clear(REGION)
+
+    wait_gone(held, processes)
+    held.wait_called("second", 2)
+    held.release("second")
+    journal = held.ends()
+    assert_result(journal, {"made": 1, REGION: 2})
+    assert len(journal.fenced(REGION)) == 1
+
+
+def test_fault_66_a_running_task_that_is_marked_failed_ends_its_application(held: DagRun) -> None:
+    processes = processes_of(held.jvm(REGION, 1))
+
+    held.mark(REGION, "failed")
+
+    wait_gone(held, processes)
+    held.ends("failed")
+    held.release("second")
+    assert REGION in {each.removeprefix("g.") for each in held.clear(only_failed=True)}
+    assert_result(held.ends(), {"made": 1, REGION: 2})
+    assert held.tries("made") == 1
+
+
+def test_kill_9_of_the_scheduler_during_a_run(pipeline: Pipeline, undisturbed: DagRun) -> None:
+    # `left` waits while the scheduler dies; everything that does not need it has finished.
+    run = pipeline.run("diamond")
+    run.hold("left")
+    run.start()
+    run.wait_called("left")
+    done = ("base", "right", "side", "lone_numbers", "lone")
+    run.wait(lambda: all(run.state(each) == "success" for each in done), "the other regions")
+
+    pipeline.airflow.kill("scheduler", signal.SIGKILL)
+    pipeline.airflow.start("scheduler")
+    run.release("left")
+
+    journal = run.ends()
+    journal.check()
+    executions = journal.executions()
+    assert {each: executions[each] for each in (*done, "merged")} == dict.fromkeys((*done, "merged"), 1)
+    # Whether the orphan of `left` ends its work or is replaced is Airflow's choice; one attempt counts.
+    assert executions["left"] <= 2
+    assert {run.tries(each) for each in done} == {1}
+    assert journal.rows("merged") == undisturbed.journal().rows("merged")

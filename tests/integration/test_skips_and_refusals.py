@@ -1,0 +1,73 @@
+"""What must not be retried, and what must not be waited for."""
+
+from __future__ import annotations
+
+import pytest
+from pipeline import DagRun, Pipeline
+
+from airflow_recovery.testing.s3_server import SECRET_KEY
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+
+def test_fault_64_the_consumer_of_a_skipped_region_is_skipped_and_the_rest_is_published(pipeline: Pipeline) -> None:
+    run = pipeline.run("branching")
+
+    journal = run.start().ends()
+
+    states = run.states()
+    assert states["right"] == "skipped"
+    assert states["merged"] == "skipped"
+    # It ran, by its trigger rule, and found out for itself; nobody was woken, nothing was claimed.
+    assert "reads right, which was skipped in this run" in run.log("merged")
+    assert set(journal.executions()) == {"base", "left", "lone", "lone_numbers", "side"}
+    assert states["publish"] == "success"
+    published = journal.publishes[-1]
+    assert {each["region"] for each in published["regions"]} == set(journal.executions())
+    assert set(published["skipped"]) == {"right", "merged"}
+
+
+def test_fault_78_a_missing_table_fails_at_once(pipeline: Pipeline) -> None:
+    run = pipeline.run("chain", {"table": "no_such_table"})
+
+    journal = run.start().ends("failed")
+
+    assert journal.executions() == {"made": 1}
+    assert run.tries("made") == 1
+    assert run.states() == {"made": "failed", "total": "upstream_failed", "publish": "upstream_failed"}
+    failure = journal.attempts["made"][1].outcome["failure"]
+    assert failure["condition"] == "TABLE_OR_VIEW_NOT_FOUND"
+    assert "The same code would fail again, so it is not retried." in run.log("made")
+
+
+def test_fault_78_control_another_exception_is_retried(pipeline: Pipeline) -> None:
+    run = pipeline.run("chain")
+    run.make_fail_once("made")
+
+    assert run.start().ends().executions() == {"made": 2, "total": 1}
+
+
+def test_fault_27_access_denied_is_not_lost(pipeline: Pipeline, finished: DagRun) -> None:
+    before = finished.journal()
+    tries = {each: finished.tries(each) for each in before.attempts}
+    finished.delete("left", "merged")
+
+    pipeline.set_aws_password("wrong")
+    try:
+        with pipeline.s3.refusing_strangers():
+            finished.clear("merged")
+            assert pipeline.airflow.wait_run(finished.dag_id, finished.run_id) == "failed"
+    finally:
+        pipeline.set_aws_password(SECRET_KEY)
+
+    # It failed at its first try, with the reason, though its input is gone; nobody else was woken.
+    assert {each: finished.tries(each) for each in before.attempts} == {**tries, "merged": tries["merged"] + 1}
+    assert finished.state("merged") == "failed"
+    assert "refused" in finished.log("merged")
+    assert set(finished.journal().keys) == set(before.keys)
+
+    # With the right password the very same loss is one, and is repaired.
+    finished.clear("merged")
+    journal = finished.ends()
+    assert journal.ran_since(before) == {"left": 1, "merged": 1}
+    journal.check()

@@ -1,0 +1,86 @@
+"""No door; and the negative controls of the doors (`backends/weakened.py`)."""
+
+from __future__ import annotations
+
+import pytest
+from pipeline import Pipeline
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+TOTAL = [(sum(range(50)),)]
+
+
+def test_without_a_door_a_region_retries_by_itself_and_a_lost_input_names_both_settings(
+    weakened_pipeline: Pipeline,
+) -> None:
+    run = weakened_pipeline.run("chain")
+    run.make_fail_once("total")
+    before = run.start().ends()
+    assert before.executions() == {"made": 1, "total": 2}
+    before.check()
+
+    run.delete("made", "total")
+    run.clear("total")
+    failed = run.ends("failed")
+
+    assert failed.ran_since(before) == {}
+    assert run.tries("made") == 1
+    log = run.log("total")
+    assert "[state_store] backend" in log
+    assert "[recovery] api_conn_id" in log
+
+    run.clear("made", "total")
+    journal = run.ends()
+    assert journal.ran_since(before) == {"made": 1, "total": 1}
+    assert journal.rows("total") == TOTAL
+    journal.check()
+
+
+def test_fault_66_control_without_a_door_a_success_by_hand_leaves_the_run_stuck(weakened_pipeline: Pipeline) -> None:
+    run = weakened_pipeline.run("chain")
+    run.make_broken("made")
+    run.start().ends("failed")
+    run.repair("made")
+
+    run.mark("made", "success")
+    run.clear(only_failed=True)
+
+    assert run.ends("failed").executions() == {"made": 1}
+    assert run.state("made") == "success"
+    assert "[state_store] backend" in run.log("total")
+
+
+def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(weakened_pipeline: Pipeline) -> None:
+    run = weakened_pipeline.run("chain", name="unblock-off")
+    run.make_broken("made")
+    run.start().ends("failed")
+    run.repair("made")
+
+    run.clear("made")
+
+    assert run.ends("failed").executions() == {"made": 2}
+    assert run.states() == {"made": "success", "total": "upstream_failed", "publish": "upstream_failed"}
+
+
+def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that_is_at_work(
+    weakened_pipeline: Pipeline,
+) -> None:
+    # `left` misses `base` and wakes it; `side` decides the same when `base` is running already.
+    run = weakened_pipeline.run("diamond", name="compare-off")
+    run.hold("left", "side")
+    run.start()
+    run.wait_called("left")
+    run.wait_called("side")
+    run.wait(lambda: run.state("right") == "success", "right")
+    run.delete("base")
+    run.hold("base")
+    run.release("left")
+    run.wait_called("base", 2)
+
+    run.release("side")
+    run.wait_called("base", 3)
+    run.release("base")
+
+    journal = run.ends()
+    assert journal.executions()["base"] == 3, "with the comparison it is 2: test_failures_and_losses"
+    assert journal.fenced("base") == ["superseded"]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CODE = Path(__file__).parent / "code"
+"""The folder that holds the jobs' package."""
+
+FAKE_SUBMIT = f"""#!{sys.executable}
+import json, os, runpy, signal, sys
+arguments = sys.argv[1:]
+at = next(i for i, each in enumerate(arguments) if each.endswith(".py") and arguments[i - 1] != "--py-files")
+told = {{"options": arguments[:at], "application": arguments[at], "arguments": arguments[at + 1:], "env": dict(os.environ)}}
+with open(os.environ["SUBMITTED"], "a") as log:
+    log.write(json.dumps(told) + "\\n")
+if not os.environ.get("SUBMIT_ONLY"):
+    sys.argv = [arguments[at], *arguments[at + 1:]]
+    runpy.run_path(arguments[at], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def dag_jobs() -> Iterator[None]:
+    sys.path.insert(0, str(CODE))
+    yield
+    sys.path.remove(str(CODE))
+
+
+@pytest.fixture
+def recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Journal and results in a folder, and a connection to a local Spark. Returns the folder."""
+    for name, value in {
+        "AIRFLOW__RECOVERY__JOURNAL": f"file://{tmp_path}/journal",
+        "AIRFLOW__RECOVERY__RESULTS": f"file://{tmp_path}/results",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.fixture
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `spark-submit` on the path that runs a Python application without Spark, and logs what it was given."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "spark-submit"
+    program.write_text(FAKE_SUBMIT)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    log = tmp_path / "submitted.jsonl"
+    for name, value in {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "SUBMITTED": str(log),
+        # Set by the operators in the task's process.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }.items():
+        monkeypatch.setenv(name, value)
+    return log

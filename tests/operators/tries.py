@@ -1,0 +1,73 @@
+"""One try of an operator in this process: Airflow's context is made here, no Airflow process runs."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from airflow.sdk.bases.operator import ExecutorSafeguard
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.storage.local import LocalStore
+
+DATE = datetime(2024, 1, 2, tzinfo=timezone.utc)
+RUN_KEY = "date-2024-01-02T000000Z"
+
+
+class TaskStateStore(dict[str, Any]):
+    """The task's own state store in an Airflow without our backend."""
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        self[key] = value
+
+
+def dag_run(**changes: Any) -> SimpleNamespace:
+    facts = {"dag_id": "d", "run_id": "r", "logical_date": DATE, "partition_key": None, "conf": {}}
+    return SimpleNamespace(**{**facts, **changes})
+
+
+def task_context(task_id: str = "t", *, try_number: int = 1, params: Any = None, **run: Any) -> dict[str, Any]:
+    """What Airflow gives to `execute`, as far as the operators read it."""
+    ti = SimpleNamespace(
+        dag_id="d", run_id="r", task_id=task_id, map_index=-1, id=str(uuid.uuid4()), try_number=try_number, stats_tags={}
+    )
+    return {
+        "ti": ti,
+        "dag_run": dag_run(**run),
+        "params": params or {},
+        "data_interval_start": DATE,
+        "data_interval_end": DATE,
+        "task_state_store": TaskStateStore(),
+        "ds": "2024-01-02",
+    }
+
+
+def run_try(operator: Any, context: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """One try, as Airflow's task runner makes it: a copy of the task, templates rendered, then `execute`."""
+    context = context or task_context(operator.task_id, **changes)
+    task = operator.prepare_for_execution()
+    task.render_template_fields(context)
+    sentinel = {f"{type(task).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
+    answer: dict[str, Any] = task.execute(context=context, **sentinel)
+    return answer
+
+
+def journal_in(folder: Path, group_id: str) -> Journal:
+    identity = RunIdentity("d", RUN_KEY, group_id)
+    return Journal(LocalStore(f"file://{folder}/journal"), identity, writer="test")
+
+
+def state_in(folder: Path, group_id: str, *regions: str) -> RunState:
+    journal = journal_in(folder, group_id)
+    return journal.load(journal.list(regions))
+
+
+def submissions(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
