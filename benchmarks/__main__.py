@@ -34,7 +34,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-benchmark-") as folder:
             report = measure(Path(folder) / name, arguments.repeats)
         report.write(arguments.out)
-        print(f"{report.text()}\n  ({time.monotonic() - begun:.0f} s, written to {arguments.out / name}.md)", flush=True)
+        print(
+            f"{report.text()}\n  ({time.monotonic() - begun:.0f} s, written to {arguments.out / name}.md)", flush=True
+        )
     return 0
 
 

@@ -14,7 +14,7 @@ from benchmarks.stage import open_stage
 
 
 def measure(folder: Path, repeats: int | None) -> Report:
-    """``repeats`` (default 5) pairs of runs."""
+    """``repeats`` (default 3) pairs of runs."""
     env = lake_env(folder)
     with connect_server(conf={"spark.sql.shuffle.partitions": "4"}) as server:
         connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
@@ -25,4 +25,4 @@ def measure(folder: Path, repeats: int | None) -> Report:
             return float(times.user + times.system)
 
         with open_stage(folder / "stage", {**env, "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection)}) as stage:
-            return measure_overhead(stage, "connect", repeats or 5, cpu_s)
+            return measure_overhead(stage, "connect", repeats or 3, cpu_s, warm_up=True)

@@ -36,10 +36,10 @@ def measure(folder: Path, repeats: int | None) -> Report:
         name="parsing",
         title=f"Parsing a DAG with {operators} region operators",
         method=(
-            f"One process parses two DAG files in turns: `SparkJobTaskGroup` of a job with {operators} regions (with the "
-            f"job's module, which is executed afresh each time), and {operators} `SparkSubmitOperator`s. The first parse "
-            "of each is left out, since it imports; the imports are reported by themselves. Connections over the "
-            "network are counted by an audit hook, modules of pyspark, boto3 and botocore at the end."
+            f"One process parses two DAG files in turns: `SparkJobTaskGroup` of a job with {operators} regions (with "
+            f"the job's module, which is executed afresh each time), and {operators} `SparkSubmitOperator`s. The first "
+            "parse of each is left out, since it imports; the imports are reported by themselves. Connections over "
+            "the network are counted by an audit hook, modules of pyspark, boto3 and botocore at the end."
         ),
         figures=[
             Figure("a region operator", per_operator, "ms", f"at most {GOAL_MS:.0f} ms", per_operator <= GOAL_MS),

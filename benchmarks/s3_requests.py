@@ -44,7 +44,9 @@ PUBLISH = "publish"
 BESIDE = "release check"
 """The thread that looks for release markers while Spark starts: nobody waits for its listing."""
 
-log = logging.getLogger("airflow_recovery")
+log = logging.getLogger(__name__)
+log.setLevel(logging.WARNING)
+logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,11 @@ class RecordingStores(Stores):
         self.recorded_results = RecordingStore(open_store(settings.results))
 
     @property
-    def journal(self) -> ObjectStore:  # type: ignore[override]
+    def journal(self) -> ObjectStore:
         return self.recorded_journal
 
     @property
-    def results(self) -> ObjectStore:  # type: ignore[override]
+    def results(self) -> ObjectStore:
         return self.recorded_results
 
     def of_spec(self, spec: StoreSpec) -> ObjectStore:
@@ -207,7 +209,7 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
             facts=facts,
             identity=IDENTITY,
             stores=stores,
-            application=ConnectApplication(url, "benchmark", job.packages, log),
+            application=ConnectApplication(url, user_id="benchmark", packages=job.packages, conf={}, journal=stores.journal, log=log),
             log=log,
         )
         RegionTask(run, task, runner, prepare_journal=lambda: probe(stores.journal)).execute()
@@ -228,7 +230,7 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
 
 def _run(stores: RecordingStores, plan: JobPlan, task: str, number: int) -> Run:
     writer = uuid.uuid4().hex
-    tasks = FakeAirflow({name: () for name in _tasks(plan)})
+    tasks = FakeAirflow(dict.fromkeys(_tasks(plan), ()))
     own = tasks.start(task)
     return Run(
         plan=plan.record,
@@ -254,4 +256,4 @@ def _recorded_drivers(stores: RecordingStores) -> Iterator[None]:
 
 def _requests_of(path: Path) -> int:
     lines: Sequence[str] = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return sum(1 for line in lines if re.search(r'"(GET|PUT|POST|HEAD|DELETE) /recovery[/?]', line))
+    return sum(1 for line in lines if re.search(r'"(?:\x1b\[[0-9;]*m)*(GET|PUT|POST|HEAD|DELETE) /recovery[/?]', line))

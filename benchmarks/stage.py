@@ -84,9 +84,7 @@ class Stage:
         logs = [self.airflow.log(dag_id, run_id, each["task_id"], each["try_number"])[-3000:] for each in failed[:1]]
         return "\n".join([self.airflow.describe(dag_id, run_id), *logs])
 
-    def _cpu(
-        self, dag_id: str, run_id: str, tries: set[tuple[str, int]]
-    ) -> dict[tuple[str, int], tuple[float, float]]:
+    def _cpu(self, dag_id: str, run_id: str, tries: set[tuple[str, int]]) -> dict[tuple[str, int], tuple[float, float]]:
         # A listener's line comes after the try's end as the server has it: wait for the last ones.
         deadline = time.monotonic() + 30
         while True:

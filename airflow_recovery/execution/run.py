@@ -32,8 +32,8 @@ class TaskIdentity:
 class Run:
     """One DAG run's job, as one task of it sees it.
 
-    ``task_keys`` maps each region to its task's key in Airflow; ``publish_keys`` are those of the tasks that publish the
-    job. ``now`` gives the time as ISO 8601, for people only: no decision looks at it.
+    ``task_keys`` maps each region to its task's key in Airflow; ``publish_keys`` are those of the tasks that publish
+    them. ``now`` gives the time as ISO 8601, for people only: no decision looks at it.
     """
 
     plan: PlanRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -35,9 +35,10 @@ class RunLike(Protocol):
 class RegionContext:
     """Handed to a vertex that has a parameter named ``context``.
 
-    ``attempt`` counts this region's attempts in this run's journal from 1. ``conf`` and ``params`` are those of the
-    run; the vertex's own parameters arrive as arguments. Rows must not depend on ``attempt``: it is for logs and for
-    connections to other systems, and is no part of the fingerprint.
+    ``attempt`` counts this region's attempts in this run's journal from 1. Rows must not depend on it: it is for logs
+    and for connections to other systems, and is no part of the fingerprint. The run's conf and params are not here for
+    the same reason: declare what a vertex needs of them as a parameter (``params={"n": "{{ params.n }}"}``), so that a
+    change of it is seen.
     """
 
     job: str
@@ -47,5 +48,3 @@ class RegionContext:
     logical_date: str | None = None
     data_interval_start: str | None = None
     data_interval_end: str | None = None
-    conf: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)

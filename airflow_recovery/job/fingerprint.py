@@ -13,6 +13,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
@@ -228,15 +229,21 @@ def _node_of(module: ModuleCode, function: FunctionType) -> ast.AST | None:
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]
         return lambdas[0] if len(lambdas) == 1 else None
-    same_name = [
-        node
-        for node in ast.walk(module.tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == function.__code__.co_name
-    ]
+    same_name = _functions_of(module.tree).get(function.__code__.co_name, [])
     for node in same_name:
         if min([node.lineno, *(each.lineno for each in node.decorator_list)]) == line:
             return node
     return same_name[0] if len(same_name) == 1 else None
+
+
+@lru_cache(maxsize=64)
+def _functions_of(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All functions of a module by name: one walk for all its vertices, since every task fingerprints all of them."""
+    found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.setdefault(node.name, []).append(node)
+    return found
 
 
 def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[ast.AST]:

@@ -113,8 +113,6 @@ def run_local(
                     logical_date=run.logical_date,
                     data_interval_start=run.data_interval_start,
                     data_interval_end=run.data_interval_end,
-                    conf=run.conf,
-                    params=run.params,
                 ),
             )
     return LocalResults({each.name: done[each.name] for each in job.graph().in_topological_order if each.name in done})

@@ -10,6 +10,7 @@ from pathlib import Path
 from airflow_recovery.journal.records import Claim, RunIdentity
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.storage.object_store import ObjectStore
 
 
 class SubmittedApplication:
@@ -41,12 +42,20 @@ class ConnectApplication:
     """
 
     def __init__(
-        self, url: str, *, user_id: str, packages: Iterable[str], conf: Mapping[str, str], log: logging.Logger
+        self,
+        url: str,
+        *,
+        user_id: str,
+        packages: Iterable[str],
+        conf: Mapping[str, str],
+        journal: ObjectStore,
+        log: logging.Logger,
     ) -> None:
         self._url = url
         self._user_id = user_id
         self._packages = tuple(packages)
         self._conf = dict(conf)
+        self._journal = journal
         self._log = log
         self._running: RegionSpec | None = None
 
@@ -57,7 +66,15 @@ class ConnectApplication:
         archive = build_archive(spec.job, self._packages)
         self._running = spec
         try:
-            run_over_connect(self._url, spec, archive=archive, log=self._log, user_id=self._user_id, conf=self._conf)
+            run_over_connect(
+                self._url,
+                spec,
+                archive=archive,
+                log=self._log,
+                user_id=self._user_id,
+                conf=self._conf,
+                journal=self._journal,
+            )
         finally:
             self._running = None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_recovery.job import Job
     from airflow_recovery.operators.region_runner import SparkApplication
+    from airflow_recovery.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class SparkRegionOperator(SubmittingOperator):
         publishes = publish_tasks_of(self.get_dag(), self.group_id)
         with open_run(context, identity, plan.record, task_keys, log, publish_keys=publishes) as opened:
             os.environ.update(opened.stores.driver_env())
-            self._application = self._make_application(job, context)
+            self._application = self._make_application(job, context, opened.stores.journal)
             runner = RegionRunner(
                 job=job,
                 ref=self.job,
@@ -100,7 +101,7 @@ class SparkRegionOperator(SubmittingOperator):
             )
             return task.execute()
 
-    def _make_application(self, job: Job, context: Context) -> SparkApplication:
+    def _make_application(self, job: Job, context: Context, journal: ObjectStore) -> SparkApplication:
         from airflow.sdk import BaseHook
 
         connection = BaseHook.get_connection(self._conn_id)
@@ -112,6 +113,7 @@ class SparkRegionOperator(SubmittingOperator):
                 user_id=connection.login or "airflow-recovery",
                 packages=job.packages,
                 conf={str(key): str(value) for key, value in (self.conf or {}).items()},
+                journal=journal,
                 log=log,
             )
         if connection.conn_type in SUBMIT:

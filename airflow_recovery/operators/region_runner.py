@@ -111,7 +111,7 @@ class RegionRunner:
             inputs=tuple(manifests[result] for result in dict.fromkeys(each.result for each in self._region.inputs)),
             pins=claim.inputs,
             externals=attempt.externals,
-            run=self._facts,
+            run=self._facts.dates,
             location=f"{self._stores.results.base_uri}/{data}",
             journal=self._stores.journal_spec,
             results=self._stores.results_spec,

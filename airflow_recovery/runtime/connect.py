@@ -27,6 +27,8 @@ from airflow_recovery.runtime.watchdog import guarding
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_recovery.storage.object_store import ObjectStore
+
 
 def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
     """The Connect session of an attempt: the same on every machine, so that a later attempt can find it."""
@@ -42,15 +44,16 @@ def run_over_connect(
     log: logging.Logger,
     user_id: str,
     conf: Mapping[str, str] | None = None,
+    journal: ObjectStore | None = None,
 ) -> RegionResult:
     """Run one attempt to its outcome object on the server at ``url`` (``sc://host:port/;token=...``).
 
     ``archive`` is `shipping.build_archive`'s. ``user_id`` must be the same for all attempts of a run: sessions are
-    keyed by it. ``conf`` is set in the session, as far as the server lets it be set; what a vertex asks for wins. The
-    job must be importable here. Leaves the same failure file and object as the driver process of
-    spark-submit, and raises the failure itself; raises `AttemptLost` where the attempt was fenced. Closes its session,
-    never the server. The environment of this process is in Connect mode afterwards (pyspark's own mark): no classic
-    session can be made in it.
+    keyed by it. ``conf`` is set in the session, as far as the server lets it be set; what a vertex asks for wins.
+    ``journal`` is the journal's store where this process has it open already: a second client costs 70 ms. The job must
+    be importable here. Leaves the same failure file and object as the driver process of spark-submit, and raises the
+    failure itself; raises `AttemptLost` where the attempt was fenced. Closes its session, never the server. This
+    process is in Connect mode afterwards (pyspark's own mark in its environment): no classic session can be made in it.
     """
     silence_query_loggers()
     progress = Progress(log, spec.attempt)
@@ -66,7 +69,7 @@ def run_over_connect(
             spark.addArtifacts(str(archive), pyfile=True)
             apply_spark_conf(spark, "The task", conf or {}, log)
             result = run_region(spark, spec, log=log, progress=progress)
-            finish_attempt(spec, result, log)
+            finish_attempt(spec, result, log, store=journal)
             return result
         finally:
             spark.stop()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.runtime.failure import silence_query_loggers
-from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.outcome import finish_attempt, open_early
 from airflow_recovery.runtime.process import guard
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
@@ -40,9 +40,11 @@ def drive(spec: RegionSpec) -> int:
         with reporting_failure(spec, progress, log):
             from pyspark.sql import SparkSession
 
+            journal = open_early(spec)
             spark = SparkSession.builder.getOrCreate()
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
-            finish_attempt(spec, run_region(spark, spec, log=log, progress=progress), log)
+            result = run_region(spark, spec, log=log, progress=progress)
+            finish_attempt(spec, result, log, store=journal.result())
         return FINISHED
     except AttemptLost as error:
         log.error("Region %s attempt %d was fenced: %s", spec.region, spec.attempt, error)

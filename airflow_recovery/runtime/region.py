@@ -132,8 +132,6 @@ class _Run:
                 logical_date=run.logical_date,
                 data_interval_start=run.data_interval_start,
                 data_interval_end=run.data_interval_end,
-                conf=run.conf,
-                params=run.params,
             ),
         )
 

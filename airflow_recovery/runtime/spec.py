@@ -20,14 +20,32 @@ class StoreSpec:
 
 
 @dataclass(frozen=True)
+class RunDates:
+    """What a vertex may know of its run besides its parameters: the dates that the run's journal is named by.
+
+    ISO 8601 in UTC. Not the run's conf and params: what a vertex reads of them without declaring it as a parameter
+    would be in no fingerprint, and a result that they decide would be kept after they have changed.
+    """
+
+    logical_date: str | None
+    data_interval_start: str | None
+    data_interval_end: str | None
+
+
+@dataclass(frozen=True)
 class RunFacts:
-    """What a vertex may know of its run: nothing that differs between two attempts of one logical date."""
+    """What parameters may be templates over; stays in the task, which renders them (`RunDates` is what is shipped)."""
 
     logical_date: str | None
     data_interval_start: str | None
     data_interval_end: str | None
     conf: dict[str, Any]
     params: dict[str, Any]
+
+    @property
+    def dates(self) -> RunDates:
+        """The part of it that the driver is told."""
+        return RunDates(self.logical_date, self.data_interval_start, self.data_interval_end)
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,7 @@ class RegionSpec:
     inputs: tuple[PartitionManifest, ...]
     pins: tuple[InputPin, ...]
     externals: tuple[ExternalObject, ...]
-    run: RunFacts
+    run: RunDates
     location: str
     journal: StoreSpec
     results: StoreSpec
@@ -90,7 +108,7 @@ class RegionSpec:
                 inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
                 pins=tuple(_record(InputPin, each) for each in found["pins"]),
                 externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
-                run=_record(RunFacts, found["run"]),
+                run=_record(RunDates, found["run"]),
                 journal=_record(StoreSpec, found["journal"]),
                 results=_record(StoreSpec, found["results"]),
             )

@@ -66,6 +66,10 @@ class S3Store:
         """``s3://bucket/prefix``, without a slash at the end."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    def prepare(self) -> None:
+        """Import the SDK and make the clients now instead of at the first request. Asks nobody anything."""
+        _ = (self._reader, self._writer)
+
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         """Create ``key``. Raises `ObjectExists` where it is there already, whoever wrote it."""
         return self._write(key, body, {"IfNoneMatch": "*"})

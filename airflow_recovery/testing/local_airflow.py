@@ -39,7 +39,11 @@ STATE_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
 POLL_INTERVAL_S = 0.2
 LOG_TAIL_LINES = 40
 SQLITE_TIMEOUT_S = 60
+API_SQLITE_TIMEOUT_S = 4
+"""Of the API server. It writes its audit log on its event loop: while that waits for the lock, a request that holds the
+lock can't end. Only the time-out ends this, and the request that waited is answered with 500: see `request`."""
 REQUEST_TIMEOUT_S = 120
+REQUEST_TRIES = 10
 
 FAST_SETTINGS = {
     # Crash tests take seconds instead of minutes.
@@ -93,6 +97,7 @@ class LocalAirflow:
         self.admin = Login("admin", secrets.token_urlsafe(12))
         self.viewer = Login("viewer", secrets.token_urlsafe(12))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._groups: list[int] = []
         self._database_url = database_url
         self._marker = uuid.uuid4().hex
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -131,6 +136,7 @@ class LocalAirflow:
             if running is not None and running.poll() is None:
                 continue
             self.processes[name] = self._spawn(name)
+            self._groups.append(self.processes[name].pid)
         self._wait_healthy(names, wait_s)
 
     def stop(self) -> None:
@@ -143,6 +149,11 @@ class LocalAirflow:
         for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
+        # LocalExecutor's workers write their titles over their environments: the marker is not found there.
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self._groups.clear()
         reap(self._marker)
         for process in self.processes.values():
             process.wait()
@@ -195,11 +206,17 @@ class LocalAirflow:
     def request(
         self, method: str, path: str, body: object = None, *, user: Login | None = None, anonymous: bool = False
     ) -> requests.Response:
-        """One request as ``user`` (default: admin), whatever it answers. ``path`` begins at the server's root."""
+        """One request as ``user`` (default: admin), whatever it answers. ``path`` begins at the server's root.
+
+        Repeated while the database was locked: nothing was done then.
+        """
         headers = {} if anonymous else {"Authorization": f"Bearer {self.token(user or self.admin)}"}
-        return self._session().request(
-            method, f"{self.url}{path}", json=body, headers=headers, timeout=REQUEST_TIMEOUT_S
-        )
+        url = f"{self.url}{path}"
+        for _ in range(REQUEST_TRIES):
+            response = self._session().request(method, url, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S)
+            if response.status_code != 500 or "Database error" not in response.text:
+                break
+        return response
 
     def api(self, method: str, path: str, body: object = None) -> Any:
         """One request to ``/api/v2<path>`` as admin; its JSON. Raises `LocalAirflowError` on any 4xx or 5xx."""
@@ -494,10 +511,14 @@ class LocalAirflow:
 
     def _spawn(self, component: str) -> subprocess.Popen[bytes]:
         arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
+        env = dict(self.env)
+        database = self.home / "airflow.db"
+        if component == "api-server" and env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == sqlite_url(database):
+            env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = sqlite_url(database, API_SQLITE_TIMEOUT_S)
         with self.component_log(component).open("ab") as out:
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", component, *arguments],
-                env=self.env,
+                env=env,
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -570,9 +591,9 @@ class LocalAirflow:
         return self._http
 
 
-def sqlite_url(path: Path) -> str:
+def sqlite_url(path: Path, timeout_s: int = SQLITE_TIMEOUT_S) -> str:
     """SQLAlchemy's URL of a SQLite file. A writer waits for the lock, on a busy machine longer than the default 5 s."""
-    return f"sqlite:///{path}?timeout={SQLITE_TIMEOUT_S}"
+    return f"sqlite:///{path}?timeout={timeout_s}"
 
 
 def free_port() -> int:
@@ -583,7 +604,10 @@ def free_port() -> int:
 
 
 def reap(marker: str) -> list[int]:
-    """``kill -9`` every process whose environment carries ``marker``, until none is left; their ids."""
+    """``kill -9`` every process whose environment carries ``marker``, until none is left; their ids.
+
+    One that leads a process group is killed with its group.
+    """
     import psutil  # type: ignore[import-untyped]
 
     killed: list[int] = []
@@ -593,8 +617,12 @@ def reap(marker: str) -> list[int]:
         if not living:
             return killed
         for process in living:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if os.getpgid(process.pid) == process.pid:
+                    # A component leads a group of its own, with workers whose process title has taken the marker.
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
                 killed.append(process.pid)
         psutil.wait_procs(living, timeout=2)
 

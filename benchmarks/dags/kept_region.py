@@ -1,20 +1,14 @@
-"""One run makes the results; cleared again and again, its regions are kept beside a plain Python task."""
+"""One run makes the results; cleared again and again, its regions are kept."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
 with DAG(dag_id="kept_region", schedule=None, start_date=datetime(2012, 1, 1, tzinfo=timezone.utc)) as dag:
-
-    @task
-    def plain_python() -> dict[str, int]:
-        return {"answer": 42}
-
-    plain_python()
     SparkJobTaskGroup(
         group_id="job",
         job="benchmarks.small_job:small",

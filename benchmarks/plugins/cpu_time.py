@@ -10,7 +10,6 @@ import json
 import os
 import resource
 import sys
-from types import ModuleType
 from typing import Any
 
 from airflow.listeners import hookimpl
@@ -35,8 +34,8 @@ def on_task_instance_success(previous_state: Any, task_instance: Any) -> None:
         out.write(json.dumps(line) + "\n")
 
 
-class CpuTimePlugin(AirflowPlugin):  # type: ignore[misc]
+class CpuTimePlugin(AirflowPlugin):
     """Registers the listener above."""
 
     name = "benchmark_cpu_time"
-    listeners: list[ModuleType] = [sys.modules[__name__]]  # noqa: RUF012
+    listeners: list[object] = [sys.modules[__name__]]  # noqa: RUF012

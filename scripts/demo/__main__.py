@@ -63,7 +63,7 @@ def _play(stage: Stage, folder: Path, lake: Path) -> bool:
     one, two = act_one(stage), act_two(stage)
     stories = two.journal.stories()
     print(f"\n{table(stories)}\n")
-    print(saved(stories, one.journal.stories()))
+    print(saved(stories))
     passed = True
     for claim, wrong in all_checks(one, two, lake):
         print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")

@@ -15,7 +15,10 @@ from airflow_recovery.storage.object_store import ObjectStore
 
 @dataclass(frozen=True)
 class RegionStory:
-    """One region of one run. ``worker_seconds`` is from the claim of an attempt to its outcome, summed."""
+    """One region of one run. ``worker_seconds`` is from the claim of its newest attempt to the outcome.
+
+    ``spark_seconds`` is the sum over its finished attempts.
+    """
 
     name: str
     attempts: int
@@ -76,7 +79,7 @@ class JournalView:
             ran_again=len(numbers) > 1,
             why="; ".join(whys) or "its result stands",
             spark_seconds=sum(each.spark_seconds or 0.0 for each in outcomes),
-            worker_seconds=sum(self._seconds(each) for each in outcomes),
+            worker_seconds=self._seconds(outcomes[-1]) if outcomes else 0.0,
         )
 
     def _why_not_kept(self, region: RegionPlan, state: RegionState, number: int) -> str:

@@ -25,15 +25,15 @@ def table(stories: Sequence[RegionStory]) -> str:
     return "\n".join(lines)
 
 
-def saved(stories: Sequence[RegionStory], undisturbed: Sequence[RegionStory]) -> str:
-    """What "clear everything and start again" would have cost more: the regions that were kept, at act one's times.
+def saved(stories: Sequence[RegionStory]) -> str:
+    """What "clear everything and start again" would have cost more: running also the regions that were kept.
 
-    Act one ran every region once on the same machine, so its times are those of running a region again.
+    At the times of this very run: what the newest attempt of each region took, from its claim to its outcome.
     """
-    kept = {each.name for each in stories if not each.ran_again}
-    whole = sum(each.worker_seconds for each in undisturbed)
-    spared = sum(each.worker_seconds for each in undisturbed if each.name in kept)
-    spark = sum(each.spark_seconds for each in undisturbed if each.name in kept)
+    kept = [each for each in stories if not each.ran_again]
+    whole = sum(each.worker_seconds for each in stories)
+    spared = sum(each.worker_seconds for each in kept)
+    spark = sum(each.spark_seconds for each in kept)
     return (
         f"saved against clearing everything: {spared:.1f} s of {whole:.1f} s worker time "
         f"({spared / whole:.0%}; {spark:.1f} s of it in Spark jobs)"

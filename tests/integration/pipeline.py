@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -46,6 +46,16 @@ class Pipeline:
         run.gates.mkdir(parents=True)
         run.conf.update({"gates": str(run.gates), **(conf or {})})
         return run
+
+    def backfill(self, dag_id: str, dates: Sequence[str], reprocess: str, conf: Mapping[str, Any]) -> list[str]:
+        """Run a backfill of some days to its end, which must be success for all of them; ids of its runs."""
+        first, last = f"{dates[0]}T00:00:00Z", f"{dates[-1]}T00:00:00Z"
+        backfill = self.airflow.backfill(dag_id, first, last, reprocess=reprocess, conf=conf)
+        runs = self.airflow.wait_backfill(dag_id, backfill)
+        # Airflow would notice only every 30 s that it is complete.
+        self.airflow.api("PUT", f"/backfills/{backfill}/cancel")
+        assert [each["state"] for each in runs] == ["success"] * len(dates)
+        return [str(each["dag_run_id"]) for each in runs]
 
     def set_aws_password(self, password: str) -> None:
         """Make or change the AWS connection, in Airflow's database."""
@@ -128,10 +138,13 @@ class DagRun:
         assert found == state, self.story()
         return self.journal()
 
-    def clear(self, *regions: str, only_failed: bool = False) -> list[str]:
-        """Airflow's Clear of some tasks, or of the whole run. Returns once the run is not ended any more."""
+    def clear(self, *regions: str, only_failed: bool = False, downstream: bool = False) -> list[str]:
+        """Airflow's Clear of some tasks, or of the whole run; which ones. The run is not ended any more then.
+
+        Without ``downstream`` a task that fails again leaves the run green: only its last task decides, in Airflow.
+        """
         tasks = [self.task(each) for each in regions] or None
-        return self.airflow.clear(self.dag_id, self.run_id, tasks, only_failed=only_failed)
+        return self.airflow.clear(self.dag_id, self.run_id, tasks, only_failed=only_failed, downstream=downstream)
 
     def mark(self, region: str, state: str) -> None:
         self.airflow.set_state(self.dag_id, self.run_id, self.task(region), state)
@@ -155,6 +168,12 @@ class DagRun:
 
     def log(self, region: str, try_number: int | None = None) -> str:
         return self.airflow.log(self.dag_id, self.run_id, self.task(region), try_number or self.tries(region))
+
+    def skip_reason(self, region: str) -> str:
+        """Airflow logs it as a field of an entry."""
+        path = f"/dags/{self.dag_id}/dagRuns/{quote(self.run_id)}/taskInstances/{self.task(region)}/logs/1"
+        entries = self.airflow.api("GET", f"{path}?full_content=true")["content"]
+        return next((str(each["reason"]) for each in entries if "reason" in each), "")
 
     def said(self, region: str) -> Any:
         """What the newest try returned."""

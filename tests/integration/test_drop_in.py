@@ -40,7 +40,7 @@ def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     newer = lake / "report" / "part-newer.parquet"
     newer.write_bytes(b"newer data")
     tries = run.tries("clean")
-    run.clear("report")
+    run.clear("report", downstream=True)
     stopped = run.ends("failed")
     assert stopped.ran_since(second) == {}
     assert run.tries("clean") == tries
@@ -48,7 +48,7 @@ def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     assert newer.read_bytes() == b"newer data"
 
     newer.unlink()
-    run.clear("report", only_failed=True)
+    run.clear(only_failed=True)
     assert run.ends().ran_since(second) == {}
 
 

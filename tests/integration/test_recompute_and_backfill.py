@@ -48,13 +48,7 @@ def test_a_backfill_that_is_repeated_starts_no_spark(pipeline: Pipeline) -> None
     counts = {}
     journals = {}
     for reprocess in ("none", "completed"):
-        backfill = airflow.backfill(
-            "chain", f"{DATES[0]}T00:00:00Z", f"{DATES[-1]}T00:00:00Z", reprocess=reprocess, conf={"gates": str(gates)}
-        )
-        runs = airflow.wait_backfill("chain", backfill)
-        # Airflow would notice only every 30 s that it is complete.
-        airflow.api("PUT", f"/backfills/{backfill}/cancel")
-        assert [each["state"] for each in runs] == ["success"] * 3
+        runs = pipeline.backfill("chain", DATES, reprocess, {"gates": str(gates)})
         counts[reprocess] = {each: len(list(gates.glob(f"{each}.called-*"))) for each in ("made", "total")}
         journals[reprocess] = [pipeline.journal("chain", each, "g") for each in DATES]
 
@@ -63,8 +57,7 @@ def test_a_backfill_that_is_repeated_starts_no_spark(pipeline: Pipeline) -> None
         assert first.executions() == {"made": 1, "total": 1}
         assert set(second.keys) == set(first.keys)
         second.check()
-    for each in runs:
-        tasks = {task: airflow.task_instance("chain", each["dag_run_id"], f"g.{task}") for task in ("made", "total")}
-        assert {task["try_number"] for task in tasks.values()} == {2}
-        said = {airflow.xcom("chain", each["dag_run_id"], f"g.{task}")["decision"] for task in tasks}
-        assert said == {"kept"}
+    for run_id in runs:
+        for task in ("g.made", "g.total"):
+            assert airflow.task_instance("chain", run_id, task)["try_number"] >= 2
+            assert airflow.xcom("chain", run_id, task)["decision"] == "kept"

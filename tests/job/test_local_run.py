@@ -42,10 +42,10 @@ def make_flights() -> Job:
         calls.append("airports")
         return FakeFrame("airports")
 
-    @flights.vertex(result=BLOCKING, params={"day": "{{ ds }}", "n": 1})
-    def cleaned(raw: Any, day: str, n: int, context: Any) -> Any:
+    @flights.vertex(result=BLOCKING, params={"day": "{{ ds }}", "n": 1, "k": "{{ conf.get('k') }}"})
+    def cleaned(raw: Any, day: str, n: int, k: str, context: Any) -> Any:
         calls.append("cleaned")
-        return FakeFrame(f"cleaned({raw.made} {day} {n} {context.region}@{context.attempt} {context.conf})")
+        return FakeFrame(f"cleaned({raw.made} {day} {n} {k} {context.region}@{context.attempt} {context.logical_date})")
 
     @flights.sink(inputs={"left": "cleaned"})
     def delays(left: Any, airports: Any) -> Any:
@@ -71,7 +71,7 @@ def test_every_vertex_runs_once_with_what_it_asks_for() -> None:
     done = make_flights().run_local(SPARK, splits=FILES, logical_date="2013-01-01", conf={"k": 1})
     assert calls == ["raw", "airports", "cleaned"]
     assert list(done) == ["raw", "airports", "cleaned", "delays", "days"]
-    assert done["delays"].made == "delays(cleaned(spark:a.csv,b.csv 2013-01-01 1 cleaned@1 {'k': 1}) airports)"
+    assert done["delays"].made == "delays(cleaned(spark:a.csv,b.csv 2013-01-01 1 1 cleaned@1 2013-01-01) airports)"
 
 
 def test_a_date_may_be_a_datetime() -> None:

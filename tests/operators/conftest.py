@@ -13,10 +13,11 @@ CODE = Path(__file__).parent / "code"
 """The folder that holds the jobs' package."""
 
 FAKE_SUBMIT = f"""#!{sys.executable}
-import json, os, runpy, signal, sys
+import json, os, runpy, sys
 arguments = sys.argv[1:]
 at = next(i for i, each in enumerate(arguments) if each.endswith(".py") and arguments[i - 1] != "--py-files")
-told = {{"options": arguments[:at], "application": arguments[at], "arguments": arguments[at + 1:], "env": dict(os.environ)}}
+told = {{"options": arguments[:at], "application": arguments[at], "arguments": arguments[at + 1:]}}
+told["env"] = dict(os.environ)
 with open(os.environ["SUBMITTED"], "a") as log:
     log.write(json.dumps(told) + "\\n")
 if not os.environ.get("SUBMIT_ONLY"):

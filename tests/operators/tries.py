@@ -35,13 +35,12 @@ def dag_run(**changes: Any) -> SimpleNamespace:
 
 def task_context(task_id: str = "t", *, try_number: int = 1, params: Any = None, **run: Any) -> dict[str, Any]:
     """What Airflow gives to `execute`, as far as the operators read it."""
-    ti = SimpleNamespace(
-        dag_id="d", run_id="r", task_id=task_id, map_index=-1, id=str(uuid.uuid4()), try_number=try_number, stats_tags={}
-    )
+    facts = {"dag_id": "d", "run_id": "r", "task_id": task_id, "map_index": -1, "try_number": try_number}
+    ti = SimpleNamespace(**facts, id=str(uuid.uuid4()), stats_tags={})
     return {
         "ti": ti,
         "dag_run": dag_run(**run),
-        "params": params or {},
+        "params": {"lake": "/lake"} if params is None else params,
         "data_interval_start": DATE,
         "data_interval_end": DATE,
         "task_state_store": TaskStateStore(),

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import ExternalObject, InputPin, Outcome, RunIdentity
-from airflow_recovery.runtime import RegionSpec, RunFacts, StoreSpec, VertexSpec
+from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
@@ -40,7 +40,7 @@ def region_spec(
         inputs=inputs,
         pins=tuple(InputPin(each.result, 1) for each in inputs),
         externals=externals,
-        run=RunFacts("2026-01-01", None, None, {}, {}),
+        run=RunDates("2026-01-01", None, None),
         location=f"file://{folder}/data/{region}/{attempt}",
         journal=StoreSpec(f"file://{folder}/journal"),
         results=StoreSpec(f"file://{folder}/data"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.journal.records import ExternalObject, InputPin, RunIdentity
-from airflow_recovery.runtime import RegionSpec, RunFacts, StoreSpec, VertexSpec
+from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 SPEC = RegionSpec(
@@ -23,7 +23,7 @@ SPEC = RegionSpec(
     inputs=(PartitionManifest("raw", "s3://lake/x", (ResultObject("part-0", 10, "e"),), 3, '{"type":"struct"}'),),
     pins=(InputPin("raw", 1),),
     externals=(ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
-    run=RunFacts("2026-01-01", None, None, {"recovery": {"mode": "recover"}}, {"p": 1}),
+    run=RunDates("2026-01-01", None, None),
     location="s3://lake/data/by_route/2",
     journal=StoreSpec("s3://lake/journal", "http://127.0.0.1:9000", "us-east-1"),
     results=StoreSpec("s3://lake/data"),
@@ -50,7 +50,7 @@ specs = st.builds(
     RegionSpec,
     vertices=st.lists(st.builds(VertexSpec, texts, objects, st.booleans(), st.booleans()), max_size=3).map(tuple),
     inputs=st.lists(manifests, max_size=3).map(tuple),
-    run=st.builds(RunFacts, st.none() | texts, st.none() | texts, st.none() | texts, objects, objects),
+    run=st.builds(RunDates, st.none() | texts, st.none() | texts, st.none() | texts),
 )
 
 

@@ -1,0 +1,56 @@
+"""`dag.test()` of a small job whose drivers end at once: a DAG file, run by `test_dag_test.py`. Prints the states."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.storage.opening import open_store
+
+LOG = logging.getLogger(__name__)
+EVENTS: list[str] = []
+LOSE = sys.argv[1] == "lose"
+
+
+class Drivers:
+    """`left` fails once. With "lose", it also deletes the result of `cleaned` before it fails."""
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        EVENTS.append(f"{spec.region}@{spec.attempt}")
+        if spec.region == "left" and spec.attempt == 1:
+            if LOSE:
+                for each in spec.inputs[0].objects:
+                    Path(spec.inputs[0].location.removeprefix("file://"), each.path).unlink()
+            raise RuntimeError("the weather")
+        outputs = []
+        for each in spec.vertices:
+            if each.is_result:
+                info = open_store(f"{spec.location}/{each.name}").put("part-0", each.name.encode())
+                objects = (ResultObject("part-0", info.size, info.etag),)
+                outputs.append(PartitionManifest(each.name, f"{spec.location}/{each.name}", objects, 1))
+        finish_attempt(spec, RegionResult(tuple(outputs), 1.0, None), LOG)
+
+    def stop(self) -> None: ...
+
+    def stop_orphan(self, *_: Any) -> None: ...
+
+
+with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), params={"lake": sys.argv[2]}) as dag:
+    SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamond")
+
+if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
+    SparkRegionOperator._make_application = lambda self, job, context: Drivers()  # type: ignore[assignment,method-assign,return-value]
+    run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
+    states = {each.task_id: each.state for each in run.get_task_instances()}
+    print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))

@@ -1,0 +1,30 @@
+"""An application that writes one file to ``--out``: what ``--in`` holds (or ``--say``), for tests without Spark."""
+
+import argparse
+import pathlib
+import sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", required=True)
+parser.add_argument("--in", dest="input")
+parser.add_argument("--say", default="rows")
+parser.add_argument("--fail-after-writing", action="store_true")
+parser.add_argument("--write-nothing", action="store_true")
+arguments, _ = parser.parse_known_args()
+
+if not arguments.write_nothing:
+    out = pathlib.Path(arguments.out.removeprefix("file://"))
+    out.mkdir(parents=True, exist_ok=True)
+    said = arguments.say
+    if arguments.input:
+        folder = pathlib.Path(arguments.input.removeprefix("file://"))
+        said = "".join(each.read_text() for each in sorted(folder.glob("part-*")))
+    (out / "part-0").write_text(said)
+    (out / ".part-0.crc").write_text("crc")
+    (out / "_SUCCESS").write_text("")
+    (out / "_temporary").mkdir(exist_ok=True)
+    (out / "_temporary" / "part-9").write_text("of a dead task")
+    (out / "_delta_log").mkdir(exist_ok=True)
+    (out / "_delta_log" / "0.json").write_text("{}")
+if arguments.fail_after_writing:
+    sys.exit(1)

@@ -1,0 +1,270 @@
+"""A drop-in's attempts, with real files and a `spark-submit` that runs Python: what is registered, kept, refused."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from tries import run_try, state_in, submissions
+
+from airflow_recovery.errors import InputLost, NoDoor, OutputAltered, RegionFailed
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.operators.application_runner import ApplicationRunner
+from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+
+WRITER = str(Path(__file__).parent / "code" / "writer.py")
+
+
+def dag_of(*operators: dict[str, Any]) -> dict[str, Any]:
+    """The operators of one DAG, by task id; each writes its output ``out``."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        made: dict[str, Any] = {}
+        for given in operators:
+            reads = given.pop("reads", None)
+            arguments = [*given.pop("say", ["--say", "rows"]), "--out", "{output:out}"]
+            inputs = {}
+            if reads:
+                inputs = {"in": made[reads].result("out")}
+                arguments = ["--in", "{input:in}", *arguments]
+            task = RecoverableSparkSubmitOperator(
+                **{"application": WRITER, "outputs": ["out"], "inputs": inputs, "application_args": arguments, **given}
+            )
+            made[task.task_id] = task
+    return made
+
+
+def state(folder: Path, *tasks: str) -> RunState:
+    return state_in(folder, OPERATORS_GROUP, *tasks)
+
+
+def location_of(answer: dict[str, Any]) -> Path:
+    (result,) = answer["results"].values()
+    return Path(result["location"].removeprefix("file://"))
+
+
+# --- what is registered -----------------------------------------------------------------------------------------------
+
+
+def test_fault_53_what_committers_leave_is_not_data(recovery: Path, submitted: Path) -> None:
+    run_try(dag_of({"task_id": "t"})["t"])
+
+    (manifest,) = state(recovery, "t").of("t").attempts[1].outcome.outputs  # type: ignore[union-attr]
+    assert [each.path for each in manifest.objects] == ["_delta_log/0.json", "part-0"]
+    assert (manifest.result, manifest.managed, manifest.rows) == ("t.out", True, None)
+    assert manifest.objects[1].size == len("rows")
+    assert manifest.location.endswith("/t/00000001/out")
+
+
+def test_nothing_written_is_a_failure_that_asks_the_right_question(recovery: Path, submitted: Path) -> None:
+    task = dag_of({"task_id": "t", "say": ["--write-nothing"]})["t"]
+    with pytest.raises(RegionFailed, match=r"t@1: .*wrote nothing to output 'out' at .*Does it write to the location"):
+        run_try(task)
+    attempt = state(recovery, "t").of("t").attempts[1]
+    assert (attempt.has_outcome, attempt.is_finished) == (True, False)
+
+
+def test_fault_50_a_marker_alone_is_a_legitimately_empty_output(recovery: Path, submitted: Path) -> None:
+    def only_marker(self: Any, context: Any, arguments: Any, attempt: int) -> None:
+        folder = Path(arguments[-1].removeprefix("file://"))
+        folder.mkdir(parents=True)
+        (folder / "_SUCCESS").touch()
+
+    task = dag_of({"task_id": "t"})["t"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecoverableSparkSubmitOperator, "submit_application", only_marker)
+        assert run_try(task)["results"]["t.out"]["files"] == 0
+    assert run_try(task, try_number=2)["decision"] == "kept"
+
+
+def test_fault_4_what_a_failed_attempt_wrote_is_never_read(recovery: Path, submitted: Path) -> None:
+    tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"})
+    with pytest.MonkeyPatch.context() as patch:
+        submit = RecoverableSparkSubmitOperator.submit_application
+        patch.setattr(
+            RecoverableSparkSubmitOperator,
+            "submit_application",
+            lambda self, context, arguments, attempt: submit(
+                self, context, [*arguments, "--fail-after-writing"], attempt
+            ),
+        )
+        with pytest.raises(RegionFailed, match=r"p@1: the application failed: Cannot execute: .*spark-submit"):
+            run_try(tasks["p"])
+    made = run_try(tasks["p"], try_number=2)
+    assert (made["decision"], made["attempt"]) == ("ran", 2)
+    assert len(list((recovery / "results").rglob("p/00000001/out/part-0"))) == 1  # left lying, in nobody's manifest
+    run_try(tasks["c"])
+    assert submissions(submitted)[-1]["arguments"][1].endswith("/p/00000002/out")
+
+
+def test_several_outputs_and_a_fixed_one(recovery: Path, submitted: Path) -> None:
+    fixed = recovery / "lake" / "report"
+    fixed.mkdir(parents=True)
+    (fixed / "old").write_text("was there")
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        task = RecoverableSparkSubmitOperator(
+            task_id="t", application=WRITER, outputs={"a": None, "b": f"{fixed}/"},
+            application_args=["--out", "{output:a}"],
+        )  # fmt: skip
+    answer = run_try(task)
+    assert set(answer["results"]) == {"t.a", "t.b"}
+    assert answer["results"]["t.b"]["location"] == str(fixed)  # registered as found
+
+
+# --- external inputs --------------------------------------------------------------------------------------------------
+
+
+def test_another_external_input_means_run_again(recovery: Path, submitted: Path) -> None:
+    rates = recovery / "rates"
+    rates.mkdir()
+    (rates / "2024.csv").write_text("1")
+    task = dag_of({"task_id": "t", "inputs": {"rates": str(rates)}})["t"]
+
+    assert run_try(task)["decision"] == "ran"
+    assert run_try(task, try_number=2)["decision"] == "kept"
+    (rates / "2024.csv").write_text("2")
+    assert run_try(task, try_number=3)["decision"] == "ran"
+    (rates / "2025.csv").write_text("3")
+    assert run_try(task, try_number=4)["attempt"] == 3
+
+
+# --- lost and altered -------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_managed_input_names_both_doors(recovery: Path, submitted: Path) -> None:
+    tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"})
+    shutil.rmtree(location_of(run_try(tasks["p"])))
+
+    with pytest.raises(AirflowFailException) as caught:
+        run_try(tasks["c"])
+    assert isinstance(caught.value.__cause__, NoDoor)
+    for setting in ("[state_store] backend", "[recovery] api_conn_id"):
+        assert setting in str(caught.value)
+    assert run_try(tasks["p"], try_number=2)["attempt"] == 2  # its own retry works
+    assert run_try(tasks["c"], try_number=2)["decision"] == "ran"
+
+
+def altered(recovery: Path, **given: Any) -> tuple[Any, Any, Path]:
+    """A producer that wrote to a fixed URI, its consumer, and the folder, in which the data is newer now."""
+    fixed = recovery / "lake"
+    tasks = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, **given}, {"task_id": "c", "reads": "p"})
+    run_try(tasks["p"])
+    (fixed / "part-0").write_text("newer data")
+    return tasks["p"], tasks["c"], fixed
+
+
+def cause_of(task: Any, **changes: Any) -> BaseException:
+    with pytest.raises(AirflowFailException) as caught:
+        run_try(task, **changes)
+    assert caught.value.__cause__ is not None
+    return caught.value.__cause__
+
+
+def test_fault_47_altered_output_stops_its_reader(recovery: Path, submitted: Path) -> None:
+    _, consumer, fixed = altered(recovery)
+    found = cause_of(consumer)
+    assert isinstance(found, OutputAltered)
+    for said in (f"p: {fixed} is not as it was registered", "was altered", "on_altered='recompute'"):
+        assert said in str(found)
+    assert len(submissions(submitted)) == 1
+
+
+def test_fault_47_control_without_the_probe_newer_data_is_taken_for_the_registered(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, consumer, _ = altered(recovery)
+    monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
+    assert (location_of(run_try(consumer)) / "part-0").read_text() == "newer data"
+
+
+def test_fault_47_altered_output_is_not_overwritten(recovery: Path, submitted: Path) -> None:
+    """The code has changed, so that p must run: it would overwrite what somebody else has written."""
+    _, _, fixed = altered(recovery)
+    changed = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": ["--say", "other"]})["p"]
+    found = cause_of(changed)
+    assert isinstance(found, OutputAltered)
+    assert f"p must run again, and {fixed} is not as attempt 1 left it" in str(found)
+    assert (fixed / "part-0").read_text() == "newer data"
+
+
+def test_fault_47_control_without_the_check_newer_data_is_overwritten(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, fixed = altered(recovery)
+    changed = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": ["--say", "other"]})["p"]
+    monkeypatch.setattr(ApplicationRunner, "check_target", lambda self, state: None)
+    run_try(changed)
+    assert (fixed / "part-0").read_text() == "other"
+
+
+def test_files_added_at_a_fixed_output_are_newer_data_too(recovery: Path, submitted: Path) -> None:
+    fixed = recovery / "lake"
+    task = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}})["p"]
+    run_try(task)
+    (fixed / "_spark_metadata").write_text("hidden: not data")
+    assert run_try(task, try_number=2)["decision"] == "kept"
+    (fixed / "part-1").write_text("added")
+    assert isinstance(cause_of(task, try_number=3), OutputAltered)
+
+
+def test_by_policy_an_altered_output_is_made_again(recovery: Path, submitted: Path) -> None:
+    producer, _, fixed = altered(recovery, on_altered="recompute")
+    assert run_try(producer, try_number=2)["attempt"] == 2
+    assert (fixed / "part-0").read_text() == "rows"
+
+
+def test_another_place_is_no_overwriting(recovery: Path, submitted: Path) -> None:
+    _, _, fixed = altered(recovery)
+    elsewhere = recovery / "elsewhere"
+    moved = dag_of({"task_id": "p", "outputs": {"out": str(elsewhere)}})["p"]
+    assert run_try(moved)["attempt"] == 2
+    assert (fixed / "part-0").read_text() == "newer data"
+
+
+@pytest.mark.parametrize("why", ["code", "lost"])
+def test_an_unfinished_attempts_own_files_are_no_newer_data(recovery: Path, submitted: Path, why: str) -> None:
+    """p@1 has finished; p@2 (other code, or p@1's files are gone) writes and fails; p@3 may overwrite what p@2 left."""
+    fixed = recovery / "lake"
+    run_try(dag_of({"task_id": "p", "outputs": {"out": str(fixed)}})["p"])
+    if why == "lost":
+        shutil.rmtree(fixed)
+    say = ["--say", "other"] if why == "code" else ["--say", "rows"]
+    task = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": say})["p"]
+    with pytest.MonkeyPatch.context() as patch:
+        submit = RecoverableSparkSubmitOperator.submit_application
+
+        def half(self: Any, context: Any, arguments: Any, attempt: int) -> None:
+            submit(self, context, ["--out", str(fixed), "--say", "half", "--fail-after-writing"], attempt)
+
+        patch.setattr(RecoverableSparkSubmitOperator, "submit_application", half)
+        with pytest.raises(RegionFailed):
+            run_try(task, try_number=2)
+    assert (fixed / "part-0").read_text() == "half"
+    assert run_try(task, try_number=3)["attempt"] == 3
+    assert (fixed / "part-0").read_text() == say[1]
+
+
+def test_two_operators_are_one_job_with_one_publish(recovery: Path, submitted: Path) -> None:
+    from airflow_recovery.operators import RecoveryPublishOperator
+
+    tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"})
+    with tasks["p"].get_dag():
+        publish = RecoveryPublishOperator(task_id="publish")
+        tasks["c"] >> publish
+    run_try(tasks["p"])
+    run_try(tasks["c"])
+    assert run_try(publish) == {"publish": 1, "regions": {"p": 1, "c": 1}}
+    assert run_try(publish, try_number=2)["publish"] == 1
+
+
+def test_input_lost_is_retried() -> None:
+    from airflow_recovery.operators.failures import airflow_errors
+
+    with pytest.raises(InputLost), airflow_errors():
+        raise InputLost("later")

@@ -1,0 +1,423 @@
+"""One region's task: what it submits, in which mode, and how it is killed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from tries import journal_in, run_try, state_in, submissions, task_context
+
+from airflow_recovery.errors import RegionFailed
+from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
+from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.runtime.submit import APPLICATION
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.opening import open_store
+from airflow_recovery.testing import CountingStore, Verb
+
+GROUP = "g"
+
+
+def tasks(**given: Any) -> dict[str, SparkRegionOperator]:
+    """The regions of the diamond, by name."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)) as dag:
+        SparkJobTaskGroup(group_id=GROUP, job="dagjobs.shapes:diamond", **given)
+    return {each.region: each for each in dag.tasks if isinstance(each, SparkRegionOperator)}
+
+
+class Drivers:
+    """Drivers on this machine: each ends its attempt, with an empty result for each vertex that is one."""
+
+    def __init__(self) -> None:
+        self.specs: list[RegionSpec] = []
+        self.ends = True
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        self.specs.append(spec)
+        if not self.ends:
+            raise RuntimeError("killed")
+        names = [each.name for each in spec.vertices if each.is_result]
+        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0) for each in names)
+        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+
+    def stop(self) -> None: ...
+
+    def stop_orphan(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
+    found = Drivers()
+    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, job, context: found)
+    return found
+
+
+# --- tries ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_region_runs_once_and_is_kept_afterwards(recovery: Path, drivers: Drivers) -> None:
+    aside = tasks()["aside"]
+    assert run_try(aside) == {
+        "region": "aside",
+        "decision": "ran",
+        "attempt": 1,
+        "why": "ran",
+        "files_checked": 0,
+        "spark_seconds": 2.0,
+        "spark_seconds_saved": 0.0,
+        "results": {
+            "aside": {"location": drivers.specs[0].location + "/aside", "rows": 0, "files": 0, "bytes": 0},
+        },
+    }
+    again = run_try(aside, try_number=2)
+    assert (again["decision"], again["spark_seconds_saved"], len(drivers.specs)) == ("kept", 2.0, 1)
+    json.dumps(again)  # it becomes an XCom
+
+
+def test_changed_parameters_run_again(recovery: Path, drivers: Drivers) -> None:
+    (recovery / "lake").mkdir()
+    (recovery / "lake" / "a.csv").write_text("1")
+    context = {"params": {"lake": str(recovery / "lake")}}
+    cleaned = tasks()["cleaned"]
+    run_try(cleaned, **context)
+    assert run_try(cleaned, **context, try_number=2)["decision"] == "kept"
+    assert run_try(cleaned, params={"lake": f"{recovery}/lake/", "unused": 1}, try_number=3)["decision"] == "kept"
+    (recovery / "lake" / "a.csv").write_text("2")
+    assert run_try(cleaned, **context, try_number=4)["attempt"] == 2
+
+
+def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Task and driver together. The receipt saves the request for the outcome."""
+    opened: list[CountingStore] = []
+
+    def open_counting(uri: str, **_: Any) -> CountingStore:
+        opened.append(CountingStore(open_store(uri)))
+        return opened[-1]
+
+    lake = recovery / "lake"
+    lake.mkdir()
+    (lake / "a.csv").write_text("1")
+    group = tasks()
+    run_try(group["cleaned"], params={"lake": str(lake)})
+    monkeypatch.setattr("airflow_recovery.hooks.stores.open_store", open_counting)
+    monkeypatch.setattr("airflow_recovery.storage.opening.open_store", open_counting)
+    run_try(group["left"], params={"lake": str(lake)})
+
+    truth = [
+        (verb, key.rpartition(".")[2])
+        for store in opened
+        for verb, key in store.requests
+        if store.base_uri.endswith("/journal") and not key.startswith("_streams")
+    ]
+    puts = [kind for verb, kind in truth if verb is Verb.PUT_IF_ABSENT]
+    assert puts == ["claim", "outcome"]
+    assert [kind for verb, kind in truth if verb is Verb.GET] == ["outcome"]  # the input's
+    # The second listing is the release check, beside Spark's start.
+    assert [verb for verb, _ in truth].count(Verb.LIST) == 2
+    assert len(truth) == 5
+
+
+def test_own_retry_works_without_any_door(recovery: Path, drivers: Drivers) -> None:
+    aside = tasks()["aside"]
+    drivers.ends = False
+    with pytest.raises(RegionFailed, match="ended without an outcome and said nothing"):
+        run_try(aside)
+    drivers.ends = True
+    assert run_try(aside, try_number=2)["attempt"] == 2
+    attempts = state_in(recovery, GROUP, "aside").of("aside").attempts
+    assert {n: each.is_finished for n, each in attempts.items()} == {1: False, 2: True}
+
+
+def test_recompute_runs_once_an_epoch(recovery: Path, drivers: Drivers) -> None:
+    aside = tasks()["aside"]
+    run_try(aside)
+    conf = {"recovery": {"mode": "recompute", "epoch": 2}}
+    assert run_try(aside, conf=conf)["attempt"] == 2
+    assert run_try(aside, conf=conf, try_number=2)["decision"] == "kept"
+    wrong = {"recovery": {"mode": "recompute", "epohc": 2}}
+    with pytest.raises(AirflowFailException, match="epohc"):
+        run_try(aside, conf=wrong)
+
+
+def test_fault_66_marked_by_hand_a_consumer_still_checks(recovery: Path, drivers: Drivers) -> None:
+    """`cleaned` was marked a success and never ran: its consumer finds no finish, whatever Airflow says."""
+    with pytest.raises(AirflowFailException, match="left can't run before cleaned has"):
+        run_try(tasks()["left"])
+    assert drivers.specs == []
+
+
+# --- what is submitted ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line(recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBMIT_ONLY", "1")
+    right = tasks(conf={"spark.x": "{{ ds }}", "spark.executor.memory": "1g"}, py_files="mine.zip", files="my.csv")[
+        "aside"
+    ]
+    with pytest.raises(RegionFailed, match="without an outcome"):
+        run_try(right)
+
+    (told,) = submissions(submitted)
+    options = dict(zip(told["options"], told["options"][1:], strict=False))
+    conf = [each for key, each in zip(told["options"], told["options"][1:], strict=False) if key == "--conf"]
+    assert options["--master"] == "local[1]"
+    assert "spark.x=2024-01-02" in conf
+    assert "spark.ui.showConsoleProgress=false" in conf
+    assert options["--name"] == "d.aside@1"
+    assert (options["--files"], told["application"]) == ("my.csv", APPLICATION)
+    mine, ours = options["--py-files"].split(",")
+    assert mine == "mine.zip"
+    assert "dagjobs/shapes.py" in zipfile.ZipFile(ours).namelist()
+    assert not any(each.startswith("airflow_recovery/operators") for each in zipfile.ZipFile(ours).namelist())
+    assert not Path(told["arguments"][0]).exists()  # the spec went with the try
+
+
+def test_what_a_vertex_asks_for_wins_over_the_groups_conf() -> None:
+    right = tasks(conf={"spark.executor.memory": "1g"})["right"].prepare_for_execution()
+    told: list[Any] = []
+    right.submit_attempt = lambda context, attempt: told.append(right.conf)  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_recovery.operators.region.os.environ", {})
+        right._submit(_job(), {}, spec(), Path("/x/tag.json"), is_cluster=False)  # type: ignore[arg-type]
+    assert told[0]["spark.executor.memory"] == "3g"
+
+
+def _job() -> Any:
+    from airflow_recovery.job import load_job
+
+    return load_job("dagjobs.shapes:diamond")
+
+
+def spec() -> Any:
+    from airflow_recovery.journal.records import RunIdentity
+    from airflow_recovery.runtime.spec import StoreSpec
+
+    store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")
+    return SimpleNamespace(
+        results=store, journal=store, identity=RunIdentity("d", "k", GROUP), region="right", attempt=3
+    )
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+
+MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "local": ({"conn_type": "spark", "host": "local[1]"}, {}),
+    "standalone client": ({"conn_type": "spark", "host": "spark://m", "port": 7077}, {}),
+    "standalone cluster": (
+        {"conn_type": "spark", "host": "spark://m", "port": 7077, "extra": {"deploy-mode": "cluster"}},
+        {},
+    ),
+    "yarn client": ({"conn_type": "spark", "host": "yarn"}, {"deploy_mode": "client"}),
+    "yarn cluster": (
+        {
+            "conn_type": "spark",
+            "host": "yarn",
+            "extra": {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": "http://rm:8088"},
+        },
+        {"yarn_track_via_rm_api": True},
+    ),
+    "yarn cluster, not durable": ({"conn_type": "yarn", "host": ""}, {"deploy_mode": "cluster", "durable": False}),
+}
+RESUMABLE = {"standalone cluster": "driver-20240102", "yarn cluster": "application_1_0001"}
+
+
+class FakeSubmission:
+    """spark-submit and the cluster's status, as the provider's hook sees them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.submitted: list[dict[str, Any]] = []
+        self.killed: list[str] = []
+        me = self
+
+        def submit(self: SparkSubmitHook, application: str = "", **given: Any) -> str | None:
+            me.submitted.append({"application": application, "conf": dict(self._conf), "files": self._files, **given})
+            self._driver_id, self._yarn_application_id = "driver-20240102", "application_1_0001"
+            return self._driver_id
+
+        def finish(self: SparkSubmitHook, *_: Any) -> None:
+            self._driver_status = "FINISHED"
+
+        monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+        monkeypatch.setattr(SparkSubmitHook, "_start_driver_status_tracking", finish)
+        monkeypatch.setattr(SparkSubmitHook, "_start_yarn_application_status_tracking", finish)
+        monkeypatch.setattr(SparkSubmitHook, "on_kill", lambda self: me.killed.append("hook"))
+        monkeypatch.setattr(SparkSubmitHook, "_kill_yarn_application", lambda self, app: me.killed.append(app))
+        # A job of an old attempt that has succeeded: with the old key it would be taken for this one's.
+        monkeypatch.setattr(SparkSubmitOperator, "get_job_status", lambda self, external_id, context: "FINISHED")
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES[request.param][0]))
+    return str(request.param)
+
+
+def submitting(mode: str, **given: Any) -> Any:
+    task = tasks(conn_id="cluster", **MODES[mode][1], **given)["right"].prepare_for_execution()
+    task.application = "app.py"
+    return task
+
+
+def test_every_mode_submits_with_the_guard_and_a_key_an_attempt(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, task, context = FakeSubmission(monkeypatch), submitting(mode), task_context()
+    old = {"spark_job_id": "old", "spark_job_id/2": "older"}
+    context["task_state_store"].update(old)
+
+    task.submit_attempt(context, 3)
+
+    (told,) = fake.submitted
+    assert (told["application"], told["preexec_fn"]) == ("app.py", die_with_parent)
+    kept = {key: value for key, value in context["task_state_store"].items() if key not in old}
+    assert kept == ({"spark_job_id/3": RESUMABLE[mode]} if mode in RESUMABLE else {})
+
+
+def test_control_with_the_providers_key_a_clear_computes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["standalone cluster"][0]))
+    fake, task, context = FakeSubmission(monkeypatch), submitting("standalone cluster"), task_context()
+    context["task_state_store"]["spark_job_id"] = "old"
+    SparkSubmitOperator.execute(task, context)
+    assert fake.submitted == []
+
+
+def test_every_mode_is_killed_as_the_provider_kills_it(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, task = FakeSubmission(monkeypatch), submitting(mode)
+    task.kill_attempt()
+    assert fake.killed == []  # nothing was submitted
+    task.submit_attempt(task_context(), 1)
+    task.kill_attempt()
+    assert fake.killed == (["application_1_0001"] if mode.startswith("yarn cluster") else ["hook"])
+
+
+def test_the_spec_is_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, task = FakeSubmission(monkeypatch), submitting(mode, files="my.csv")
+    application = task._make_application(_job(), task_context())
+    assert isinstance(application, SubmittedApplication)
+    monkeypatch.setattr("airflow_recovery.operators.region.os.environ", {"PATH": ""})
+    application._submit(spec(), Path("/x/tag.json"))
+    assert fake.submitted[0]["files"] == ("my.csv,/x/tag.json" if "cluster" in mode else "my.csv")
+
+
+def test_openlineages_settings_reach_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider adds them to the operator's conf before it makes the hook: ours must not be made earlier."""
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["local"][0]))
+    operators = "airflow.providers.apache.spark.operators.spark_submit"
+    for name in ("parent_job", "transport"):
+        monkeypatch.setattr(
+            f"{operators}.inject_{name}_information_into_spark_properties",
+            lambda conf, context, name=name: {**conf, f"spark.openlineage.{name}": "x"},
+        )
+    fake = FakeSubmission(monkeypatch)
+    given = {"openlineage_inject_parent_job_info": True, "openlineage_inject_transport_info": True}
+    submitting("local", **given).submit_attempt(task_context(), 1)
+    assert {"spark.openlineage.parent_job", "spark.openlineage.transport"} <= set(fake.submitted[0]["conf"])
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {
+        "conn_type": "spark_connect",
+        "host": "sc://server",
+        "port": 15002,
+        "password": "t0ken",
+        "login": "me",
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow_recovery.runtime.connect.run_over_connect", lambda url, spec, **given: told.update(given, url=url)
+    )
+    task = tasks(conn_id="cluster", conf={"spark.sql.shuffle.partitions": 4})["aside"]
+    application = task._make_application(_job(), task_context())  # type: ignore[arg-type]
+    assert isinstance(application, ConnectApplication)
+    application.run(SimpleNamespace(job="dagjobs.shapes:diamond"), Path("/x"))  # type: ignore[arg-type]
+    assert told["url"] == "sc://server:15002/;user_id=me;token=t0ken"
+    assert (told["user_id"], told["conf"]) == ("me", {"spark.sql.shuffle.partitions": "4"})
+
+
+def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "postgres", "host": "db"}))
+    with pytest.raises(
+        AirflowFailException, match=r"'cluster': expected type spark .spark-submit. or spark_connect, found"
+    ):
+        run_try(tasks(conn_id="cluster")["aside"])
+    assert journal_in(recovery, GROUP).list(["aside"]).state.of("aside").attempts == {}
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    found: list[str] = []
+    monkeypatch.setattr("airflow_recovery.operators.supervision.die_with_parent", lambda: found.append("asked"))
+    return found
+
+
+def test_a_supervised_task_dies_with_its_supervisor(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import CommsDecoder
+
+    from airflow_recovery.operators.supervision import die_with_supervisor
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=None), raising=False)  # type: ignore[arg-type]
+    die_with_supervisor()
+    assert asked == ["asked"]
+
+
+def test_a_task_of_dag_test_does_not(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    from airflow_recovery.operators.supervision import die_with_supervisor
+
+    die_with_supervisor()
+    comms = InProcessSupervisorComms(supervisor=None)  # type: ignore[arg-type]
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
+    die_with_supervisor()
+    assert asked == []
+
+
+def test_on_kill_before_and_while_an_application_runs() -> None:
+    stopped: list[str] = []
+    task = tasks()["aside"].prepare_for_execution()
+    task.on_kill()
+    task._application = SimpleNamespace(stop=lambda: stopped.append("stopped"))  # type: ignore[assignment]
+    task.on_kill()
+    assert stopped == ["stopped"]
+
+
+def test_a_try_leaves_nothing_on_the_dags_own_task(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dag.test()` runs all tries of a task from one object."""
+    monkeypatch.setenv("SUBMIT_ONLY", "1")
+    task = tasks(conf={"a": "b"}, py_files="mine.zip")["aside"]
+    names = ("conf", "py_files", "files", "application", "application_args", "name", "external_id_key", "_hook")
+    before = {name: getattr(task, name) for name in names}
+    with pytest.raises(RegionFailed):
+        run_try(task)
+    assert {name: getattr(task, name) for name in names} == before
+    assert task._application is None
+    assert isinstance(task, SubmittingOperator)

@@ -1,0 +1,231 @@
+"""From a claimed attempt to the spec that a driver is given, and back to its outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tries import RUN_KEY, journal_in
+
+from airflow_recovery.errors import RegionFailed, UserCodeError
+from airflow_recovery.execution.job_plan import RunFacts, plan_job
+from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.job import load_job
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import AttemptState, Claim, Failure, InputPin, Outcome, RunIdentity
+from airflow_recovery.operators.region_runner import RegionRunner, region_failed
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.receipt import write_failure, write_receipt
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+
+log = logging.getLogger("tests.operators")
+IDENTITY = RunIdentity("d", RUN_KEY, "g")
+FACTS = RunFacts("2024-01-02T00:00:00+00:00", None, None, {"secret": "s3cr3t"}, {"lake": "/lake", "token": "t0ken"})
+RESULT = RegionResult((), 1.5, "app-1")
+
+
+class Application:
+    """Stands in for Spark; ``run`` is what it does with the spec."""
+
+    def __init__(self, run: Callable[[RegionSpec], None]) -> None:
+        self._run = run
+        self.spec: RegionSpec | None = None
+        self.folder: Path | None = None
+        self.calls: list[Any] = []
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        self.spec, self.folder = spec, folder
+        assert folder.is_dir()
+        self._run(spec)
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
+        self.calls.append((identity, claim.attempt))
+
+
+def manifest(result: str, attempt: int = 1) -> PartitionManifest:
+    return PartitionManifest(result, f"file:///data/{result}/{attempt}", (ResultObject("part-0", 3, "e"),), 1)
+
+
+def finished(region: str, *results: str) -> Outcome:
+    return Outcome(region, 1, AttemptState.FINISHED, "w", "now", outputs=tuple(manifest(each) for each in results))
+
+
+def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
+    pins = tuple(InputPin(each.region, each.attempt) for each in inputs)
+    claim = Claim(region, 1, "writer", "plan", pins, "run", 1, "ti", "tag", "now")
+    return ClaimedAttempt(claim, {each.region: each for each in inputs}, (), "fingerprint")
+
+
+def runner(recovery: Path, application: Application, region: str, ref: str = "dagjobs.shapes:diamond") -> RegionRunner:
+    job = load_job(ref)
+    return RegionRunner(
+        job=job,
+        ref=ref,
+        region=job.regions().region(region),
+        plan=plan_job(job, ref, FACTS),
+        facts=FACTS,
+        identity=IDENTITY,
+        stores=open_stores(RecoverySettings.load()),
+        application=application,
+        log=log,
+    )
+
+
+def finish(spec: RegionSpec) -> None:
+    finish_attempt(spec, RESULT, log)
+
+
+# --- the spec ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> None:
+    application = Application(finish)
+    runner(recovery, application, "joined").run(claimed("joined", finished("left", "left"), finished("right", "right")))
+
+    spec = application.spec
+    assert spec is not None
+    assert (spec.job, spec.identity, spec.region, spec.attempt) == ("dagjobs.shapes:diamond", IDENTITY, "joined", 1)
+    assert (spec.writer, spec.tag, spec.fingerprint) == ("writer", "tag", "fingerprint")
+    assert spec.inputs == (manifest("left"), manifest("right"))
+    assert spec.pins == (InputPin("left", 1), InputPin("right", 1))
+    assert spec.location == f"file://{recovery}/results/d/{RUN_KEY}/g/joined/00000001"
+    assert (spec.journal.uri, spec.results.uri) == (f"file://{recovery}/journal", f"file://{recovery}/results")
+    assert [(each.name, each.is_result, each.is_scratch) for each in spec.vertices] == [("joined", True, False)]
+
+
+def test_only_what_a_region_reads_of_its_producer_is_named(recovery: Path) -> None:
+    application = Application(finish)
+    runner(recovery, application, "left").run(claimed("left", finished("cleaned", "cleaned", "unread")))
+    assert application.spec is not None
+    assert [each.result for each in application.spec.inputs] == ["cleaned"]
+
+
+def test_parameters_arrive_rendered_and_nothing_else_of_the_run(recovery: Path) -> None:
+    application = Application(finish)
+    runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    assert application.spec is not None
+    assert {each.name: each.params for each in application.spec.vertices} == {
+        "raw": {},
+        "cleaned": {"day": "2024-01-02"},
+    }
+    # What is not declared as a parameter is in no fingerprint, and may be a secret.
+    for undeclared in ("s3cr3t", "t0ken", "/lake"):
+        assert undeclared not in application.spec.to_json()
+
+
+def test_only_an_unstable_pipelined_vertex_with_several_readers_goes_to_scratch(recovery: Path) -> None:
+    application = Application(finish)
+    (region,) = load_job("dagjobs.shapes:readers").regions().regions
+    runner(recovery, application, region.name, "dagjobs.shapes:readers").run(claimed(region.name))
+    assert application.spec is not None
+    assert {each.name: (each.is_result, each.is_scratch) for each in application.spec.vertices} == {
+        "noisy": (False, True),  # two readers
+        "steady": (False, False),  # two readers, and the user's word
+        "single": (False, False),  # one reader
+        "first": (True, False),
+        "second": (True, False),
+    }
+
+
+def test_externals_are_the_files_of_the_rendered_pattern(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (recovery / "lake").mkdir()
+    (recovery / "lake" / "a.csv").write_text("1")
+    monkeypatch.setitem(FACTS.params, "lake", str(recovery / "lake"))
+    (found,) = runner(recovery, Application(finish), "cleaned").externals()
+    assert (found.vertex, found.uri, found.size) == ("raw", f"file://{recovery}/lake/a.csv", 1)
+    assert runner(recovery, Application(finish), "left").externals() == ()
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+def test_a_driver_on_this_machine_hands_back_the_outcome_without_a_request(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "read_outcome", lambda *_: pytest.fail("the journal was asked"))
+    application = Application(finish)
+    outcome = runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    monkeypatch.undo()
+
+    assert outcome == journal_in(recovery, "g").read_outcome("cleaned", 1)
+    assert outcome is not None
+    assert (outcome.state, outcome.writer, outcome.spark_seconds) == (AttemptState.FINISHED, "writer", 1.5)
+    assert application.folder is not None
+    assert not application.folder.exists()
+
+
+def test_without_a_receipt_the_outcome_is_to_be_looked_for(recovery: Path) -> None:
+    assert runner(recovery, Application(lambda spec: None), "cleaned").run(claimed("cleaned")) is None
+
+
+def test_a_receipt_of_another_attempt_does_not_count(recovery: Path) -> None:
+    def mislead(spec: RegionSpec) -> None:
+        write_receipt(spec, Outcome("cleaned", 1, AttemptState.FINISHED, "another writer", "now"))
+
+    assert runner(recovery, Application(mislead), "cleaned").run(claimed("cleaned")) is None
+
+
+def fail(failure: Failure | None) -> Callable[[RegionSpec], None]:
+    def run(spec: RegionSpec) -> None:
+        if failure is not None:
+            write_failure(spec, failure)
+        raise RuntimeError("Error code is: 1")
+
+    return run
+
+
+FAILURES = [
+    (Failure("AnalysisException", "no t", "TABLE_OR_VIEW_NOT_FOUND", "42P01", vertex="a"), True),
+    (Failure("ParseException", "syntax"), True),
+    (Failure("TypeError", "int and str"), True),
+    (Failure("RuntimeError", "the weather"), False),
+    (Failure("SparkException", "gone", "FAILED_READ_FILE.FILE_NOT_EXIST", "KD001"), False),
+    (Failure("AnalysisException", "gone", "PATH_NOT_FOUND", "42K03"), False),
+    (None, False),
+]
+
+
+@pytest.mark.parametrize(("failure", "is_users"), FAILURES, ids=lambda each: getattr(each, "type", str(each)))
+def test_fault_78_a_failure_is_told_and_classified(recovery: Path, failure: Failure | None, is_users: bool) -> None:
+    with pytest.raises(RegionFailed, match="cleaned@1") as caught:
+        runner(recovery, Application(fail(failure)), "cleaned").run(claimed("cleaned"))
+    assert isinstance(caught.value, UserCodeError) is is_users
+    assert caught.value.cause == failure
+    assert str(caught.value.__cause__) == "Error code is: 1"
+
+
+def test_fault_78_control_without_the_classification_it_would_be_retried(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.operators.region_runner.is_user_error", lambda failure: False)
+    with pytest.raises(RegionFailed) as caught:
+        runner(recovery, Application(fail(FAILURES[0][0])), "cleaned").run(claimed("cleaned"))
+    assert not isinstance(caught.value, UserCodeError)
+
+
+def test_what_a_failure_says(recovery: Path) -> None:
+    application = Application(finish)
+    runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    assert application.spec is not None
+    told = str(region_failed(application.spec, FAILURES[0][0], RuntimeError("x")))
+    assert told.startswith("cleaned@1 failed in vertex a: AnalysisException: no t [TABLE_OR_VIEW_NOT_FOUND, 42P01].")
+    assert "is not retried" in told
+    assert "was killed, or never started. (x)" in str(region_failed(application.spec, None, RuntimeError("x")))
+
+
+def test_stopping_is_passed_on(recovery: Path) -> None:
+    application = Application(finish)
+    made = runner(recovery, application, "cleaned")
+    made.stop()
+    made.stop_orphan(claimed("cleaned").claim)
+    assert application.calls == ["stop", (IDENTITY, 1)]

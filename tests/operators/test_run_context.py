@@ -1,0 +1,105 @@
+"""What is taken from Airflow's context: the identity of the run, its facts, the epoch."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from tries import DATE, RUN_KEY, task_context
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.operators.run_context import (
+    recompute_epoch,
+    refuse_mapped,
+    run_facts,
+    run_identity,
+    task_identity,
+)
+
+
+def test_a_re_created_run_of_a_date_finds_the_same_journal() -> None:
+    scheduled = run_identity(task_context(run_id="scheduled__2024-01-02"), "g")
+    backfill = run_identity(task_context(run_id="backfill__2024-01-02"), "g")
+    assert scheduled == backfill
+    assert (scheduled.dag_id, scheduled.run_key, scheduled.group_id) == ("d", RUN_KEY, "g")
+
+
+def test_one_moment_has_one_key_in_every_time_zone() -> None:
+    there = DATE.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert there.isoformat() != DATE.isoformat()
+    assert run_identity(task_context(logical_date=there), "g").run_key == RUN_KEY
+    assert run_facts(task_context(logical_date=there)).logical_date == "2024-01-02T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("run", "key"),
+    [
+        ({"logical_date": None}, "run-r"),
+        ({"partition_key": "eu"}, "partition-eu"),
+        ({"logical_date": None, "partition_key": "eu"}, "partition-eu"),
+        ({"logical_date": datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)}, "date-2024-01-02T030405.000006Z"),
+    ],
+)
+def test_what_a_run_is_known_by(run: dict[str, Any], key: str) -> None:
+    assert run_identity(task_context(**run), "g").run_key == key
+
+
+def test_facts_are_the_runs_alone() -> None:
+    facts = run_facts(task_context(conf={"a": 1}, params={"lake": "x"}))
+    assert (facts.conf, facts.params) == ({"a": 1}, {"lake": "x"})
+    assert facts.data_interval_start == facts.data_interval_end == facts.logical_date
+    empty = run_facts({**task_context(logical_date=None, conf=None), "data_interval_start": None})
+    assert (empty.logical_date, empty.data_interval_start, empty.conf) == (None, None, {})
+
+
+def test_the_task_instance_is_the_present_one() -> None:
+    context = task_context(try_number=4)
+    found = task_identity(context)
+    assert (found.airflow_run_id, found.try_number, found.ti_id) == ("r", 4, context["ti"].id)
+
+
+@pytest.mark.parametrize(
+    ("conf", "epoch"),
+    [
+        ({}, None),
+        (None, None),
+        ({"other": 1}, None),
+        ({"recovery": None}, None),
+        ({"recovery": {}}, None),
+        ({"recovery": {"mode": "recover", "epoch": 3}}, None),
+        ({"recovery": {"mode": "recompute"}}, "1"),
+        ({"recovery": {"mode": "recompute", "epoch": 2}}, "2"),
+        ({"recovery": {"mode": "recompute", "epoch": "2"}}, "2"),
+        ({"recovery": {"mode": "recompute", "epoch": "after the fix"}}, "after the fix"),
+    ],
+)
+def test_the_epoch(conf: Any, epoch: str | None) -> None:
+    assert recompute_epoch(task_context(conf=conf)) == epoch
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("recompute", "expected recovery to hold mode and epoch only, found 'recompute'"),
+        ({"mode": "recompute", "epoc": 1}, "epoc"),
+        ({"mode": "everything"}, "recovery.mode to be one of recover, recompute, found 'everything'"),
+        ({"mode": "recompute", "epoch": True}, "recovery.epoch to be a number or a name, found True"),
+        ({"mode": "recompute", "epoch": None}, "found None"),
+        ({"mode": "recompute", "epoch": 1.5}, "found 1.5"),
+        ({"mode": "recompute", "epoch": ""}, "found ''"),
+        ({"epoch": []}, r"found \[\]"),
+    ],
+)
+def test_anything_else_is_refused_with_an_example(asked: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        recompute_epoch(task_context(conf={"recovery": asked}))
+    assert 'Write {"recovery": {"mode": "recompute", "epoch": 2}}' in str(caught.value)
+
+
+def test_mapped_tasks_are_refused() -> None:
+    context = task_context("g.t")
+    refuse_mapped(context)
+    context["ti"].map_index = 0
+    with pytest.raises(ConfigurationError, match=r"g\.t is mapped"):
+        refuse_mapped(context)
