@@ -209,7 +209,9 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
             facts=facts,
             identity=IDENTITY,
             stores=stores,
-            application=ConnectApplication(url, user_id="benchmark", packages=job.packages, conf={}, journal=stores.journal, log=log),
+            application=ConnectApplication(
+                url, user_id="benchmark", packages=job.packages, conf={}, journal=stores.journal, log=log
+            ),
             log=log,
         )
         RegionTask(run, task, runner, prepare_journal=lambda: probe(stores.journal)).execute()
