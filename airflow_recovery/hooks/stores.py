@@ -102,6 +102,12 @@ class Stores:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
         hook = AwsBaseHook(aws_conn_id=self._settings.aws_conn_id, client_type="s3")
+        if hook.conn_config.conn_id != self._settings.aws_conn_id:
+            # The hook would go on without it, with whatever credentials this machine has.
+            raise ConfigurationError(
+                f"Expected the connection {self._settings.aws_conn_id!r} of [recovery] aws_conn_id, found none that "
+                "can be read here. Define it, and give every component the same [core] fernet_key."
+            )
         session = hook.get_session()
         endpoint_url = hook.conn_config.get_service_endpoint_url("s3")
         if endpoint_url and not endpoint_url.startswith(("http://", "https://")):

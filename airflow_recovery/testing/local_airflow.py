@@ -9,6 +9,7 @@ What it does not do: it is no way to run Airflow in production (one machine, pas
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -38,6 +39,8 @@ FINISHED_RUN_STATES = frozenset({"success", "failed"})
 STATE_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
 POLL_INTERVAL_S = 0.2
 LOG_TAIL_LINES = 40
+CREATION_TOLERANCE_S = 2.0
+"""The kernel tells a process's age to 10 ms, and the clock may be set meanwhile."""
 SQLITE_TIMEOUT_S = 60
 API_SQLITE_TIMEOUT_S = 4
 """Of the API server. It writes its audit log on its event loop: while that waits for the lock, a request that holds the
@@ -97,7 +100,7 @@ class LocalAirflow:
         self.admin = Login("admin", secrets.token_urlsafe(12))
         self.viewer = Login("viewer", secrets.token_urlsafe(12))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._groups: list[int] = []
+        self._sessions: dict[int, float] = {}
         self._database_url = database_url
         self._marker = uuid.uuid4().hex
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -136,7 +139,7 @@ class LocalAirflow:
             if running is not None and running.poll() is None:
                 continue
             self.processes[name] = self._spawn(name)
-            self._groups.append(self.processes[name].pid)
+            self._watch(self.processes[name].pid)
         self._wait_healthy(names, wait_s)
 
     def stop(self) -> None:
@@ -149,12 +152,8 @@ class LocalAirflow:
         for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-        # LocalExecutor's workers write their titles over their environments: the marker is not found there.
-        for group in self._groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-        self._groups.clear()
-        reap(self._marker)
+        reap(self._marker, self._sessions)
+        self._sessions.clear()
         for process in self.processes.values():
             process.wait()
         self.processes.clear()
@@ -436,6 +435,8 @@ class LocalAirflow:
                 "no_proxy": ",".join(filter(None, [env.get("no_proxy"), local])),
                 "PYTHONUNBUFFERED": "1",
                 "AIRFLOW_HOME": str(self.home),
+                # The same keys and secrets everywhere: each component would make a key of its own in airflow.cfg.
+                "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
                 "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags_folder),
                 "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.home / "plugins"),
                 "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -508,6 +509,16 @@ class LocalAirflow:
             for leftover in cache.glob(f"{fresh.name}-*"):
                 leftover.unlink(missing_ok=True)
         return template
+
+    def _watch(self, pid: int) -> None:
+        """Remember a component's session, here and in the reaper."""
+        import psutil  # type: ignore[import-untyped]
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._sessions[pid] = psutil.Process(pid).create_time()
+            if self._reaper is not None and self._reaper.stdin is not None:
+                self._reaper.stdin.write(f"{pid} {self._sessions[pid]}\n".encode())
+                self._reaper.stdin.flush()
 
     def _spawn(self, component: str) -> subprocess.Popen[bytes]:
         arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
@@ -603,28 +614,46 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def reap(marker: str) -> list[int]:
-    """``kill -9`` every process whose environment carries ``marker``, until none is left; their ids.
+def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
+    """``kill -9`` everything that is ours, until nothing is left; the ids of what was killed.
 
-    One that leads a process group is killed with its group.
+    Ours is what carries ``marker`` in its environment, or belongs to one of ``sessions`` (id of the session's first
+    process -> when that was created). One sign is not enough: Airflow's API server, executor workers and task processes
+    write their titles over their environment, and a task leads a process group of its own; a program that a task
+    starts may open another session.
     """
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     killed: list[int] = []
     while True:
-        found = [each for each in psutil.process_iter(["pid"]) if _environment_of(each).get(MARKER) == marker]
-        living = [each for each in found if each.pid != os.getpid() and _is_alive(each)]
+        ours = {each for each, created in sessions.items() if not _was_reused(each, created)}
+        living = [each for each in psutil.process_iter() if _is_ours(each, marker, ours) and _is_alive(each)]
         if not living:
             return killed
         for process in living:
-            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if os.getpgid(process.pid) == process.pid:
-                    # A component leads a group of its own, with workers whose process title has taken the marker.
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
                 killed.append(process.pid)
         psutil.wait_procs(living, timeout=2)
+
+
+def _is_ours(process: Any, marker: str, sessions: set[int]) -> bool:
+    if process.pid == os.getpid():
+        return False
+    with contextlib.suppress(OSError):
+        if os.getsid(process.pid) in sessions:
+            return True
+    return _environment_of(process).get(MARKER) == marker
+
+
+def _was_reused(pid: int, created: float) -> bool:
+    """A stranger has this id now: its session is none of our business."""
+    import psutil
+
+    try:
+        return bool(abs(psutil.Process(pid).create_time() - created) > CREATION_TOLERANCE_S)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _environment_of(process: Any) -> Mapping[str, str]:
@@ -663,8 +692,8 @@ def _log_line(entry: Any) -> str:
 
 def _reap_when_parent_dies(marker: str, pipe: IO[bytes]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe.read()
-    reap(marker)
+    sessions = {int(pid): float(created) for pid, created in map(bytes.split, pipe)}
+    reap(marker, sessions)
 
 
 if __name__ == "__main__":

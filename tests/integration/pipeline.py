@@ -71,6 +71,11 @@ class Pipeline:
         self.airflow.api(method, path, body)
         self.connections[AWS_CONNECTION] = password
 
+    def remove_aws_connection(self) -> None:
+        """As if nobody had ever made it."""
+        self.airflow.api("DELETE", f"/connections/{AWS_CONNECTION}")
+        self.connections.clear()
+
     def journal(self, dag_id: str, day: str, group_id: str) -> JournalObjects:
         """The journal of a run, as it is now."""
         from botocore.config import Config

@@ -71,3 +71,15 @@ def test_fault_27_access_denied_is_not_lost(pipeline: Pipeline, finished: DagRun
     journal = finished.ends()
     assert journal.ran_since(before) == {"left": 1, "merged": 1}
     journal.check()
+
+
+def test_a_missing_connection_is_named_and_no_other_credentials_are_tried(pipeline: Pipeline) -> None:
+    pipeline.remove_aws_connection()
+    try:
+        run = pipeline.run("chain").start()
+        assert pipeline.airflow.wait_run(run.dag_id, run.run_id) == "failed", run.story()
+        assert run.tries("made") == 1
+        assert "Expected the connection 'recovery_s3' of [recovery] aws_conn_id" in run.log("made")
+    finally:
+        pipeline.set_aws_password(SECRET_KEY)
+    assert run.journal().keys == {}

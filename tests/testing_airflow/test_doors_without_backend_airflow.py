@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from airflow_recovery.testing.local_airflow import MARKER, LocalAirflow
+from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = pytest.mark.airflow
 
@@ -39,21 +38,3 @@ def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_withou
     found = said(airflow_without_backend, "store", {"door": "store"})
 
     assert found["error"].startswith("BackendNotInstalled: ")
-
-
-def test_no_process_is_left_behind(tmp_path: Path) -> None:
-    airflow = LocalAirflow(tmp_path, tmp_path / "dags", env={})
-    with airflow:
-        pids = {each.pid for each in airflow.processes.values()}
-        marker = airflow.env[MARKER]
-        airflow.kill("scheduler")  # its children are orphans now
-
-    assert not [each for each in pids if psutil.pid_exists(each)]
-    assert [each.pid for each in psutil.process_iter() if carries(each, marker)] == []
-
-
-def carries(process: psutil.Process, marker: str) -> bool:
-    try:
-        return bool(process.environ().get(MARKER) == marker)
-    except psutil.Error:
-        return False

@@ -1,0 +1,20 @@
+"""A task that runs until it is killed, with a child that has left its session (as a detached driver would)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+with DAG("lasting", schedule=None, catchup=False):
+
+    @task
+    def last() -> None:
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        Path(os.environ["DOORS_OUT"], "lasting").write_text(f"{os.getpid()} {child.pid}")
+        time.sleep(600)
+
+    last()
