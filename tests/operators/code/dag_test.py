@@ -50,7 +50,7 @@ with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc
     SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamond")
 
 if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
-    SparkRegionOperator._make_application = lambda self, job, context: Drivers()  # type: ignore[assignment,method-assign,return-value]
+    SparkRegionOperator._make_application = lambda self, job, context, journal: Drivers()  # type: ignore[assignment,method-assign,return-value]
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
     states = {each.task_id: each.state for each in run.get_task_instances()}
     print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))
