@@ -32,7 +32,7 @@ with DAG(
     @task
     def where_is_it(logical_date: datetime | None = None) -> dict[str, Any]:
         # Asked here, not in the sensor: between the two the result may have been made again.
-        from airflow_recovery.hooks.result import RecoveryResultHook
+        from airflow_recovery.hooks import RecoveryResultHook
 
         hook = RecoveryResultHook()
         found = hook.get_result("flights_delays", VERTEX, group_id=GROUP_ID, logical_date=logical_date)

@@ -2,3 +2,7 @@
 
 Runs in Airflow's triggerer, where blocking calls belong into threads. Never imports operators.
 """
+
+from airflow_recovery.triggers.result import ResultPublishedTrigger
+
+__all__ = ["ResultPublishedTrigger"]
