@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -39,6 +40,8 @@ def server_names(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # py4j says good-bye when the interpreter ends, to a stream that pytest has closed by then.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     config.stash[NAMES] = server_names(config)
 
 
