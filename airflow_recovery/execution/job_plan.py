@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow_recovery.job import Job
 from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
-from airflow_recovery.job.templates import render
 from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.runtime.spec import RunFacts
 
@@ -31,11 +30,11 @@ def plan_job(job: Job, ref: str, facts: RunFacts) -> JobPlan:
     params: dict[str, Mapping[str, Any]] = {}
     patterns: dict[str, str] = {}
     fingerprints: dict[str, str] = {}
-    for name, vertex in job.vertices.items():
-        where = f"job {job.name!r}, vertex {name!r}"
-        params[name] = render(vertex.params, facts, where=where)
-        if vertex.splits is not None:
-            patterns[name] = str(render({"splits": vertex.splits.pattern}, facts, where=where)["splits"])
+    for name in job.vertices:
+        params[name] = job.render_params(name, facts)
+        splits = job.render_splits(name, facts)
+        if splits is not None:
+            patterns[name] = splits.pattern
         fingerprints[name] = vertex_fingerprint(job, name, params[name])
     regions = tuple(
         RegionPlan(
