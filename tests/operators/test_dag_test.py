@@ -49,7 +49,7 @@ def dag_test(folder: Path, database: Path, what: str, **settings: str) -> dict[s
     lake.mkdir()
     (lake / "a.csv").write_text("1")
     env = environment(folder, **settings)
-    file = shutil.copy(CODE / "dag_test.py", folder / "dags")
+    file = shutil.copy(CODE / "dag_run_in_process.py", folder / "dags")
     command = [sys.executable, file, what, str(lake)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
