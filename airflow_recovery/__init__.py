@@ -15,27 +15,57 @@ from airflow_recovery.errors import (
     RegionFailed,
     UserCodeError,
 )
-from airflow_recovery.job import FilePattern, FileSplit, FileSplits, Job, RegionContext, files, job, load_job
-from airflow_recovery.topology.result_type import BLOCKING, PIPELINED, ResultType
+from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from airflow_recovery.job import (
+    FilePattern,
+    FileSplit,
+    FileSplits,
+    Job,
+    RegionContext,
+    Subtask,
+    files,
+    job,
+    load_job,
+    per_file,
+    same_as,
+)
+from airflow_recovery.runtime.memory_policy import RaiseMemory
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy, RecoveryMode
+from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT, PIPELINED, ResultType
+from airflow_recovery.topology.retention import Retention
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BLOCKING",
+    "BLOCKING_PERSISTENT",
     "PIPELINED",
     "ConfigurationError",
+    "Determinism",
+    "ExponentialDelay",
+    "FailoverStrategy",
+    "FailureRate",
     "FilePattern",
     "FileSplit",
     "FileSplits",
     "FingerprintError",
+    "FixedDelay",
     "Job",
     "JobDefinitionError",
+    "NoRestart",
+    "RaiseMemory",
     "RecoveryError",
+    "RecoveryMode",
     "RegionContext",
     "RegionFailed",
     "ResultType",
+    "Retention",
+    "Subtask",
     "UserCodeError",
     "files",
     "job",
     "load_job",
+    "per_file",
+    "same_as",
 ]

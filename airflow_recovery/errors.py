@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_recovery.journal.records import Failure
+    from airflow_recovery.journal.records import Failure, Making
 
 
 class RecoveryError(Exception):
@@ -58,6 +58,10 @@ class StoreUnavailable(StoreError):
     """Throttled, in conflict, or failing inside (HTTP 409, 429, 5xx). The same request may succeed later."""
 
 
+class StoreFull(StoreError):
+    """No room is left on the disk or in the quota: a write has failed. Nobody ever sees a part of an object."""
+
+
 class StoreMisconfigured(StoreError):
     """The bucket or base directory does not exist, or the endpoint is not an S3 API."""
 
@@ -92,6 +96,31 @@ class UnknownRegion(RecoveryError, KeyError):
     """A region name that the topology does not hold."""
 
 
+class UnknownVertex(RecoveryError, KeyError):
+    """An execution vertex, partition or partition group that the topology does not hold."""
+
+
+class PartitionUnavailable(RecoveryError):
+    """The partition ``result[subtask]`` could not be read because it is not there: its producer must run again."""
+
+    def __init__(self, result: str, subtask: int = 0) -> None:
+        super().__init__(f"partition {result}[{subtask}] is not there: its producer must run again")
+        self.result = result
+        self.subtask = subtask
+
+
+class SubtasksUnknown(RecoveryError):
+    """A subtask, or all of a vertex, that the run has not recorded. The message says what to clear."""
+
+
+class NothingRecorded(JournalError):
+    """The journal holds nothing of this DAG, run or group. The message names the nearest that it does hold."""
+
+
+class PlanOutdated(RecoveryError):
+    """The run has moved on since the plan was made: nothing was changed. Make a new plan."""
+
+
 class PagesDisagree(JournalError):
     """Two pages of one listing disagree: a record names an attempt that was not listed. List again."""
 
@@ -102,6 +131,14 @@ class InputLost(RecoveryError):
 
 class InputSkipped(RecoveryError):
     """An input was skipped in this run and has no result from an earlier attempt."""
+
+
+class SharedMadeElsewhere(RecoveryError):
+    """Another run is making the shared result that this one needs. ``making`` says which attempt, where it is known."""
+
+    def __init__(self, message: str, making: Making | None = None) -> None:
+        super().__init__(message)
+        self.making = making
 
 
 class InputUnreachable(RecoveryError):
@@ -137,6 +174,62 @@ class RegionFailed(RecoveryError):
 
 class UserCodeError(RegionFailed):
     """The same code will fail again: a syntax error, a missing table, a wrong type. Not retried."""
+
+
+class InputUnreadable(RegionFailed):
+    """Data could not be read (or written). By itself it restarts no producer: it makes the region task look."""
+
+
+class PartitionMissing(InputUnreadable):
+    """A file that was read may be gone. Proved only by a successful listing without it; then `InputLost` is raised."""
+
+
+class InputAltered(InputUnreadable):
+    """A file that was read is not the one that was registered, or is damaged. As `PartitionMissing`: then looked at."""
+
+
+class InputDenied(InputUnreadable):
+    """The credentials were refused inside Spark. Says nothing about the data; a retry would be refused as well."""
+
+
+class InputTimedOut(InputUnreadable):
+    """No answer in time inside Spark. Says nothing about the data."""
+
+
+class TransferBroken(InputUnreadable):
+    """A connection broke or the store was unavailable inside Spark. The same transfer may succeed later."""
+
+
+class InfrastructureFailed(RegionFailed):
+    """What runs the code failed, not the code."""
+
+
+class DriverLost(InfrastructureFailed):
+    """The Spark driver was killed, or never started: it said nothing."""
+
+
+class OutOfMemory(InfrastructureFailed):
+    """The driver or an executor ran out of memory. A memory policy may raise it for the next attempt."""
+
+
+class ExecutorLost(InfrastructureFailed):
+    """Spark lost more executors than its own stage retries could make up for."""
+
+
+class SessionLost(InfrastructureFailed):
+    """The Spark Connect server restarted, or closed the session."""
+
+
+class RestartsExhausted(RecoveryError):
+    """A restart budget has ended; the message names which. A clear by hand starts the count anew."""
+
+
+class RestartPending(RecoveryError):
+    """The pause before the next restart is not over. Airflow starts the task again when it is."""
+
+    def __init__(self, message: str, delay_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.delay_s = delay_s
 
 
 class ManifestInvalid(RecoveryError):

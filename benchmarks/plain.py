@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 
 def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
-    """Run one region of ``jobs.flights``: ``lake`` and ``output`` are local folders."""
-    from jobs.flights import flights
-
+    """Run one region of `benchmarks.whole_flights`: ``lake`` and ``output`` are local folders."""
     from airflow_recovery.job.sources import FileSplit, FileSplits
+    from benchmarks.whole_flights import flights
 
     frames: dict[str, DataFrame] = {}
     wanted = flights.regions().region(region)
@@ -31,8 +30,7 @@ def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
             pattern = vertex.splits.pattern.replace("{{ params.lake }}", lake)
             paths = tuple(sorted(glob.glob(pattern)))
             arguments["splits"] = FileSplits(tuple(FileSplit(path, 0, "") for path in paths), paths)
-        if vertex.params:
-            arguments["rehearsal"] = ""
+        arguments.update(vertex.params)
         frames[name] = vertex.function(**arguments)
         if name in wanted.results:
             frames[name].write.mode("overwrite").parquet(f"{output}/{name}")

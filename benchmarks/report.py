@@ -42,7 +42,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """What one benchmark found. ``method`` says how it was measured; ``samples`` holds every single measurement."""
+    """What one benchmark found. ``method`` says how it was measured; ``samples`` holds every single measurement.
+
+    ``files`` are written beside it: a plot, under its file name.
+    """
 
     name: str
     title: str
@@ -50,6 +53,7 @@ class Report:
     figures: Sequence[Figure]
     tables: Sequence[Table] = ()
     samples: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write ``<folder>/<name>.json`` and ``.md``, with the machine's description."""
@@ -57,6 +61,8 @@ class Report:
         machine = describe_machine()
         measured_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         document = {"measured_at": measured_at, "machine": machine, **asdict(self)}
+        for file, content in document.pop("files").items():
+            (folder / file).write_text(content, encoding="utf-8")
         (folder / f"{self.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         (folder / f"{self.name}.md").write_text(self._markdown(measured_at, machine), encoding="utf-8")
 
@@ -72,6 +78,7 @@ class Report:
             self.method,
             *_table(Table("Result", ("what", "found"), figures)),
             *(part for each in self.tables for part in _table(each)),
+            *(f"![{file}]({file})" for file in self.files if file.endswith(".svg")),
             *_table(Table(f"Machine, at {measured_at}", ("what", "found"), list(machine.items()))),
         ]
         return "\n\n".join(parts) + "\n"

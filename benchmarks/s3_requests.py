@@ -199,13 +199,12 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
         patterns = 0
     else:
         job = load_job(JOB)
-        region = job.regions().region(task)
-        patterns = sum(1 for each in region.vertices if each in plan.patterns)
+        region = plan.regions[task]
+        patterns = len(region.patterns)
         runner = RegionRunner(
             job=job,
             ref=JOB,
             region=region,
-            plan=plan,
             facts=facts,
             identity=IDENTITY,
             stores=stores,

@@ -23,7 +23,7 @@ AIRFLOW_SIDE = ("operators", "sensors", "triggers", "hooks", "plugins")
 # What a pure module may import: parts of the standard library that neither see nor touch the world outside.
 PURE_STDLIB = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "difflib", "enum", "functools", "graphlib", "hashlib",
-    "heapq", "itertools", "json", "math", "operator", "re", "types", "typing",
+    "array", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing",
 }  # fmt: skip
 # Failover judges what the journal says, so it knows the records and the fold over them; these are held pure as well.
 PURE = ("errors", "topology", "failover", "journal.records", "journal.run_state", "shuffle.manifest")

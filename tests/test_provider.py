@@ -17,7 +17,11 @@ from jsonschema import Draft7Validator
 
 from airflow_recovery.get_provider_info import get_provider_info
 
-OPTIONS = {"journal", "results", "aws_conn_id", "api_conn_id", "request_timeout"}
+OPTIONS = {
+    "journal", "results", "aws_conn_id", "api_conn_id", "request_timeout",
+    "retention", "grace", "previous_worker_timeout",
+    "failure_enrichers", "maximum_per_task_failures", "maximum_total_task_failures", "restart_strategy",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

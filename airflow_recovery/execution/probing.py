@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from airflow_recovery.errors import OutputAltered
-from airflow_recovery.failover.reason import Reason, Why
+from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.shuffle.availability import AvailabilityState, probe_manifest
+from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
+
+MAX_EVIDENCE = 10
+"""Objects of one result that a reason names one by one."""
 
 
 class OnAltered(str, Enum):
@@ -45,7 +49,8 @@ class ResultProber:
         """`None` where every registered object of ``attempt`` is there as registered, else why not."""
         outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
         for manifest in outputs:
-            found = probe_manifest(self._open(manifest.location), manifest)
+            store = self._open(manifest.location)
+            found = probe_manifest(store, manifest)
             if found.is_available and not found.added:
                 continue
             evidence = found.evidence[0] + (f" and {len(found.evidence) - 1} more" if len(found.evidence) > 1 else "")
@@ -53,7 +58,12 @@ class ResultProber:
             if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
                 self._judge_altered(region, manifest, detail)
             is_missing = found.state is AvailabilityState.MISSING
-            return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail)
+            said = tuple(Evidence(f"a listing of {manifest.location}", each) for each in found.evidence[:MAX_EVIDENCE])
+            rules = rules_over(store, manifest.location)[:1] if is_missing else ()
+            for rule in map(rule_text, rules):
+                detail += f"; {rule}"
+                said += (Evidence("the bucket's lifecycle rules", rule),)
+            return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=said)
         return None
 
     def _judge_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:

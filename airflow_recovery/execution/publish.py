@@ -29,7 +29,7 @@ class PublishTask:
     def execute(self) -> Publish:
         """The publish that names the present cut: a new one, or the newest where nothing has changed."""
         for _ in range(LISTING_ROUNDS):
-            observation = self._run.scheduler.observe() if self._run.scheduler.can_clear else None
+            observation = self._run.scheduler.observe()
             listing = self._run.list()
             try:
                 state = self._run.journal.load(listing)
@@ -38,9 +38,9 @@ class PublishTask:
             judged = self._run.judge(state)
             skipped = self._skipped(state, observation)
             lost = self._lost(judged, skipped)
-            if lost and observation is None:
-                raise refuse_without_door(CALLER, lost)
-            if lost and observation is not None:
+            if lost:
+                if observation is None:
+                    raise refuse_without_door(self._run, judged, CALLER, lost)
                 raise wake_producers(self._run, judged, CALLER, lost, observation)
             cut = self._cut(judged)
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None

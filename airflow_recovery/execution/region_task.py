@@ -4,7 +4,9 @@ loop: list the journal
       an attempt of mine is open            -> stop what is left of it, fence it, judge again
       recompute asked for, not yet done     -> reset, judge again
       I need not run                        -> settle, success
+      a failure, and the strategy is full   -> reset every region, clear their tasks, judge again
       an input is lost                      -> report it, wake its producer, raise (this task retries)
+      my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
       else                                  -> claim, run Spark, settle, success
 """
 
@@ -13,16 +15,27 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
-from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed, StoreError
+from airflow_recovery.errors import (
+    AttemptLost,
+    InputDenied,
+    NotMine,
+    PagesDisagree,
+    RegionFailed,
+    SharedMadeElsewhere,
+    StoreError,
+    UserCodeError,
+)
+from airflow_recovery.execution.full_restart import restart_all, why_restart_all
+from airflow_recovery.execution.restarts import Restarts, attach
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.settle import settle
-from airflow_recovery.execution.wake import refuse_without_door, wake_producers
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.journal.events import (
     AttemptClaimed,
@@ -34,6 +47,7 @@ from airflow_recovery.journal.events import (
 from airflow_recovery.journal.journal import Listing
 from airflow_recovery.journal.records import (
     AttemptState,
+    AttemptTrace,
     Claim,
     ExternalObject,
     Failure,
@@ -41,8 +55,12 @@ from airflow_recovery.journal.records import (
     InputPin,
     Outcome,
     Reset,
+    RunAttempt,
 )
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.runtime.failure import describe
+from airflow_recovery.runtime.failure_class import labelled
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 
 class Decision(str, Enum):
@@ -73,6 +91,14 @@ class ClaimedAttempt:
     inputs: Mapping[str, Outcome]
     externals: tuple[ExternalObject, ...]
     fingerprint: str
+    earlier_failures: tuple[Failure, ...] = ()
+    """Those that count in the region's restart budget, oldest first."""
+
+    @property
+    def trace(self) -> AttemptTrace:
+        """What its outcome will say that it rests on."""
+        claim = self.claim
+        return AttemptTrace(claim.region, claim.attempt, claim.writer, self.fingerprint, claim.inputs, self.externals)
 
 
 class RegionRunner(Protocol):
@@ -102,8 +128,20 @@ class RegionRunner(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _After:
+    """What was found after a failure. The observation was made before the listing that the judgement rests on."""
+
+    state: RunState
+    judged: Judgement
+    observation: Observation
+
+
 class RegionTask:
-    """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch."""
+    """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
+
+    ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
+    """
 
     def __init__(
         self,
@@ -113,13 +151,18 @@ class RegionTask:
         *,
         epoch: str | None = None,
         prepare_journal: Callable[[], None] = lambda: None,
+        restarts: Restarts | None = None,
+        label: Callable[[Failure], Failure] = labelled,
     ) -> None:
         self._run = run
         self._region = region
         self._plan = run.regions[region]
         self._runner = runner
         self._epoch = epoch
+        self._owner: RunAttempt | None = None
         self._prepare_journal = prepare_journal
+        self._restarts = restarts or Restarts(run, region, None)
+        self._label = label
 
     def execute(self) -> RegionResult:
         """The whole try. Raises what the task shall fail with; whatever it raises, no open attempt of it is left."""
@@ -147,14 +190,27 @@ class RegionTask:
             if why.why is Why.CODE_CHANGED:
                 self._run.scheduler.live_check()
             lost = judged.lost_inputs(self._region)
+            cause = why_restart_all(self._run, state, self._region, why, lost)
+            if cause is not None:
+                if self._restarts.waited(state, why):
+                    continue
+                if observation is None and (observation := self._run.scheduler.observe()) is not None:
+                    continue
+                restart_all(self._run, state, self._region, cause, observation)
+                continue
             if not lost:
+                # Before every claim, not by Airflow's retry policy alone: that is not asked after a kill.
+                if self._restarts.waited(state, why):
+                    continue
                 self._run.log.info("%s must run: %s.", self._region, why.text())
                 return self._run_attempt(state, self._inputs_of(judged), externals)
-            if not self._run.scheduler.can_clear:
-                raise refuse_without_door(self._region, lost)
+            from airflow_recovery.execution.wake import refuse_without_door, wake_producers  # only a failover needs it
+
             if observation is None:
                 # The tries must be observed before the listing that the wake-up rests on.
                 observation = self._run.scheduler.observe()
+                if observation is None:
+                    raise refuse_without_door(self._run, judged, self._region, lost)
                 continue
             raise wake_producers(self._run, judged, self._region, lost, observation)
         raise PagesDisagree(
@@ -170,9 +226,7 @@ class RegionTask:
         outcome = attempt.outcome
         checked = judged.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
-        why = f"attempt {attempt.number} stands" + (
-            f", {checked} files are as registered" if checked else ", nobody asks for its data"
-        )
+        why = why_kept(judged, self._region)
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
         settle(self._run, self._region, attempt.number)
         self._run.events.record(
@@ -191,8 +245,10 @@ class RegionTask:
         self, state: RunState, inputs: Mapping[str, Outcome], externals: tuple[ExternalObject, ...]
     ) -> RegionResult:
         self._runner.check_target(state)
+        # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
+        earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         claim = self._claim(state, inputs)
-        claimed = ClaimedAttempt(claim, inputs, externals, self._plan.fingerprint or "")
+        claimed = ClaimedAttempt(claim, inputs, externals, self._plan.fingerprint or "", earlier)
         check = threading.Thread(target=self._check_release, args=(claim,), name="release check", daemon=True)
         try:
             check.start()
@@ -221,9 +277,14 @@ class RegionTask:
         self._run.scheduler.live_check()
         if opened.claim is not None:
             self._runner.stop_orphan(opened.claim)
+        cause = self._restarts.cause_of_open(opened)
+        fenced = self._fenced(opened.number, cause, "the next try of the task")
+        if cause is FenceCause.OWN_FAILURE:
+            died = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
+            fenced = replace(fenced, detail=died, failure=self._label(Failure("ProcessLost", died)))
         try:
-            self._run.journal.fence(self._fenced(opened.number, FenceCause.SUPERSEDED, "the next try of the task"))
-            self._run.log.info("Attempt %d was left open by an earlier try: fenced.", opened.number)
+            self._run.journal.fence(fenced)
+            self._run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
         except AttemptLost:
             self._run.log.info("Attempt %d has ended by itself; judging again.", opened.number)
 
@@ -264,13 +325,15 @@ class RegionTask:
             attempt=number,
             writer=self._run.journal.writer,
             plan_hash=self._run.plan_hash,
-            inputs=tuple(InputPin(region, outcome.attempt) for region, outcome in inputs.items()),
+            inputs=tuple(self._pin(region, outcome) for region, outcome in inputs.items()),
             airflow_run_id=self._run.task.airflow_run_id,
             try_number=self._run.task.try_number,
             ti_id=self._run.task.ti_id,
             tag=f"airflow-recovery-{uuid.uuid5(uuid.NAMESPACE_OID, f'{self._run.journal.writer}/{number}')}",
             claimed_at=self._run.now(),
             epoch=self._epoch,
+            owner=self._owner,
+            max_tries=self._run.task.grant.max_tries if self._run.task.grant is not None else None,
         )
         # A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
         self._run.journal.claim(claim)
@@ -302,11 +365,7 @@ class RegionTask:
             return
         try:
             state = self._run.list().state
-            released = [
-                pin
-                for pin in claim.inputs
-                if pin.attempt in (attempts := state.of(pin.region).attempts) and attempts[pin.attempt].is_released
-            ]
+            released = [pin for pin in claim.inputs if state.of(pin.region).is_let_go(pin.attempt)]
             if released:
                 detail = ", ".join(f"{pin.region}@{pin.attempt}" for pin in released) + " was released"
                 self._run.log.warning("%s after attempt %d was claimed; stopping it.", detail, claim.attempt)
@@ -333,7 +392,11 @@ class RegionTask:
         A status that says "failed" or "unknown" proves nothing: the outcome object decides (fault 76).
         """
         detail = f"{type(error).__name__}: {error}"[:2000]
-        fenced = self._fenced(claim.attempt, FenceCause.OWN_FAILURE, detail, error)
+        # Looked at before the fence, whose cause it is: what a lost input did is not the region's own failure.
+        after = self._look_at_inputs(error)
+        lost = after.judged.lost_inputs(self._region) if after is not None else {}
+        cause = FenceCause.LOST_INPUT if lost else self._own_or_superseded(error)
+        fenced = self._fenced(claim.attempt, cause, detail, error)
         try:
             self._run.journal.fence(fenced)
         except AttemptLost:
@@ -351,8 +414,46 @@ class RegionTask:
                 failure=fenced.failure or Failure(type(error).__name__, str(error)),
             )
         )
-        self._wake_if_input_lost(error)
+        # Where a failure restarts everything, the next try does it.
+        is_full = self._run.plan.failover_strategy is FailoverStrategy.FULL
+        if after is not None and lost and not is_full:
+            from airflow_recovery.execution.wake import wake_producers
+
+            raise wake_producers(self._run, after.judged, self._region, lost, after.observation) from error
+        if cause is FenceCause.OWN_FAILURE and not isinstance(error, (UserCodeError, InputDenied)):
+            self._check_budget(after, fenced, error)
         raise error
+
+    def _own_or_superseded(self, error: BaseException) -> FenceCause:
+        """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result."""
+        if isinstance(error, SharedMadeElsewhere):
+            return FenceCause.SUPERSEDED
+        try:
+            self._run.scheduler.live_check()
+        except NotMine:
+            return FenceCause.SUPERSEDED
+        except Exception as second:
+            # Then it is not known; the failure is what is told.
+            self._run.log.warning("Whether this task was cleared could not be asked: %s", second)
+        return FenceCause.OWN_FAILURE
+
+    def _check_budget(self, after: _After | None, fenced: Outcome, error: BaseException) -> None:
+        """Raises `RestartsExhausted` where that was the last failure; else ``error`` carries the pause."""
+        if not isinstance(error, Exception):
+            return  # this process is told to end
+        try:
+            state = after.state if after is not None else self._run.journal.load(self._run.list())
+            decision = self._restarts.after_failure(state, fenced)
+        except (PagesDisagree, StoreError) as second:
+            # The next try's pre-check asks again.
+            self._run.log.warning("The restart budget could not be counted: %s", second)
+            return
+        if decision is None:
+            return
+        if not decision.allowed:
+            raise self._restarts.exhausted(decision, error) from error
+        self._run.log.info("%s.", decision.reason)
+        attach(error, decision)
 
     def _accept(self, claim: Claim, outcome: Outcome) -> Outcome:
         if outcome.state is AttemptState.FINISHED and outcome.writer == claim.writer:
@@ -362,20 +463,22 @@ class RegionTask:
             f"({outcome.detail or 'no reason given'}) while it ran; nothing that it wrote counts."
         )
 
-    def _wake_if_input_lost(self, error: BaseException) -> None:
+    def _look_at_inputs(self, error: BaseException) -> _After | None:
         """A read error never restarts a producer by itself; it only makes us look (fault 46)."""
-        if not isinstance(error, RegionFailed) or not self._run.scheduler.can_clear:
-            return
-        observation = self._run.scheduler.observe()
+        if not isinstance(error, RegionFailed):
+            return None
         try:
-            judged = self._run.judge(self._run.journal.load(self._run.list()))
-            lost = judged.lost_inputs(self._region)
-        except (PagesDisagree, StoreError) as second:
-            # The failure itself is what is told; the next try looks again.
+            observation = self._run.scheduler.observe()
+            if observation is None:
+                return None
+            state = self._run.journal.load(self._run.list())
+            judged = self._run.judge(state)
+            judged.lost_inputs(self._region)
+        except Exception as second:
+            # The failure itself is what is told, and the attempt is still to be fenced; the next try looks again.
             self._run.log.warning("Whether an input is lost could not be looked at: %s", second)
-            return
-        if lost:
-            raise wake_producers(self._run, judged, self._region, lost, observation) from error
+            return None
+        return _After(state, judged, observation)
 
     def _fenced(self, attempt: int, cause: FenceCause, detail: str, error: BaseException | None = None) -> Outcome:
         return Outcome(
@@ -386,7 +489,8 @@ class RegionTask:
             ended_at=self._run.now(),
             cause=cause,
             detail=detail,
-            failure=error.cause if isinstance(error, RegionFailed) else None,
+            fingerprint=self._plan.fingerprint if cause is FenceCause.OWN_FAILURE else None,
+            failure=self._label(_failure_of(error)) if error is not None else None,
         )
 
     # what it reads
@@ -416,6 +520,12 @@ class RegionTask:
             inputs[region] = attempt.outcome
         return inputs
 
+    def _pin(self, region: str, outcome: Outcome) -> InputPin:
+        """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
+        reads = self._plan.reads
+        digests = ((each.result, each.digest) for each in outcome.outputs if not reads or each.result in reads)
+        return InputPin(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
+
     def _inputs_of(self, judged: Judgement) -> dict[str, Outcome]:
         inputs: dict[str, Outcome] = {}
         for region in self._plan.inputs:
@@ -424,6 +534,10 @@ class RegionTask:
                 raise AssertionError(f"{region} is neither lost nor finished")
             inputs[region] = attempt.outcome
         return inputs
+
+
+def _failure_of(error: BaseException) -> Failure:
+    return (error.cause if isinstance(error, RegionFailed) else None) or describe(error)
 
 
 def missing_result(region: str, attempt: Attempt, detail: str, *, is_altered: bool) -> Reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_recovery.execution.scheduler import Observation, Scheduler, TaskTry
@@ -20,12 +20,27 @@ LISTING_ROUNDS = 10
 
 
 @dataclass(frozen=True)
+class RetryGrant:
+    """The tries of a task from its start, or from the last clear by a person, on. A restart budget is one grant's.
+
+    ``max_tries`` is Airflow's, which only a clear changes: it names the grant. A clear by recovery itself (a wake-up, a
+    settle) begins no new one; ``cancelled`` are the tries that such a clear has ended. ``is_renewed``: a person's clear
+    began it.
+    """
+
+    max_tries: int
+    is_renewed: bool = False
+    cancelled: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
 class TaskIdentity:
     """The task instance that this process works for. ``ti_id`` is new with every try and every clear."""
 
     airflow_run_id: str
     try_number: int
     ti_id: str
+    grant: RetryGrant | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class Run:
     log: logging.Logger
     events: EventSink = field(default_factory=NoEvents)
     publish_keys: tuple[str, ...] = ()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Today's fingerprints that stay out of `plan`: one that a single task knows would make its plan its own."""
 
     @cached_property
     def plan_hash(self) -> str:
@@ -53,14 +70,28 @@ class Run:
         return plan_hash(self.plan)
 
     @cached_property
+    def today(self) -> PlanRecord:
+        """`plan` with every fingerprint that is known here: what is judged by."""
+        if not self.fingerprints:
+            return self.plan
+        regions = (
+            replace(each, fingerprint=self.fingerprints.get(each.name, each.fingerprint)) for each in self.plan.regions
+        )
+        return replace(self.plan, regions=tuple(regions))
+
+    @cached_property
     def regions(self) -> dict[str, RegionPlan]:
-        """Regions by name, in topological order."""
-        return {each.name: each for each in self.plan.regions}
+        """Regions by name, in topological order, as of `today`."""
+        return {each.name: each for each in self.today.regions}
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
         """Names of the regions that read each region."""
-        return {name: tuple(each.name for each in self.plan.regions if name in each.inputs) for name in self.regions}
+        found: dict[str, list[str]] = {name: [] for name in self.regions}
+        for each in self.plan.regions:
+            for producer in each.inputs:
+                found[producer].append(each.name)
+        return {name: tuple(readers) for name, readers in found.items()}
 
     def list(self) -> Listing:
         """One listing of the journal."""
@@ -68,7 +99,7 @@ class Run:
 
     def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
         """The state, judged by the one pure function."""
-        return Judgement(self.plan, state, available=self.available, externals=externals)
+        return Judgement(self.today, state, available=self.available, externals=externals)
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:
         """The observed tries by region; a region without a task instance is left out."""

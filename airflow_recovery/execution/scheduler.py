@@ -6,12 +6,25 @@ both share is `airflow_recovery.plugins.compare_and_clear`. These values are wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-FINISHED_STATES = frozenset({"success", "failed", "upstream_failed", "removed"})
+FINISHED_STATES = frozenset({"success", "failed", "upstream_failed"})
+"""States out of which a clear makes a task run again.
+
+Not ``removed``: the run's version of the DAG has no such task, so Airflow would only remove it again. Where the task
+comes back, Airflow restores it by itself.
+"""
 RUNNING_STATES = frozenset({"running"})
+REMOVED_STATE = "removed"
+
+HOW_TO_GET_A_DOOR = (
+    "To have it done without you, set `[state_store] backend = "
+    "airflow_recovery.plugins.state_backend.RecoveryStateBackend` on the API server, or `[recovery] api_conn_id` to a "
+    "connection of type airflow_recovery."
+)
+"""The end of every message of `NoDoor`."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +104,16 @@ class ClearResult:
 class Scheduler(Protocol):
     """Airflow, as one region task may speak to it: about its own run, as its own task instance."""
 
-    @property
-    def can_clear(self) -> bool:
-        """False where neither door is configured: `observe` and `clear` then raise `NoDoor`."""
-        ...
-
-    def observe(self) -> Observation:
-        """All tries of the run. Raises `NotMine` for a zombie, `NoDoor` where no door is configured."""
+    def observe(self) -> Observation | None:
+        """All tries of the run; `None` where no door is configured. Raises `NotMine` for a zombie."""
         ...
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises as `observe` does."""
+        """Compare and clear. Raises `NotMine` for a zombie, `NoDoor` where no door is configured."""
+        ...
+
+    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
+        """The present states of tasks of the run, by `TaskTry.key`. Needs no door: any task may ask this."""
         ...
 
     def live_check(self) -> None:

@@ -6,11 +6,23 @@ writes its finish and then reads the others'; so of two that race, one sees the 
 
 from __future__ import annotations
 
+import logging
+
 from airflow_recovery.errors import NoDoor, Overtaken, PagesDisagree
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
-from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest, Observation
+from airflow_recovery.execution.scheduler import (
+    FINISHED_STATES,
+    HOW_TO_GET_A_DOOR,
+    RUNNING_STATES,
+    ClearRequest,
+    Observation,
+)
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
+
+GREEN_STATES = RUNNING_STATES | {"success"}
+"""States in which a task has reported a success, or may report one without looking again."""
 
 
 def settle(run: Run, region: str, attempt: int) -> None:
@@ -23,17 +35,18 @@ def settle(run: Run, region: str, attempt: int) -> None:
     first_try = attempt == 1 and run.task.try_number <= 1
     if run.consumers[region] and first_try:
         return
-    observation: Observation | None = None
+    # Observe, then list, in this order: a try that starts between the two is no longer the observed one.
+    observation = None if first_try else run.scheduler.observe()
+    is_observed = not first_try
     for _ in range(LISTING_ROUNDS):
-        # Observe, then list, in this order: a try that starts between the two is no longer the observed one.
-        if not first_try and run.scheduler.can_clear:
-            observation = run.scheduler.observe()
         listing = run.list()
         if is_untouched(listing.state, run.plan_hash) and not _is_blocked(observation):
             return
-        if observation is None and run.scheduler.can_clear:
-            first_try = False
-            continue
+        if not is_observed:
+            is_observed = True
+            observation = run.scheduler.observe()
+            if observation is not None:
+                continue
         try:
             state = run.journal.load(listing)
         except PagesDisagree:
@@ -46,7 +59,12 @@ def settle(run: Run, region: str, attempt: int) -> None:
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
                 "This task retries and is judged again."
             )
-        _clear_overtaken(run, region, judged, observation, _why_published_anew(run, state, judged))
+        publish_anew = _why_published_anew(run, state, judged)
+        if observation is None:
+            _refuse_overtaken(run, region, judged, publish_anew)
+        else:
+            _clear_overtaken(run, region, judged, observation, publish_anew)
+        _tell_who_is_kept(run, region, judged)
         return
     raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
 
@@ -63,9 +81,9 @@ def _why_published_anew(run: Run, state: RunState, judged: Judgement) -> str | N
 
 
 def _clear_overtaken(
-    run: Run, region: str, judged: Judgement, observation: Observation | None, publish_anew: str | None
+    run: Run, region: str, judged: Judgement, observation: Observation, publish_anew: str | None
 ) -> None:
-    tries = run.tries(observation) if observation is not None else {}
+    tries = run.tries(observation)
     targets: dict[str, str] = {}
     reasons: list[str] = []
     for other in run.regions:
@@ -73,30 +91,69 @@ def _clear_overtaken(
             continue
         seen = tries.get(other)
         why = judged.why_overtaken(other, judged.basis(other, seen.ti_id if seen is not None else None))
-        if why is None:
-            continue
-        if observation is None:
-            reasons.append(why.text())
-        elif seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
+        if why is not None and seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
             targets[run.task_keys[other]] = seen.ti_id
             reasons.append(why.text())
-    if observation is None and reasons:
-        raise NoDoor(
-            f"{region} has made again what others had read ({'; '.join(reasons)}), and this deployment gives no way to "
-            "clear them: set `[state_store] backend = airflow_recovery.plugins.state_backend.RecoveryStateBackend` on "
-            "the API server, or `[recovery] api_conn_id` to a connection of type airflow_recovery; then clear them."
-        )
-    if publish_anew is not None and observation is not None:
+    if publish_anew is not None:
         for key in run.publish_keys:
             task = observation.tries.get(key)
             if task is not None and task.state in FINISHED_STATES | RUNNING_STATES:
                 targets[key] = task.ti_id
                 reasons.append(publish_anew)
-    elif publish_anew is not None:
-        run.log.warning("%s; this deployment gives no way to clear %s.", publish_anew, ", ".join(run.publish_keys))
     if targets or _is_blocked(observation):
         result = run.scheduler.clear(ClearRequest(consumers=targets, unblock=_is_blocked(observation)))
         run.log.info("Settled: %s; cleared %s.", "; ".join(reasons) or "downstream was blocked", result.cleared)
+
+
+def _refuse_overtaken(run: Run, region: str, judged: Judgement, publish_anew: str | None) -> None:
+    """No door: raises `NoDoor` where a task that has succeeded, or still may, stands on a superseded input.
+
+    A task in any other state, above all one that was cleared by hand, begins with its own pre-check and sees what this
+    region has made: asked for its state after the own finish, it can't have begun before it.
+    """
+    overtaken = {
+        other: why
+        for other in run.regions
+        if other != region and (why := judged.why_overtaken(other, judged.basis(other, None))) is not None
+    }
+    if overtaken:
+        states = run.scheduler.states([run.task_keys[each] for each in overtaken])
+        clear = [other for other in overtaken if states.get(run.task_keys[other]) in GREEN_STATES]
+        if clear:
+            raise NoDoor(
+                f"{region} has made again what others had read "
+                f"({'; '.join(overtaken[each].text() for each in clear)}), and this deployment gives no way to clear "
+                f"them. By hand: clear {run.task_keys[region]} with its downstream tasks in one go (or first "
+                f"{', '.join(run.task_keys[each] for each in clear)}, then {run.task_keys[region]}, then what is "
+                f"upstream_failed); what still stands is kept. {HOW_TO_GET_A_DOOR}"
+            )
+    if publish_anew is not None:
+        keys = ", ".join(run.publish_keys)
+        run.log.warning("%s; this deployment gives no way to clear %s: clear it by hand.", publish_anew, keys)
+
+
+def _tell_who_is_kept(run: Run, region: str, judged: Judgement) -> None:
+    """For people: which consumers keep results that they made of an earlier attempt, and by what right."""
+    for consumer in run.consumers[region]:
+        current = judged.current(consumer)
+        read = current.outcome.inputs if current is not None and current.outcome is not None else None
+        for each in judged.early_cutoffs(consumer, read):
+            if each.producer != region:
+                continue
+            # Nobody has checked it: that rows have changed all the same is worth a look (fault 51).
+            level = logging.WARNING if each.detail else logging.INFO
+            run.log.log(level, "%s keeps its result; %s.", consumer, each.text())
+            run.events.record(
+                ConsumerKept(
+                    occurred_at=run.now(),
+                    region=consumer,
+                    producer=region,
+                    read=each.read,
+                    now=each.now,
+                    by=each.by.value,
+                    detail=each.detail,
+                )
+            )
 
 
 def _is_blocked(observation: Observation | None) -> bool:

@@ -1,12 +1,19 @@
 """`stands`, `available`, `wanted`, `must_run` (PROTOCOL section 4): the one function behind every decision.
 
     stands(R)    = it has a current finish, its fingerprint is today's, its external inputs are as it read them, and
-                   every input stands and is still at the attempt that R read
+                   every input stands and counts as the one that R read:
+                       always: it is the same attempt      verify: what R read of it has equal digests
+                       assume: whichever it is
     wanted(R)    = R is a final result, or some consumer must run, or has reported that it misses R's present attempt
     must_run(R)  = not stands(R), or (wanted(R) and not available(R))
 
 `stands` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
 Availability is asked for only where it can matter, and once per attempt.
+
+**Early cut-off.** Nothing extra is recorded of it: a trace is always compared with the *current* finish of its inputs.
+So C@1, which read P@1, stands on P@2 and on P@3, as long as their digests equal that of P@1; and E, which read C@1,
+never hears of it. While P has no current finish, its consumers are *undecided*: not kept, and not cleared either. They
+want nothing yet: another input of theirs that is gone is made again once it is known that they must run.
 """
 
 from __future__ import annotations
@@ -14,9 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.failover.reason import Reason, Why
-from airflow_recovery.journal.records import ExternalObject, InputPin, PlanRecord, RegionPlan
+from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
+from airflow_recovery.journal.records import ExternalObject, FenceCause, InputPin, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.determinism import Determinism
 
 Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
@@ -27,6 +36,7 @@ class Judgement:
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
+    What was judged stays readable: ``topology``, ``state`` and ``externals``.
     """
 
     def __init__(
@@ -37,6 +47,8 @@ class Judgement:
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
     ) -> None:
+        self.topology = plan
+        self.state = state
         self._regions: dict[str, RegionPlan] = {each.name: each for each in plan.regions}
         self._order = [each.name for each in plan.regions]
         self._position = {name: at for at, name in enumerate(self._order)}
@@ -44,19 +56,21 @@ class Judgement:
         for each in plan.regions:
             for producer in each.inputs:
                 self._consumers[producer].append(each.name)
-        self._state = state
         self._probe = available
-        self._externals = externals or {}
+        self.externals = externals or {}
         self._standing: dict[str, Reason | None] = {}
+        self._may_stand: set[str] = set()
         self._unavailable: dict[str, Reason | None] = {}
         self._must: dict[str, Reason | None] = {}
         for name in self._order:
             self._standing[name] = self._judge_standing(name)
+            if self._awaits_a_producer(name):
+                self._may_stand.add(name)
 
     def current(self, region: str) -> Attempt | None:
         """The attempt that counts, or `None`."""
         self._check(region)
-        return self._state.of(region).current
+        return self.state.of(region).current
 
     def why_not_standing(self, region: str) -> Reason | None:
         """`None` where the region's trace stands."""
@@ -84,11 +98,15 @@ class Judgement:
         outcome = attempt.outcome if attempt is not None else None
         return sum(len(each.objects) for each in outcome.outputs) if outcome is not None else 0
 
+    def was_asked(self, region: str) -> bool:
+        """The store was asked for the data of the region's current attempt."""
+        return region in self._unavailable
+
     def why_must_run(self, region: str) -> Reason | None:
         """`None` where the region is kept."""
         self._check(region)
         # Consumers first, over this region's descendants only: the data of no other region is asked for.
-        for name in reversed(self._undecided_from(region)):
+        for name in reversed(self._not_judged_from(region)):
             self._must[name] = self._judge_must_run(name)
         return self._must[region]
 
@@ -96,16 +114,21 @@ class Judgement:
         """The ancestors that must run so that ``region`` can, in topological order, each with its reason.
 
         The walk goes up from a producer only while that producer itself is not there or does not stand, and asks for
-        the data of every input of every region on the way (FLIP-1: one decision sees every loss).
+        the data of every input of every region on the way (FLIP-1: one decision sees every loss). Not of those of an
+        undecided one: it may never read them.
         """
         self._check(region)
         found: dict[str, Reason] = {}
         queue = [region]
         while queue:
-            for producer in self._regions[queue.pop()].inputs:
+            name = queue.pop()
+            wants_data = not self.is_undecided(name)
+            for producer in self._regions[name].inputs:
                 if producer in found:
                     continue
-                reason = self._standing[producer] or self.why_not_available(producer)
+                reason = self._standing[producer]
+                if reason is None and wants_data:
+                    reason = self.why_not_available(producer)
                 if reason is not None:
                     found[producer] = reason
                     queue.append(producer)
@@ -118,7 +141,7 @@ class Judgement:
         then taken for the task's.
         """
         self._check(region)
-        opened = self._state.of(region).open_attempt
+        opened = self.state.of(region).open_attempt
         if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
             return opened.claim.inputs
         current = self.current(region)
@@ -128,15 +151,36 @@ class Judgement:
         """Has anything that ``basis`` names been superseded by a finish? Or was the finish itself reset?"""
         self._check(region)
         if basis is None:
-            return Reason(region, Why.RESET) if self._state.of(region).was_reset else None
-        for pin in basis:
-            now = self.current(pin.region) if pin.region in self._regions else None
-            if now is not None and now.number != pin.attempt:
-                return Reason(region, Why.INPUT_REMADE, f"read {pin.region}@{pin.attempt}, now @{now.number}")
-        return None
+            return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
+        superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
+        return next((reason for reason in superseded if reason is not None), None)
+
+    def early_cutoffs(self, region: str, basis: tuple[InputPin, ...] | None) -> tuple[EarlyCutoff, ...]:
+        """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
+        self._check(region)
+        found = []
+        for pin in basis or ():
+            now = self._remade(pin) if pin.region in self._regions else None
+            if now is None or self._why_superseded(region, pin) is not None:
+                continue
+            assumed = [result for result, mode in self._edge(region, pin.region) if mode is Determinism.ASSUME]
+            by = Determinism.ASSUME if assumed else Determinism.VERIFY
+            detail = self._changed_rows(pin, now, assumed)
+            found.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
+        return tuple(found)
+
+    def always_follows(self, region: str, producer: str) -> bool:
+        """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
+        self._check(region)
+        return any(mode is Determinism.ALWAYS for _, mode in self._edge(region, producer))
+
+    def is_undecided(self, region: str) -> bool:
+        """Nothing but a producer's next finish can tell whether it must run: it may turn out to stand as it is."""
+        self._check(region)
+        return region in self._may_stand and self.why_must_run(region) is self._standing[region]
 
     def _judge_standing(self, name: str) -> Reason | None:
-        attempt = self._state.of(name).current
+        attempt = self.state.of(name).current
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
         outcome = attempt.outcome
@@ -146,30 +190,90 @@ class Judgement:
         changed = self._changed_external(name, outcome.externals)
         if changed is not None:
             return Reason(name, Why.EXTERNAL_CHANGED, changed)
-        read = {pin.region: pin.attempt for pin in outcome.inputs}
-        if set(read) != set(self._regions[name].inputs):
+        read = {pin.region for pin in outcome.inputs}
+        if read != set(self._regions[name].inputs):
             return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
-        for producer, number in read.items():
-            below = self._standing[producer]
+        for pin in outcome.inputs:
+            below = self._standing[pin.region]
             if below is not None:
-                return Reason(name, Why.INPUT_DOES_NOT_STAND, producer, below)
-            now = self._state.of(producer).current
-            if now is not None and now.number != number:
-                return Reason(name, Why.INPUT_REMADE, f"read {producer}@{number}, now @{now.number}")
+                return Reason(name, Why.INPUT_DOES_NOT_STAND, pin.region, below)
+            superseded = self._why_superseded(name, pin)
+            if superseded is not None:
+                return superseded
         return None
 
+    def _awaits_a_producer(self, name: str) -> bool:
+        """Its own trace is sound, and each input that does not stand may yet turn out as it was read."""
+        reason = self._standing[name]
+        attempt = self.state.of(name).current
+        if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
+            return False
+        return all(
+            pin.region in self._may_stand or not self.always_follows(name, pin.region)
+            if self._standing[pin.region] is not None
+            else self._why_superseded(name, pin) is None
+            for pin in attempt.outcome.inputs
+        )
+
+    # edges
+
+    def _edge(self, consumer: str, producer: str) -> list[tuple[str, Determinism]]:
+        """What ``consumer`` reads of ``producer``, each with its mode."""
+        modes = dict(self._regions[producer].determinism)
+        reads = self._regions[consumer].reads
+        results = [each for each in self._regions[producer].results if not reads or each in reads]
+        # Where the plan does not tell what is read, the edge is held to the attempt.
+        return [(each, modes.get(each, Determinism.ALWAYS)) for each in results] or [("", Determinism.ALWAYS)]
+
+    def _remade(self, pin: InputPin) -> Attempt | None:
+        """The current finish of what was read, where it is another one. `None` while there is none."""
+        now = self.state.of(pin.region).current
+        return now if now is not None and now.number != pin.attempt else None
+
+    def _why_superseded(self, consumer: str, pin: InputPin) -> Reason | None:
+        now = self._remade(pin)
+        if now is None:
+            return None
+        read = f"read {pin.region}@{pin.attempt}, now @{now.number}"
+        digests, present = dict(pin.digests), _manifests(now)
+        for result, mode in self._edge(consumer, pin.region):
+            if mode is Determinism.ALWAYS:
+                return Reason(consumer, Why.INPUT_REMADE, read, source=pin.region)
+            if mode is Determinism.ASSUME:
+                continue
+            before = digests.get(result)
+            after = present[result].digest if result in present else None
+            if before is None or after is None:
+                detail = f"{read}; {result} has no digest of both"
+                return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
+            if before != after:
+                detail = f"{read}; {result} has other rows: digest {before}, now {after}"
+                return Reason(consumer, Why.INPUT_DIFFERS, detail, source=pin.region)
+        return None
+
+    def _changed_rows(self, pin: InputPin, now: Attempt, results: list[str]) -> str:
+        """What is known against the user's word that any finish will do: other numbers of rows."""
+        read = self.state.of(pin.region).attempts.get(pin.attempt)
+        before, after = _manifests(read) if read is not None else {}, _manifests(now)
+        counts = [(each, before[each].rows, after[each].rows) for each in results if each in before and each in after]
+        return ", ".join(f"{each} had {was} rows, has {has}" for each, was, has in counts if was != has)
+
     def _why_no_finish(self, name: str) -> Reason:
-        state = self._state.of(name)
+        state = self.state.of(name)
+        newest = state.attempts.get(state.top)
+        ended = newest.outcome if newest is not None and newest.number > state.mark else None
+        if ended is not None and ended.cause is FenceCause.OWN_FAILURE:
+            return Reason(name, Why.FAILED, f"attempt {ended.attempt}: {(ended.detail or '')[:200]}")
         if state.was_reset:
             marked = state.attempts[state.mark].reset
             return Reason(name, Why.RESET, f"{marked.who}: {marked.why}" if marked is not None else "")
-        return Reason(name, Why.NEVER_FINISHED)
+        return Reason(name, Why.NEVER_FINISHED, f"attempt {state.top} is open" if state.open_attempt else "")
 
     def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
-        if name not in self._externals:
+        if name not in self.externals:
             return None
         before = {(each.vertex, each.uri): each for each in recorded}
-        now = {(each.vertex, each.uri): each for each in self._externals[name]}
+        now = {(each.vertex, each.uri): each for each in self.externals[name]}
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key):
                 what = "is new" if key not in before else "is gone" if key not in now else "has other content"
@@ -177,19 +281,23 @@ class Judgement:
         return None
 
     def _judge_must_run(self, name: str) -> Reason | None:
-        if self._standing[name] is not None:
-            return self._standing[name]
-        return self.why_not_available(name) if self._is_wanted(name) else None
+        reason = self._standing[name]
+        if reason is not None and name not in self._may_stand:
+            return reason
+        missing = self.why_not_available(name) if self._is_wanted(name) else None
+        return missing or reason
 
     def _is_wanted(self, name: str) -> bool:
-        if self._regions[name].final or any(self._must[each] is not None for each in self._consumers[name]):
+        if self._regions[name].final:
+            return True
+        if any(self._must[each] is not None and not self.is_undecided(each) for each in self._consumers[name]):
             return True
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
-        current = self._state.of(name).current
+        current = self.state.of(name).current
         return current is not None and current.is_lost
 
-    def _undecided_from(self, region: str) -> list[str]:
+    def _not_judged_from(self, region: str) -> list[str]:
         """``region`` and everything downstream of it that was not judged yet, in topological order."""
         found: set[str] = set()
         queue = [region]
@@ -203,3 +311,7 @@ class Judgement:
     def _check(self, region: str) -> None:
         if region not in self._regions:
             raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._order)}.")
+
+
+def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:
+    return {each.result: each for each in attempt.outcome.outputs} if attempt.outcome is not None else {}

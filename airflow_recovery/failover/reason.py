@@ -5,30 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from airflow_recovery.topology.determinism import Determinism
+
 
 class Why(str, Enum):
     """The causes. The first one that applies is the one that is told."""
 
     NEVER_FINISHED = "never finished"
+    FAILED = "failed"
     RESET = "reset"
     CODE_CHANGED = "code or parameters changed"
     EXTERNAL_CHANGED = "external input changed"
     INPUTS_CHANGED = "reads other inputs now"
     INPUT_REMADE = "input was made again"
+    INPUT_DIFFERS = "input was made again with other rows"
     INPUT_DOES_NOT_STAND = "input does not stand"
     OUTPUT_MISSING = "result is missing"
     OUTPUT_ALTERED = "result was altered"
     OUTPUT_RELEASED = "result was released"
 
 
+LOST_DATA = frozenset({Why.OUTPUT_MISSING, Why.OUTPUT_ALTERED, Why.OUTPUT_RELEASED})
+"""The causes that are about data: somebody wants it, and it is not there as registered."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """``asked``: what was looked at, a URI or a record such as ``outcome of by_route@2``; ``said``: its answer."""
+
+    asked: str
+    said: str
+
+
 @dataclass(frozen=True)
 class Reason:
-    """``region`` must run because of ``why``; ``detail`` is the evidence, ``cause`` the reason behind it, if any."""
+    """``region`` must run because of ``why``. ``detail`` says it in words, ``cause`` is the reason behind it, if any.
+
+    ``source`` names the input that an `Why.INPUT_REMADE` is about. ``evidence`` holds what a store was asked.
+    """
 
     region: str
     why: Why
     detail: str = ""
     cause: Reason | None = None
+    source: str | None = None
+    evidence: tuple[Evidence, ...] = ()
 
     def text(self) -> str:
         """One line, down to the root cause; the middle of a long chain is left out."""
@@ -45,3 +66,25 @@ class Reason:
         if len(chain) > 4:
             parts.append(Reason(chain[-1].region, chain[-1].why, chain[-1].detail).text())
         return " <- ".join(parts)
+
+
+@dataclass(frozen=True)
+class EarlyCutoff:
+    """``consumer`` keeps its result although ``producer`` was made again: it read attempt ``read``, now it is ``now``.
+
+    ``by`` says what that rests on: `Determinism.VERIFY`, every digest it read is equal; `Determinism.ASSUME`, the
+    user's word alone. ``detail`` is then what speaks against that word, as far as it is known.
+    """
+
+    consumer: str
+    producer: str
+    read: int
+    now: int
+    by: Determinism
+    detail: str = ""
+
+    def text(self) -> str:
+        """One line."""
+        word = "digest equal" if self.by is Determinism.VERIFY else "assumed"
+        said = f"{word}: {self.consumer} read {self.producer}@{self.read}, now @{self.now}"
+        return f"{said} ({self.detail})" if self.detail else said

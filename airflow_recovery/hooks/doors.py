@@ -7,16 +7,24 @@ Airflow's Execution API knows which process a task instance belongs to.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow_recovery import errors
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, Scheduler
+from airflow_recovery.execution.scheduler import (
+    HOW_TO_GET_A_DOOR,
+    ClearRequest,
+    ClearResult,
+    Observation,
+    Scheduler,
+)
 from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation
 
 if TYPE_CHECKING:
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+T = TypeVar("T")
 
 RETENTION = timedelta(days=1)
 """Answers are read at once; Airflow may drop them afterwards."""
@@ -32,7 +40,7 @@ class OwnTaskInstance:
     """The task instance that runs in this process, by Airflow's task context."""
 
     def __init__(self, context: Mapping[str, Any]) -> None:
-        instance = context["ti"]
+        instance = self._instance = context["ti"]
         self._store = context["task_state_store"]
         self.dag_id = str(instance.dag_id)
         self.run_id = str(instance.run_id)
@@ -66,6 +74,22 @@ class OwnTaskInstance:
         """Raises `NotMine` where Airflow has taken this task instance away from this process."""
         self.write(ALIVE_KEY, self.ti_id)
 
+    def states(self, keys: Collection[str]) -> dict[str, str | None]:
+        """The states of tasks of its run, by key; `None` before it is scheduled, and where there is none."""
+        tasks: dict[int, dict[str, str]] = {}
+        for key in keys:
+            task_id, _, mapped = key.partition("|")
+            # The answer calls a mapped task "<task id>_<index>": asked for one index alone, that is not ambiguous.
+            tasks.setdefault(int(mapped or -1), {})[key] = task_id
+        states: dict[str, str | None] = {}
+        for index, named in tasks.items():
+            answer = self._instance.get_task_states(
+                dag_id=self.dag_id, map_index=index, task_ids=list(named.values()), run_ids=[self.run_id]
+            )
+            found = answer.get(self.run_id, {})
+            states |= {key: found.get(name if index < 0 else f"{name}_{index}") for key, name in named.items()}
+        return states
+
     def _raise(self, error: Any) -> NoReturn:
         detail = error.error.detail or {}
         status = detail.get("status_code")
@@ -83,13 +107,23 @@ class OwnTaskInstance:
         )
 
 
-class StateStoreDoor:
-    """Door 1: calls through the task's own state store. About 50 ms a call; needs no credentials."""
-
-    can_clear = True
+class _Door:
+    """What every task can do with its own token, whichever door there is."""
 
     def __init__(self, own: OwnTaskInstance) -> None:
         self._own = own
+
+    def live_check(self) -> None:
+        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
+        self._own.live_check()
+
+    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
+        """The present states of tasks of the run. One request for each map index, by the task's own token."""
+        return self._own.states(keys)
+
+
+class StateStoreDoor(_Door):
+    """Door 1: calls through the task's own state store. About 50 ms a call; needs no credentials."""
 
     def observe(self) -> Observation:
         """All tries of the run. Raises `BackendNotInstalled`, `NotMine`."""
@@ -104,10 +138,6 @@ class StateStoreDoor:
         if result is None:
             raise errors.RecoveryError("Expected a clear result in the API server's answer, found none.")
         return result
-
-    def live_check(self) -> None:
-        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
-        self._own.live_check()
 
     def _call(self, operation: Operation, request: ClearRequest | None) -> Answer:
         call = Call(uuid.uuid4().hex, operation, request)
@@ -129,13 +159,11 @@ class StateStoreDoor:
         return answer
 
 
-class RestDoor:
+class RestDoor(_Door):
     """Door 2: our endpoint, as the user of an Airflow connection."""
 
-    can_clear = True
-
     def __init__(self, own: OwnTaskInstance, hook: RecoveryApiHook) -> None:
-        self._own = own
+        super().__init__(own)
         self._hook = hook
 
     def observe(self) -> Observation:
@@ -147,80 +175,52 @@ class RestDoor:
         caller = Caller(self._own.key, self._own.ti_id)
         return self._hook.clear(self._own.dag_id, self._own.run_id, request, caller)
 
-    def live_check(self) -> None:
-        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
-        self._own.live_check()
 
-
-class NoDoor:
+class NoDoor(_Door):
     """Neither door is configured: a region's own retry works, waking another region does not."""
 
-    can_clear = False
-
-    def __init__(self, own: OwnTaskInstance) -> None:
-        self._own = own
-
-    def observe(self) -> Observation:
-        """Raises `errors.NoDoor`, naming both settings."""
-        raise errors.NoDoor(self._message())
+    def observe(self) -> None:
+        """`None`: there is no door."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Raises `errors.NoDoor`, naming both settings."""
-        raise errors.NoDoor(self._message())
-
-    def live_check(self) -> None:
-        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
-        self._own.live_check()
-
-    def _message(self) -> str:
-        return (
-            f"Another task of {self._own.dag_id} / {self._own.run_id} has to be cleared, and there is no way to do it. "
-            f"Expected [state_store] backend = {BACKEND_PATH} in the API server, or [recovery] api_conn_id = a "
-            "connection of type airflow_recovery; found neither. Configure one of them and clear this task."
+        raise errors.NoDoor(
+            f"{', '.join([*request.producers, *request.consumers])} of {self._own.dag_id} / {self._own.run_id} would "
+            f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_GET_A_DOOR}"
         )
 
 
-class FirstDoor:
+class FirstDoor(_Door):
     """The state store door where it is installed, else the endpoint where it is configured, else no door.
 
     Asks the API server only when something is asked of it, so a region that is kept pays nothing for it.
     """
 
     def __init__(self, own: OwnTaskInstance, api_conn_id: str | None) -> None:
-        self._own = own
+        super().__init__(own)
         self._api_conn_id = api_conn_id
         self._chosen: Scheduler | None = None
 
-    @property
-    def can_clear(self) -> bool:
-        """False where neither door is configured. Asks the API server where nothing was asked yet."""
-        return self._choose()[0].can_clear
-
-    def observe(self) -> Observation:
-        """All tries of the run. Raises `NotMine`, `errors.NoDoor`."""
-        door, observation = self._choose()
-        return door.observe() if observation is None else observation
+    def observe(self) -> Observation | None:
+        """All tries of the run; `None` where neither door is configured. Raises `NotMine`."""
+        return self._ask(lambda door: door.observe())
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Compare and clear. Raises `NotMine`, `errors.NoDoor`."""
-        return self._choose()[0].clear(request)
+        return self._ask(lambda door: door.clear(request))
 
-    def live_check(self) -> None:
-        """Raises `NotMine` where Airflow has taken this task instance away from this process."""
-        self._own.live_check()
-
-    def _choose(self) -> tuple[Scheduler, Observation | None]:
-        # An observation is the cheapest call that tells an installed backend, and the caller's first question anyway.
-        if self._chosen is not None:
-            return self._chosen, None
-        first = StateStoreDoor(self._own)
-        try:
-            observation = first.observe()
-        except BackendNotInstalled:
-            self._chosen = self._second()
-            return self._chosen, None
-        self._chosen = first
-        return first, observation
+    def _ask(self, question: Callable[[Scheduler], T]) -> T:
+        """The first question is asked of the state store: the answer tells whether our backend is installed there."""
+        if self._chosen is None:
+            first = StateStoreDoor(self._own)
+            try:
+                answer = question(first)
+            except BackendNotInstalled:
+                self._chosen = self._second()
+            else:
+                self._chosen = first
+                return answer
+        return question(self._chosen)
 
     def _second(self) -> Scheduler:
         if not self._api_conn_id:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
@@ -26,8 +28,9 @@ NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavai
 class RegisteredResult:
     """One result that the newest publish of a run names and that stands.
 
-    ``location`` is the folder, ``files`` are the absolute URIs that the manifest names: read exactly these, never a
-    listing. ``rows`` and ``schema`` (Spark's JSON form) are `None` for applications that our runner does not run.
+    ``location`` is the folder, ``files`` are the absolute URIs that the manifest names, of a parallel vertex those of
+    all its subtasks: read exactly these, never a listing. ``rows`` and ``schema`` (Spark's JSON form) are `None` for
+    applications that our runner does not run.
     """
 
     location: str
@@ -69,12 +72,12 @@ class RecoveryResultHook(BaseHook):
 
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         found = published_result(self._journal(dag_id, key, group_id), vertex)
-        manifest = found.manifest
+        first, rows = found.manifests[0], [each.rows for each in found.manifests]
         return RegisteredResult(
-            location=manifest.location,
-            files=tuple(manifest.uris()),
-            rows=manifest.rows,
-            schema=manifest.schema,
+            location=first.location if len(rows) == 1 else _folder_of([each.location for each in found.manifests]),
+            files=tuple(uri for each in found.manifests for uri in each.uris()),
+            rows=None if None in rows else sum(each or 0 for each in rows),
+            schema=first.schema,
             region=found.region,
             attempt=found.attempt,
             publish=found.publish,
@@ -86,6 +89,12 @@ class RecoveryResultHook(BaseHook):
 
         settings = self._settings or RecoverySettings.load()
         return Journal(open_stores(settings).journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)
+
+
+def _folder_of(locations: Sequence[str]) -> str:
+    """The folder that all of them are in."""
+    segments = zip(*(each.split("/") for each in locations), strict=False)
+    return "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, segments))
 
 
 def result_run_key(

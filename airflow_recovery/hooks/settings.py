@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"
@@ -15,7 +16,10 @@ RESULTS_BELOW_JOURNAL = "_results"
 class RecoverySettings:
     """Where journal and results are, and how they and Airflow are reached. URIs have no slash at the end.
 
-    ``request_timeout``: seconds until a journal write with an unknown outcome fails the task.
+    ``request_timeout``: seconds until a journal write with an unknown outcome fails the task. ``retention`` holds for
+    jobs that declare none. ``grace_s``: for so many seconds, what nobody counts on is kept all the same.
+    ``previous_worker_timeout_s``: seconds without a sign of life until another run takes over the making of a shared
+    result.
     """
 
     journal: str
@@ -23,6 +27,9 @@ class RecoverySettings:
     aws_conn_id: str | None = None
     api_conn_id: str | None = None
     request_timeout: int = 60
+    retention: Retention = DEFAULT_RETENTION
+    grace_s: int = DEFAULT_GRACE_S
+    previous_worker_timeout_s: int = 30
 
     @classmethod
     def load(cls) -> RecoverySettings:
@@ -56,6 +63,11 @@ class RecoverySettings:
             aws_conn_id=conf.get(SECTION, "aws_conn_id", fallback="") or None,
             api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
             request_timeout=request_timeout,
+            retention=Retention.parse(conf.get(SECTION, "retention", fallback="") or DEFAULT_RETENTION.text()),
+            grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
+            previous_worker_timeout_s=parse_duration_s(
+                conf.get(SECTION, "previous_worker_timeout", fallback="") or f"{cls.previous_worker_timeout_s}s"
+            ),
         )
 
 

@@ -12,9 +12,11 @@ from airflow_recovery.runtime.spec import StoreSpec
 from airflow_recovery.storage.opening import open_store
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
 
     from airflow_recovery.storage.object_store import ObjectStore
+    from airflow_recovery.storage.s3 import S3Store
+    from airflow_recovery.storage.s3_clients import AnySession
 
 S3_SCHEMES = ("s3://", "s3a://")
 
@@ -23,7 +25,7 @@ S3_SCHEMES = ("s3://", "s3a://")
 class S3Access:
     """What an Airflow connection says about S3. ``session`` renews a role's credentials by itself."""
 
-    session: Session
+    session: AnySession
     endpoint_url: str | None
     region_name: str | None
 
@@ -83,10 +85,19 @@ class Stores:
     def _open(self, uri: str) -> ObjectStore:
         if self._access is None or not uri.startswith(S3_SCHEMES):
             return open_store(uri)
+        return self._s3.beside(uri)
+
+    @cached_property
+    def _s3(self) -> S3Store:
+        """All stores of the connection share its clients, whose making costs more than a small region's requests."""
         from airflow_recovery.storage.s3 import S3Store
 
         access = self._access
-        return S3Store(uri, endpoint_url=access.endpoint_url, region_name=access.region_name, session=access.session)
+        if access is None:
+            raise AssertionError("only a connection's stores share clients")
+        return S3Store(
+            "s3://any", endpoint_url=access.endpoint_url, region_name=access.region_name, session=access.session
+        )
 
     def _spec(self, uri: str) -> StoreSpec:
         if self._access is None or not uri.startswith(S3_SCHEMES):
@@ -95,27 +106,56 @@ class Stores:
 
     @cached_property
     def _access(self) -> S3Access | None:
-        if not self._settings.aws_conn_id:
+        conn_id = self._settings.aws_conn_id
+        if not conn_id:
             return None
-        # Airflow's own hook knows every way to authenticate (keys, profile, role, web identity). Its import costs
-        # 45 ms more than boto3's, and only where a connection is named.
-        from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+        from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
+        from airflow.sdk import BaseHook
+        from airflow.sdk.exceptions import AirflowNotFoundException
 
-        hook = AwsBaseHook(aws_conn_id=self._settings.aws_conn_id, client_type="s3")
-        if hook.conn_config.conn_id != self._settings.aws_conn_id:
-            # The hook would go on without it, with whatever credentials this machine has.
+        try:
+            config = AwsConnectionWrapper(BaseHook.get_connection(conn_id))
+        except AirflowNotFoundException as error:
+            # Airflow's hook would go on without it, with whatever credentials this machine has.
             raise ConfigurationError(
-                f"Expected the connection {self._settings.aws_conn_id!r} of [recovery] aws_conn_id, found none that "
-                "can be read here. Define it, and give every component the same [core] fernet_key."
-            )
-        session = hook.get_session()
-        endpoint_url = hook.conn_config.get_service_endpoint_url("s3")
+                f"Expected the connection {conn_id!r} of [recovery] aws_conn_id, found none that can be read here. "
+                "Define it, and give every component the same [core] fernet_key."
+            ) from error
+        endpoint_url = config.get_service_endpoint_url("s3")
         if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
             raise ConfigurationError(
-                f"Expected endpoint_url in connection {self._settings.aws_conn_id!r} to begin with http:// or "
-                f"https://, found {endpoint_url!r}."
+                f"Expected endpoint_url in connection {conn_id!r} to begin with http:// or https://, found "
+                f"{endpoint_url!r}."
             )
-        return S3Access(session, endpoint_url, session.region_name)
+        session, region_name = _keys_session(config) if _has_plain_keys(config) else _hooks_session(conn_id)
+        return S3Access(session, endpoint_url, region_name)
+
+
+def _has_plain_keys(config: AwsConnectionWrapper) -> bool:
+    """A key and its secret are all that there is: no role, no profile, no session factory of the deployment's own."""
+    from airflow.sdk.configuration import conf
+
+    return bool(
+        config.aws_access_key_id
+        and config.aws_secret_access_key
+        and not (config.role_arn or config.assume_role_method or config.profile_name)
+        and not conf.get("aws", "session_factory", fallback=None)
+    )
+
+
+def _keys_session(config: AwsConnectionWrapper) -> tuple[AnySession, str | None]:
+    from airflow_recovery.storage.s3_clients import new_session
+
+    session = new_session(config.aws_access_key_id, config.aws_secret_access_key, config.aws_session_token)
+    return session, config.region_name or session.get_config_variable("region")
+
+
+def _hooks_session(conn_id: str) -> tuple[AnySession, str | None]:
+    """Airflow's own hook knows every way to authenticate; its import, and boto3's, cost 50 ms more."""
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+
+    session = AwsBaseHook(aws_conn_id=conn_id, client_type="s3").get_session()
+    return session, session.region_name
 
 
 def open_stores(settings: RecoverySettings) -> Stores:

@@ -5,11 +5,12 @@ on a cluster that has no Airflow, and by a unit test. So this package may import
 imported, pyspark or boto3. It knows nothing of attempts, journals or stores.
 """
 
-from airflow_recovery.job.context import RegionContext, RunLike
+from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
 from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.local import LocalResults, run_local
+from airflow_recovery.job.parallelism import per_file, same_as
 from airflow_recovery.job.sources import FilePattern, FileSplit, FileSplits, files
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
 
@@ -21,13 +22,16 @@ __all__ = [
     "LocalResults",
     "RegionContext",
     "RunLike",
+    "Subtask",
     "Vertex",
     "VertexInput",
     "VertexKind",
     "files",
     "job",
     "load_job",
+    "per_file",
     "region_fingerprint",
     "run_local",
+    "same_as",
     "vertex_fingerprint",
 ]

@@ -32,6 +32,22 @@ class RunLike(Protocol):
 
 
 @dataclass(frozen=True)
+class Subtask:
+    """Which subtask of its vertex a call works for. ``key`` names it, whatever the order of the keys is.
+
+    Of a vertex that is not parallel it is the only one. Where keys were declared, rows must depend on the key alone:
+    ``index`` and ``parallelism`` change with the list of keys, and are no part of the fingerprint.
+    """
+
+    index: int = 0
+    key: str = "0"
+    parallelism: int = 1
+
+
+ONLY_SUBTASK = Subtask()
+
+
+@dataclass(frozen=True)
 class RegionContext:
     """Handed to a vertex that has a parameter named ``context``.
 
@@ -48,3 +64,4 @@ class RegionContext:
     logical_date: str | None = None
     data_interval_start: str | None = None
     data_interval_end: str | None = None
+    subtask: Subtask = ONLY_SUBTASK

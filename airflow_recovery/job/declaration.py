@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.context import RunLike
 from airflow_recovery.job.json_values import plain_json
+from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, checked_parallelism, resolve
+from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import check_templates, render
 from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.topology.determinism import Determinism, DeterminismLike
+from airflow_recovery.topology.failover_strategy import (
+    FailoverStrategy,
+    FailoverStrategyLike,
+    RecoveryModeLike,
+    declared_strategy,
+)
 from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
-from airflow_recovery.topology.regions import RegionGraph, region_graph
-from airflow_recovery.topology.result_type import BLOCKING, PIPELINED, ResultType
+from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
+from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT, PIPELINED, ResultType
+from airflow_recovery.topology.retention import Retention, checked_retention
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +38,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT)
+"""The result types that a region's application can make and read today."""
+
 MAX_VERTEX_NAME_LENGTH = 80
 # ASCII, since names become Airflow task ids. No underscore in front: Spark takes such folders for hidden ones.
 _VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 1}}}")
@@ -35,13 +48,33 @@ _VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 
 _RESERVED_NAME = re.compile(r"and-[0-9]+-more")
 
 
-def job(name: str, *, version: str | None = None, packages: Sequence[str] = ()) -> Job:
+def job(
+    name: str,
+    *,
+    version: str | None = None,
+    packages: Sequence[str] = (),
+    deterministic: DeterminismLike = Determinism.ALWAYS,
+    retention: Retention | None = None,
+    failover_strategy: FailoverStrategyLike | None = None,
+    recovery_mode: RecoveryModeLike | None = None,
+) -> Job:
     """Begin a job. Vertices are added with the decorators of the returned `Job`.
 
     ``version`` is part of every vertex's fingerprint. ``packages`` are top-level packages, beside the one that holds
-    the vertex functions, whose code is followed by fingerprints and shipped to Spark.
+    the vertex functions, whose code is followed by fingerprints and shipped to Spark. ``deterministic`` stands for
+    every vertex that does not say it itself. ``retention`` says when intermediate results may be deleted
+    (``Retention.as_consumed()``); without it, the configuration does. ``failover_strategy`` is ``region`` (what must
+    run again), ``full`` (everything) or ``individual``; ``recovery_mode="JOB_LEVEL"`` makes it ``full``.
     """
-    return Job(name, version=version, packages=packages)
+    return Job(
+        name,
+        version=version,
+        packages=packages,
+        deterministic=deterministic,
+        retention=retention,
+        failover_strategy=failover_strategy,
+        recovery_mode=recovery_mode,
+    )
 
 
 class Job:
@@ -52,7 +85,17 @@ class Job:
     name in ``params=`` that parameter's value, and every other name the result of the vertex of that name.
     """
 
-    def __init__(self, name: str, *, version: str | None = None, packages: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str | None = None,
+        packages: Sequence[str] = (),
+        deterministic: DeterminismLike = Determinism.ALWAYS,
+        retention: Retention | None = None,
+        failover_strategy: FailoverStrategyLike | None = None,
+        recovery_mode: RecoveryModeLike | None = None,
+    ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise JobDefinitionError(f"job: expected a name, found {name!r}: give the job a name that is not empty")
         if isinstance(packages, str) or not all(isinstance(each, str) and each.isidentifier() for each in packages):
@@ -63,12 +106,17 @@ class Job:
         self.name = name
         self.version = _checked_version(version, f"job {name!r}")
         self.packages = tuple(packages)
+        self.retention = checked_retention(retention, f"job {name!r}")
+        self.determinism = _checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
+        declared = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")
+        self.failover_strategy = declared or FailoverStrategy.REGION
         self.module_ref: str | None = None
         """Where it was loaded from, ``package.module:name``; set by `load_job`."""
         self._declared: dict[str, tuple[Vertex, Signature]] = {}
         self._vertices: Mapping[str, Vertex] | None = None
         self._graph: JobGraph | None = None
         self._regions: RegionGraph | None = None
+        self._parallelism: dict[str, Parallelism] | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r}: {', '.join(self._declared) or 'no vertices'}>"
@@ -87,8 +135,9 @@ class Job:
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         result: ResultType = PIPELINED,
-        deterministic: bool = False,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Callable[[F], F]: ...
     def source(
         self,
@@ -100,8 +149,9 @@ class Job:
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         result: ResultType = PIPELINED,
-        deterministic: bool = False,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Any:
         """Declare a vertex that reads from outside the job: ``@flights.source(splits=files("s3://lake/*.csv"))``.
 
@@ -111,7 +161,17 @@ class Job:
 
         def declare(function: F) -> F:
             return self._declare(
-                function, VertexKind.SOURCE, name, params, {}, spark_conf, result, deterministic, version, splits
+                function,
+                VertexKind.SOURCE,
+                name,
+                params,
+                {},
+                spark_conf,
+                result,
+                deterministic,
+                version,
+                splits,
+                parallelism,
             )
 
         return declare if function is None else declare(function)
@@ -128,8 +188,9 @@ class Job:
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         result: ResultType = PIPELINED,
-        deterministic: bool = False,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Callable[[F], F]: ...
     def vertex(
         self,
@@ -141,8 +202,9 @@ class Job:
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         result: ResultType = PIPELINED,
-        deterministic: bool = False,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Any:
         """Declare a vertex that reads other vertices: ``@flights.vertex`` or ``@flights.vertex(result=BLOCKING)``.
 
@@ -150,14 +212,33 @@ class Job:
         - ``inputs``: parameter to vertex, where their names differ: ``{"left": "cleaned"}``.
         - ``params``: JSON values handed in under their names; texts in them may be templates over the run alone.
         - ``spark_conf``: settings of the Spark application that the vertex's region needs; no part of the fingerprint.
-        - ``result``: ``PIPELINED`` (fused with its readers) or ``BLOCKING`` (written, registered, read again).
-        - ``deterministic``: computing it twice gives the same rows.
+        - ``result``: ``PIPELINED`` (fused with its readers), ``BLOCKING`` (written, registered, read again), or
+          ``BLOCKING_PERSISTENT`` (made once for all runs, DAGs and backfills with equal code, parameters and inputs).
+        - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
+          ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers
+          keep theirs where it is equal. ``"assume"``: any finish of this vertex will do, and where several vertices of
+          one region read it, each computes it anew. See `airflow_recovery.Determinism`.
         - ``version``: a text of your own; a change of it means that the vertex runs again.
+        - ``parallelism``: how many subtasks it has, each a Spark application that is kept, cleared and run again by
+          itself: a number; a list of keys (``["2013-01", "2013-02"]``); a template that gives keys with commas between
+          them; ``per_file`` (a source with ``splits=``); or ``same_as("vertex")``. Between vertices with the same
+          subtasks, subtask by subtask is read; else everything. ``{{ subtask }}`` in ``params=`` and in the pattern of
+          ``splits=`` is the subtask's key, and ``context.subtask`` tells the function.
         """
 
         def declare(function: F) -> F:
             return self._declare(
-                function, VertexKind.VERTEX, name, params, inputs, spark_conf, result, deterministic, version, None
+                function,
+                VertexKind.VERTEX,
+                name,
+                params,
+                inputs,
+                spark_conf,
+                result,
+                deterministic,
+                version,
+                None,
+                parallelism,
             )
 
         return declare if function is None else declare(function)
@@ -173,7 +254,9 @@ class Job:
         inputs: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Callable[[F], F]: ...
     def sink(
         self,
@@ -184,13 +267,25 @@ class Job:
         inputs: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
+        deterministic: DeterminismLike | None = None,
         version: str | None = None,
+        parallelism: ParallelismLike | None = None,
     ) -> Any:
         """Declare a final result: always wanted, written and registered. Options as in `vertex`; others may read it."""
 
         def declare(function: F) -> F:
             return self._declare(
-                function, VertexKind.SINK, name, params, inputs, spark_conf, BLOCKING, False, version, None
+                function,
+                VertexKind.SINK,
+                name,
+                params,
+                inputs,
+                spark_conf,
+                BLOCKING,
+                deterministic,
+                version,
+                None,
+                parallelism,
             )
 
         return declare if function is None else declare(function)
@@ -204,9 +299,10 @@ class Job:
         inputs: Mapping[str, str] | None,
         spark_conf: Mapping[str, Any] | None,
         result: ResultType,
-        deterministic: bool,
+        deterministic: DeterminismLike | None,
         version: str | None,
         splits: FilePattern | None,
+        parallelism: ParallelismLike | None,
     ) -> F:
         decorator = f"@{kind.value.lower()}"
         if not inspect.isfunction(function):
@@ -221,13 +317,20 @@ class Job:
             result = ResultType(result)
         except ValueError:
             raise JobDefinitionError(
-                f"{where}: expected result= as one of {', '.join(ResultType.__members__)}, found {result!r}"
+                f"{where}: expected result= as one of {', '.join(each.value for each in RUNNABLE)}, found {result!r}"
             ) from None
+        if result not in RUNNABLE:
+            raise JobDefinitionError(
+                f"{where}: expected result= as one of {', '.join(each.value for each in RUNNABLE)}, found "
+                f"{result.value!r}, which recovery can reason about but nothing can run yet: declare it with "
+                "result=BLOCKING"
+            )
         if splits is not None and not isinstance(splits, FilePattern):
             raise JobDefinitionError(f"{where}: expected splits=files('...'), found {splits!r}: wrap it in files()")
-        plain_params = _checked_params(params or {}, where)
+        subtasks = checked_parallelism(parallelism, vertex=name, splits=splits, where=where)
+        plain_params = _checked_params(params or {}, where, is_parallel=subtasks is not None)
         if splits is not None:
-            check_templates({"splits": splits.pattern}, where=where)
+            check_templates({"splits": splits.pattern}, where=where, is_parallel=subtasks is not None)
         signature = read_signature(function, params=plain_params, renamed=inputs or {}, where=where)
         _check_splits(signature, kind, splits, where)
         if kind is VertexKind.SOURCE:
@@ -241,15 +344,16 @@ class Job:
             params=plain_params,
             spark_conf=_checked_spark_conf(spark_conf or {}, where),
             result=result,
-            deterministic=deterministic,
+            determinism=_checked_determinism(deterministic, where, self.determinism),
             version=_checked_version(version, where),
             splits=splits,
             wants_spark=signature.wants_spark,
             wants_context=signature.wants_context,
             wants_splits=signature.wants_splits,
+            parallelism=subtasks,
         )
         self._declared[name] = (vertex, signature)
-        self._vertices = self._graph = self._regions = None
+        self._vertices = self._graph = self._regions = self._parallelism = None
         return function
 
     def _check_name(self, name: str, where: str) -> None:
@@ -330,34 +434,70 @@ class Job:
             regions = region_graph(self._graph)
             for region in regions.regions:
                 self._merged_conf(region.vertices)
+                self._check_parallelism(region)
+            check_persistent(regions, self.vertices)
+            self.check_strategy(self.failover_strategy, regions)
             self._regions = regions
         return self._regions
+
+    def check_strategy(self, strategy: FailoverStrategy, regions: RegionGraph | None = None) -> None:
+        """Raise `JobDefinitionError` where ``individual`` would leave readers on rows that nobody said may differ."""
+        if strategy is not FailoverStrategy.INDIVIDUAL:
+            return
+        for region in (regions or self.regions()).regions:
+            for each in region.inputs:
+                if self.vertices[each.result].determinism is not Determinism.ASSUME:
+                    raise JobDefinitionError(
+                        f"{self.vertices[each.result].where}: expected deterministic='assume', since the failover "
+                        f"strategy is 'individual' and region {region.name!r} reads this result, found "
+                        f"{self.vertices[each.result].determinism.value!r}: declare it, or use the strategy 'region'"
+                    )
 
     def region_spark_conf(self, region: str) -> dict[str, str]:
         """Return the Spark settings of a region: those of all its vertices, which do not contradict each other."""
         return self._merged_conf(self.regions().region(region).vertices)
 
-    def render_params(self, vertex: str, run: RunLike) -> dict[str, Any]:
-        """Return the vertex's parameters for this run. Raises `JobDefinitionError` as `templates.render`."""
-        found = self.vertex_named(vertex)
-        return render(found.params, run, where=found.where)
+    def parallelism_of(self, vertex: str) -> Parallelism | None:
+        """Return how the vertex is split into subtasks; `None` where it is not. Raises `JobDefinitionError`.
 
-    def render_splits(self, vertex: str, run: RunLike) -> FilePattern | None:
-        """Return the pattern of the vertex's files for this run; `None` where it declares none."""
+        Vertices with the same subtasks have one and the same object: edges between them are pointwise.
+        """
+        if self._parallelism is None:
+            self._parallelism = resolve(
+                {name: each.parallelism for name, each in self.vertices.items()},
+                {name: each.where for name, each in self.vertices.items()},
+            )
+        return self._parallelism.get(self.vertex_named(vertex).name)
+
+    def region_parallelism(self, region: str) -> Parallelism | None:
+        """Return how a region is split into subtasks: as each of its vertices is."""
+        return self.parallelism_of(self.regions().region(region).vertices[0])
+
+    def render_params(self, vertex: str, run: RunLike, subtask: str | None = None) -> dict[str, Any]:
+        """Return the vertex's parameters for this run, and for the subtask of that key where it is parallel.
+
+        Raises `JobDefinitionError` as `templates.render`.
+        """
+        found = self.vertex_named(vertex)
+        return render(found.params, run, where=found.where, subtask=subtask)
+
+    def render_splits(self, vertex: str, run: RunLike, subtask: str | None = None) -> FilePattern | None:
+        """Return the pattern of the vertex's files for this run and subtask; `None` where it declares none."""
         found = self.vertex_named(vertex)
         if found.splits is None:
             return None
-        return FilePattern(render({"splits": found.splits.pattern}, run, where=found.where)["splits"])
+        rendered = render({"splits": found.splits.pattern}, run, where=found.where, subtask=subtask)
+        return FilePattern(rendered["splits"])
 
     def run_local(
         self,
         spark: SparkSession,
         *,
         params: Mapping[str, Mapping[str, Any]] | None = None,
-        splits: Mapping[str, Sequence[str] | DataFrame] | None = None,
+        splits: Mapping[str, Sequence[str] | Mapping[str, Sequence[str]] | DataFrame] | None = None,
         logical_date: datetime | str | None = None,
         conf: Mapping[str, Any] | None = None,
-        results: Mapping[str, DataFrame] | None = None,
+        results: Mapping[str, DataFrame | Mapping[str, DataFrame]] | None = None,
         only: str | None = None,
     ) -> LocalResults:
         """Run the job's functions here, without Airflow, S3 or cluster; see `airflow_recovery.job.local.run_local`."""
@@ -383,6 +523,17 @@ class Job:
                     "parameters, or declare it with @source if it reads from outside the job"
                 )
 
+    def _check_parallelism(self, region: Region) -> None:
+        for name in region.vertices:
+            mine = self.parallelism_of(name)
+            for each in self.vertices[name].inputs:
+                if each.vertex in region.vertices and self.parallelism_of(each.vertex) is not mine:
+                    raise JobDefinitionError(
+                        f"{self.vertices[name].where}: reads {each.vertex!r}, which is PIPELINED: they share one Spark "
+                        "application, and have not the same subtasks. Declare "
+                        f"{each.vertex!r} with result=BLOCKING, or give both the same parallelism="
+                    )
+
     def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:
         merged: dict[str, str] = {}
         origin: dict[str, str] = {}
@@ -398,9 +549,9 @@ class Job:
         return merged
 
 
-def _checked_params(params: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked_params(params: Mapping[str, Any], where: str, *, is_parallel: bool) -> dict[str, Any]:
     plain = {name: plain_json(value, where=f"{where}, parameter {name!r} of params=") for name, value in params.items()}
-    check_templates(plain, where=where)
+    check_templates(plain, where=where, is_parallel=is_parallel)
     return plain
 
 
@@ -420,6 +571,16 @@ def _checked_version(version: str | None, where: str) -> str | None:
     if version is not None and not isinstance(version, str):
         raise JobDefinitionError(f"{where}: expected version= as a text, found {version!r}: write {str(version)!r}")
     return version
+
+
+def _checked_determinism(given: object, where: str, default: Determinism) -> Determinism:
+    try:
+        return default if given is None else Determinism(given)
+    except ValueError:
+        raise JobDefinitionError(
+            f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {given!r}: 'verify' checks "
+            "that the rows are the same, 'assume' takes your word for it"
+        ) from None
 
 
 def _check_splits(signature: Signature, kind: VertexKind, splits: FilePattern | None, where: str) -> None:

@@ -21,6 +21,7 @@ from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.canonical import canonical
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module
+from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
 from airflow_recovery.topology.regions import Region
 
@@ -28,24 +29,32 @@ _LENGTH = 32
 _DECORATORS = ("source", "vertex", "sink")
 
 
-def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any]) -> str:
-    """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
-
-    In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
-    packages), parameters, inputs, the pattern of its files, result type, versions. Not in it: comments, docstrings and
-    layout, the rest of the file, other vertices, ``spark_conf``. Raises `FingerprintError` where source cannot be read
-    and the vertex declares no version, and `JobDefinitionError` for an unknown vertex.
-    """
+def vertex_code(job: Job, vertex: str) -> list[list[str]]:
+    """Return the code that a vertex uses, as ``[where, name, digest]``, for `vertex_fingerprint`."""
     found = job.vertex_named(vertex)
     try:
-        code = _CodeUsed(job.packages).of(cast("FunctionType", found.function))
+        return _CodeUsed(job.packages).of(cast("FunctionType", found.function))
     except FingerprintError as error:
         if found.version is None:
             raise FingerprintError(f"{found.where}: {error}") from error
-        code = []
+        return []
+
+
+def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | None = None) -> str:
+    """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
+
+    In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
+    packages), parameters, inputs, the pattern of its files, result type, versions, a fixed number of subtasks. Not in
+    it: comments, docstrings and layout, the rest of the file, other vertices, ``spark_conf``, the keys of subtasks
+    (`region_fingerprint`). ``code`` is `vertex_code`, where it is known already. Raises `FingerprintError` where
+    source cannot be read and the vertex declares no version, and `JobDefinitionError` for an unknown vertex.
+    """
+    found = job.vertex_named(vertex)
+    parallelism = job.parallelism_of(vertex)
     return _digest(
         {
-            "code": code,
+            **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
+            "code": vertex_code(job, vertex) if code is None else code,
             "inputs": [[each.parameter, each.vertex] for each in found.inputs],
             "job_version": job.version,
             "kind": found.kind.value,
@@ -58,11 +67,20 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any]) -> str:
     )
 
 
-def region_fingerprint(region: Region, vertex_fingerprints: Mapping[str, str]) -> str:
-    """Return the fingerprint of a region: of its vertices, and of which of their results it registers."""
+def region_fingerprint(region: Region, vertex_fingerprints: Mapping[str, str], subtask: str | None = None) -> str:
+    """Return the fingerprint of a region: of its vertices, of which of their results it registers, and its subtask."""
     return _digest(
-        {"vertices": [[name, vertex_fingerprints[name]] for name in region.vertices], "results": list(region.results)}
+        {
+            **({} if subtask is None else {"subtask": subtask}),
+            "vertices": [[name, vertex_fingerprints[name]] for name in region.vertices],
+            "results": list(region.results),
+        }
     )
+
+
+def initializer_fingerprint(spec: RunTimeSubtasks, decides: Iterable[str]) -> str:
+    """Return the fingerprint of what decides a run's subtasks: the rendered keys, or the pattern of the files."""
+    return _digest({"subtasks": type(spec).__name__, "decides": list(decides)})
 
 
 def _digest(value: object) -> str:

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.chains import subtask_region
+from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.json_values import plain_json
+from airflow_recovery.job.parallelism import (
+    FixedParallelism,
+    LiteralKeys,
+    Parallelism,
+    PerFile,
+    TemplatedKeys,
+    checked_keys,
+    templated_keys,
+)
 from airflow_recovery.job.sources import FileSplit, FileSplits
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex
@@ -18,6 +30,8 @@ from airflow_recovery.topology.graph import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    LocalSplits = Sequence[str] | Mapping[str, Sequence[str]] | DataFrame
 
 
 @dataclass(frozen=True)
@@ -64,58 +78,167 @@ def run_local(
     spark: SparkSession,
     *,
     params: Mapping[str, Mapping[str, Any]] | None = None,
-    splits: Mapping[str, Sequence[str] | DataFrame] | None = None,
+    splits: Mapping[str, LocalSplits] | None = None,
     logical_date: datetime | str | None = None,
     conf: Mapping[str, Any] | None = None,
-    results: Mapping[str, DataFrame] | None = None,
+    results: Mapping[str, DataFrame | Mapping[str, DataFrame]] | None = None,
     only: str | None = None,
 ) -> LocalResults:
-    """Call every vertex's function once, in topological order, and return their DataFrames.
+    """Call every vertex's function, once for each of its subtasks, in topological order; return their DataFrames.
 
     - ``params``: by vertex, values in place of declared ones (``{"cleaned": {"day": "2013-01-01"}}``).
-    - ``splits``: by source, the paths to read in place of its pattern, or a DataFrame in place of the whole source.
+    - ``splits``: by source, the paths to read in place of its pattern, or a DataFrame in place of the whole source. Of
+      a parallel source, the paths of each subtask by key: ``{"raw": {"2013-01": ["jan.csv"]}}``; a list of paths is
+      dealt out where the source declares a number of subtasks or `per_file` (the keys are then the files' names).
     - ``logical_date``, ``conf``: of the run that templates see.
-    - ``results``: by vertex, a DataFrame in place of calling it.
+    - ``results``: by vertex, a DataFrame in place of calling it; of a parallel vertex one for each key.
     - ``only``: run this vertex and what it needs, and nothing else.
 
-    Nothing is written or registered, and result types make no difference. Raises `JobDefinitionError` for names that
-    the job does not have and for a source without paths, and `UserCodeError` for a function that returns no DataFrame.
+    Nothing is written or registered, and result types make no difference. What is returned of a parallel vertex, and
+    handed to readers that have not the same subtasks, is the union over its subtasks. Raises `JobDefinitionError` for
+    names that the job does not have and for a source without paths, and `UserCodeError` for a function that returns no
+    DataFrame.
     """
     run = LocalRun(logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date, dict(conf or {}))
-    own_params, own_splits = params or {}, splits or {}
-    done: dict[str, DataFrame] = dict(results or {})
-    for name in (*own_params, *own_splits, *done, *([only] if only else ())):
+    local = _Local(job, spark, run, params or {}, splits or {}, dict(results or {}))
+    for name in (*local.params, *local.splits, *local.given, *([only] if only else ())):
         job.vertex_named(name)
-    for name, given in own_splits.items():
+    for name, given in local.splits.items():
         if job.vertices[name].splits is None:
             raise JobDefinitionError(
                 f"{job.vertices[name].where}: splits= is given and it declares no files: use results= to replace it"
             )
         if isinstance(given, str):
             raise JobDefinitionError(f"{job.vertices[name].where}: expected splits= as a list of paths: [{given!r}]")
-        if not isinstance(given, Sequence):
-            done[name] = given
-    substitutes = set(done)
-    needed = _needed(job, only, substitutes)
-    for logical in job.graph().in_topological_order:
-        if logical.name in needed and logical.name not in done:
-            vertex = job.vertices[logical.name]
-            done[vertex.name] = vertex.call(
-                spark=spark,
-                inputs=done,
-                params=_params(job, vertex, run, own_params.get(vertex.name, {})),
-                splits=_splits(vertex, own_splits),
-                context=RegionContext(
-                    job=job.name,
-                    vertex=vertex.name,
-                    region=job.regions().region_of(vertex.name).name,
-                    attempt=1,
-                    logical_date=run.logical_date,
-                    data_interval_start=run.data_interval_start,
-                    data_interval_end=run.data_interval_end,
-                ),
+        if not isinstance(given, (Sequence, Mapping)):
+            local.given[name] = given
+    needed = _needed(job, only, set(local.given))
+    order = [each.name for each in job.graph().in_topological_order]
+    for name in order:
+        if name in local.given:
+            local.take(name)
+        elif name in needed:
+            local.call(name)
+    return LocalResults({name: local.done[name] for name in order if name in local.done})
+
+
+class _Local:
+    """What is known of a local run while it goes through the vertices, producers first."""
+
+    def __init__(
+        self,
+        job: Job,
+        spark: SparkSession,
+        run: LocalRun,
+        params: Mapping[str, Mapping[str, Any]],
+        splits: Mapping[str, LocalSplits],
+        given: dict[str, DataFrame | Mapping[str, DataFrame]],
+    ) -> None:
+        self._job, self._spark, self._run = job, spark, run
+        self.params, self.splits, self.given = params, splits, given
+        self.done: dict[str, DataFrame] = {}
+        self._parts: dict[str, Mapping[str, DataFrame]] = {}
+        self._keys: dict[Parallelism, tuple[str, ...]] = {}
+
+    def take(self, name: str) -> None:
+        """A result in place of calling the vertex."""
+        given = self.given[name]
+        if isinstance(given, Mapping):
+            self._finish(name, dict(given))
+        else:
+            self.done[name] = given
+
+    def call(self, name: str) -> None:
+        """Call the vertex once for each of its subtasks."""
+        parallelism = self._job.parallelism_of(name)
+        if parallelism is None:
+            self.done[name] = self._call(name, ONLY_SUBTASK, self.done)
+            return
+        keys = self._keys_of(name, parallelism)
+        parts = {}
+        for index, key in enumerate(keys):
+            inputs = {
+                each.vertex: self._part(name, each.vertex, key)
+                if self._job.parallelism_of(each.vertex) is parallelism
+                else self.done[each.vertex]
+                for each in self._job.vertices[name].inputs
+            }
+            parts[key] = self._call(name, Subtask(index, key, len(keys)), inputs)
+        self._finish(name, parts)
+
+    def _finish(self, name: str, parts: Mapping[str, DataFrame]) -> None:
+        self._parts[name] = parts
+        self.done[name] = reduce(lambda left, right: left.unionByName(right), parts.values())
+
+    def _part(self, reader: str, name: str, key: str) -> DataFrame:
+        parts = self._parts.get(name, {})
+        if key not in parts:
+            raise JobDefinitionError(
+                f"{self._job.vertices[reader].where}: reads {name!r} subtask by subtask, and there is none of the key "
+                f"{key!r}: give results={{{name!r}: {{{key!r}: ...}}}} with a DataFrame for every key"
             )
-    return LocalResults({each.name: done[each.name] for each in job.graph().in_topological_order if each.name in done})
+        return parts[key]
+
+    def _keys_of(self, name: str, parallelism: Parallelism) -> tuple[str, ...]:
+        if isinstance(parallelism, (FixedParallelism, LiteralKeys)):
+            return parallelism.keys
+        if parallelism not in self._keys:
+            where = self._job.vertices[name].where
+            if isinstance(parallelism, TemplatedKeys):
+                rendered = render({"parallelism": parallelism.template}, self._run, where=where)["parallelism"]
+                self._keys[parallelism] = templated_keys(rendered, where=where)
+            else:
+                self._keys[parallelism] = checked_keys(self._files_of(parallelism.source), where=where)
+        return self._keys[parallelism]
+
+    def _files_of(self, source: str) -> list[str]:
+        given = self.given.get(source, self.splits.get(source))
+        if isinstance(given, Mapping):
+            return list(given)
+        return [PurePath(str(path)).name for path in _paths(self._job.vertices[source], self.splits)]
+
+    def _call(self, name: str, subtask: Subtask, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        vertex, run = self._job.vertices[name], self._run
+        key = None if subtask is ONLY_SUBTASK else subtask.key
+        return vertex.call(
+            spark=self._spark,
+            inputs=inputs,
+            params=_params(vertex, run, self.params.get(name, {}), key),
+            splits=self._splits(vertex, subtask),
+            context=RegionContext(
+                job=self._job.name,
+                vertex=name,
+                region=subtask_region(self._job.regions().region_of(name).name, key),
+                attempt=1,
+                logical_date=run.logical_date,
+                data_interval_start=run.data_interval_start,
+                data_interval_end=run.data_interval_end,
+                subtask=subtask,
+            ),
+        )
+
+    def _splits(self, vertex: Vertex, subtask: Subtask) -> FileSplits | None:
+        if vertex.splits is None:
+            return None
+        parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
+        paths: Sequence[str]
+        if parallelism is None:
+            paths = _paths(vertex, self.splits)
+        elif isinstance(given, Mapping):
+            paths = given.get(subtask.key, ())
+        elif isinstance(parallelism, PerFile):
+            paths = [each for each in _paths(vertex, self.splits) if PurePath(str(each)).name == subtask.key]
+        elif isinstance(parallelism, FixedParallelism):
+            paths = _paths(vertex, self.splits)[subtask.index :: subtask.parallelism]
+        else:
+            paths = ()
+        if not paths:
+            raise JobDefinitionError(
+                f"{vertex.where}: expected paths of the subtask {subtask.key!r}, found none: say "
+                f"splits={{{vertex.name!r}: {{{subtask.key!r}: ['some/file.csv']}}}} with the paths of every key"
+            )
+        texts = tuple(str(path) for path in paths)
+        return FileSplits(tuple(FileSplit(path, 0, "") for path in texts), texts)
 
 
 def _needed(job: Job, only: str | None, substitutes: set[str]) -> set[str]:
@@ -127,7 +250,7 @@ def _needed(job: Job, only: str | None, substitutes: set[str]) -> set[str]:
     return needed
 
 
-def _params(job: Job, vertex: Vertex, run: LocalRun, own: Mapping[str, Any]) -> dict[str, Any]:
+def _params(vertex: Vertex, run: LocalRun, own: Mapping[str, Any], subtask: str | None) -> dict[str, Any]:
     for name, value in own.items():
         if name not in vertex.params:
             raise JobDefinitionError(
@@ -137,18 +260,15 @@ def _params(job: Job, vertex: Vertex, run: LocalRun, own: Mapping[str, Any]) -> 
         plain_json(value, where=f"{vertex.where}, parameter {name!r}")
     # A template that is replaced is not rendered: a test need not invent a run for it.
     declared = {name: value for name, value in vertex.params.items() if name not in own}
-    return {**render(declared, run, where=vertex.where), **own}
+    return {**render(declared, run, where=vertex.where, subtask=subtask), **own}
 
 
-def _splits(vertex: Vertex, own: Mapping[str, Sequence[str] | DataFrame]) -> FileSplits | None:
-    if vertex.splits is None:
-        return None
-    if vertex.name not in own:
+def _paths(vertex: Vertex, splits: Mapping[str, LocalSplits]) -> Sequence[str]:
+    given = splits.get(vertex.name)
+    if not isinstance(given, Sequence):
         raise JobDefinitionError(
-            f"{vertex.where}: a local run lists no files; expected paths for {vertex.splits.pattern!r}, found none: "
-            f"say splits={{{vertex.name!r}: ['some/file.csv']}}"
+            f"{vertex.where}: a local run lists no files; expected paths for "
+            f"{vertex.splits.pattern if vertex.splits else ''!r}, found none: say "
+            f"splits={{{vertex.name!r}: ['some/file.csv']}}"
         )
-    given = own[vertex.name]
-    assert isinstance(given, Sequence)
-    paths = tuple(str(path) for path in given)
-    return FileSplits(tuple(FileSplit(path, 0, "") for path in paths), paths)
+    return given

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.context import RunLike
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
 ALLOWED = ("conf", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "params", "ts")
+SUBTASK = "subtask"
 _HARMLESS_GLOBALS = ("dict", "namespace", "range")
 _CLOCK_METHODS = frozenset(
     {
@@ -28,16 +30,36 @@ def is_template(text: str) -> bool:
     return "{{" in text or "{%" in text or "{#" in text
 
 
-def check_templates(values: Mapping[str, Any], *, where: str) -> None:
+def check_templates(values: Mapping[str, Any], *, where: str, is_parallel: bool = False) -> None:
     """Raise `JobDefinitionError` for a template that is not valid, or that uses more than the run.
 
-    ``where`` begins the message, such as ``job 'flights', vertex 'cleaned'``. Called at declaration.
+    ``where`` begins the message, such as ``job 'flights', vertex 'cleaned'``. A parallel vertex may also use
+    ``subtask``, its subtask's key. Called at declaration.
     """
-    _map_strings(values, lambda path, text: _check(text, f"{where}, parameter {path}"))
+    _map_strings(values, lambda path, text: _check(text, f"{where}, parameter {path}", is_parallel))
 
 
-def render(values: Mapping[str, Any], run: RunLike, *, where: str) -> dict[str, Any]:
+def uses_subtask(values: Mapping[str, Any]) -> bool:
+    """Whether a template in the values names ``subtask``: they then differ from subtask to subtask."""
+    from jinja2 import TemplateSyntaxError
+
+    found: list[bool] = []
+
+    def look(_: str, text: str) -> str:
+        try:
+            found.append(SUBTASK in _used(text)[0])
+        except TemplateSyntaxError:  # told by `check_templates`
+            found.append(False)
+        return text
+
+    _map_strings(values, look)
+    return any(found)
+
+
+def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str | None = None) -> dict[str, Any]:
     """Return the values with every template in them, however deep in lists and dicts, rendered for this run.
+
+    ``subtask`` is the key of the subtask that they are rendered for.
 
     A rendered template is always a text, as in Airflow: ``"{{ conf.n }}"`` gives ``"3"``. Keys are not rendered. Raises
     `JobDefinitionError` where a name is not allowed or has no value in this run.
@@ -46,7 +68,7 @@ def render(values: Mapping[str, Any], run: RunLike, *, where: str) -> dict[str, 
 
     def render_one(path: str, text: str) -> str:
         if not names:
-            names.append(_names(run))
+            names.append(_names(run) if subtask is None else {**_names(run), SUBTASK: subtask})
         return _render(text, names[0], f"{where}, parameter {path}")
 
     rendered = _map_strings(values, render_one)
@@ -66,21 +88,35 @@ def _map_strings(value: Any, change: Callable[[str, str], str], path: str = "") 
     return copy.copy(value)
 
 
-def _check(text: str, where: str) -> str:
-    from jinja2 import TemplateSyntaxError, meta, nodes
+def _check(text: str, where: str, is_parallel: bool = False) -> str:
+    from jinja2 import TemplateSyntaxError
 
     try:
-        tree = _environment().parse(text)
-        names = meta.find_undeclared_variables(tree)
+        names, clock = _used(text)
     except TemplateSyntaxError as error:
         raise JobDefinitionError(f"{where}: {text!r} is not a valid template: {error}. Correct it") from error
-    strangers = sorted(names.difference(ALLOWED, _HARMLESS_GLOBALS))
-    if strangers:
-        raise _not_allowed(where, text, strangers[0])
-    for attribute in tree.find_all(nodes.Getattr):
-        if attribute.attr in _CLOCK_METHODS and _is_a_date(attribute.node):
-            raise _not_allowed(where, text, attribute.attr)
+    strangers = sorted(names.difference(ALLOWED, _HARMLESS_GLOBALS, (SUBTASK,) if is_parallel else ()))
+    if strangers == [SUBTASK]:
+        raise JobDefinitionError(f"{where}: {text!r} names the subtask, and the vertex has no parallelism=: declare it")
+    if strangers or clock:
+        raise _not_allowed(where, text, strangers[0] if strangers else clock)
     return text
+
+
+# Each of a thousand subtasks renders the same texts.
+@lru_cache(maxsize=1024)
+def _used(text: str) -> tuple[frozenset[str], str]:
+    """The names that a template uses, and the first method of a date in it that reads the clock, else nothing."""
+    from jinja2 import meta, nodes
+
+    tree = _environment().parse(text)
+    methods = (each for each in tree.find_all(nodes.Getattr) if each.attr in _CLOCK_METHODS and _is_a_date(each.node))
+    return frozenset(meta.find_undeclared_variables(tree)), next((each.attr for each in methods), "")
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> Template:
+    return _environment().from_string(text)
 
 
 def _is_a_date(node: object) -> bool:
@@ -95,9 +131,9 @@ def _is_a_date(node: object) -> bool:
 def _render(text: str, names: Mapping[str, Any], where: str) -> str:
     from jinja2 import UndefinedError
 
-    _check(text, where)
+    _check(text, where, SUBTASK in names)
     try:
-        return _environment().from_string(text).render(names)
+        return _compiled(text).render(names)
     except UndefinedError as error:
         hint = (
             ""

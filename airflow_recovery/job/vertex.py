@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.parallelism import Parallelism, SameAs
 from airflow_recovery.job.sources import FilePattern, FileSplits
+from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.result_type import ResultType
 
 if TYPE_CHECKING:
@@ -44,9 +46,8 @@ class VertexInput:
 class Vertex:
     """One vertex of a job.
 
-    ``params`` and the pattern of ``splits`` are as declared: templates in them are not rendered yet. ``deterministic``
-    is the user's word that computing it twice gives the same rows; without it a pipelined vertex with several readers
-    in its region is written once and read back by all.
+    ``params`` and the pattern of ``splits`` are as declared: templates in them are not rendered yet. ``determinism``
+    is the user's word on what it computes if it runs again, else the job's.
     """
 
     job: str
@@ -57,12 +58,14 @@ class Vertex:
     params: dict[str, Any]
     spark_conf: dict[str, str]
     result: ResultType
-    deterministic: bool
+    determinism: Determinism
     version: str | None
     splits: FilePattern | None
     wants_spark: bool
     wants_context: bool
     wants_splits: bool
+    parallelism: Parallelism | SameAs | None = None
+    """As declared; `Job.parallelism_of` says whose subtasks `SameAs` means."""
 
     @property
     def where(self) -> str:

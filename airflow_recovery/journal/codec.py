@@ -36,9 +36,15 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Released,
     Reset,
+    RunAttempt,
     RunIdentity,
+    SharedPin,
+    SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.topology.retention import ReleasePolicy, Retention
 
 FORMAT_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024 * 1024
@@ -120,7 +126,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "__dataclass_fields__"):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        found = [(each, getattr(value, each.name)) for each in fields(value)]
+        return {
+            each.name: plain(content)
+            for each, content in found
+            if not (each.metadata.get("later") and content == each.default)
+        }
     if isinstance(value, (tuple, list)):
         return [plain(each) for each in value]
     if isinstance(value, dict):
@@ -158,6 +169,11 @@ def _pair(value: Any) -> tuple[str, ...]:
     return pair
 
 
+def _mode(value: Any) -> tuple[str, Determinism]:
+    result, mode = _pair(value)
+    return result, Determinism(mode)
+
+
 def _manifest(value: Any) -> PartitionManifest:
     objects = [(_list(each), [type(part) for part in each]) for each in _list(value["objects"])]
     if any(types != [str, int, str] or found[1] < 0 for found, types in objects):
@@ -170,6 +186,7 @@ def _manifest(value: Any) -> PartitionManifest:
         ("managed", "bool"),
     ):
         _check_scalar(f"PartitionManifest.{name}", annotation, value[name])
+    _check_scalar("PartitionManifest.digest", "str | None", value.get("digest"))
     return PartitionManifest.from_json(value)
 
 
@@ -180,9 +197,18 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "results": _names,
         "inputs": _names,
         "vertex_fingerprints": _tuple_of(_pair),
+        "reads": _names,
+        "determinism": _tuple_of(_mode),
+        "subtask": _optional(_record(SubtaskPlan)),
     },
-    PlanRecord: {"regions": _tuple_of(_record(RegionPlan))},
-    Claim: {"inputs": _tuple_of(_record(InputPin))},
+    InputPin: {"digests": _tuple_of(_pair)},
+    PlanRecord: {
+        "regions": _tuple_of(_record(RegionPlan)),
+        "retention": _optional(_record(Retention)),
+        "failover_strategy": FailoverStrategy,
+    },
+    Retention: {"policy": ReleasePolicy},
+    Claim: {"inputs": _tuple_of(_record(InputPin)), "owner": _optional(_record(RunAttempt))},
     Outcome: {
         "state": AttemptState,
         "inputs": _tuple_of(_record(InputPin)),
@@ -190,8 +216,10 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "outputs": _tuple_of(_manifest),
         "cause": _optional(FenceCause),
         "failure": _optional(_record(Failure)),
+        "shared": _optional(_record(SharedPin)),
+        "subtasks": _names,
     },
-    Failure: {"chain": _names},
+    Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"results": _names},
     Lost: {"evidence": _names, "plan": _tuple_of(_pair)},
     Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},

@@ -23,6 +23,20 @@ class JobEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobVertexInitialized(JobEvent):
+    """The subtasks of a parallel region are known: ``keys`` by map index.
+
+    ``appeared`` and ``vanished`` are what differs from those that the run had recorded before.
+    """
+
+    region: str
+    parallelism: int
+    keys: tuple[str, ...]
+    appeared: tuple[str, ...]
+    vanished: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptClaimed(JobEvent):
     """An attempt of a region begins; Spark is about to start."""
 
@@ -52,6 +66,22 @@ class RegionKept(JobEvent):
     why: str
     files_checked: int
     seconds_saved: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerKept(JobEvent):
+    """``producer`` was made again, and ``region``, which had read its attempt ``read``, keeps its result.
+
+    ``by``: ``verify`` (digests are equal) or ``assume`` (the user's word); ``detail`` speaks against that word.
+    """
+
+    region: str
+    producer: str
+    read: int
+    now: int
+    by: str
+    detail: str
+    optional: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +140,11 @@ class Degraded(JobEvent):
 EVENTS: dict[str, type[JobEvent]] = {
     each.__name__: each
     for each in (
+        JobVertexInitialized,
         AttemptClaimed,
         ExecutionVertexFinished,
         RegionKept,
+        ConsumerKept,
         ExecutionVertexReset,
         InputsLost,
         AttemptFailed,
@@ -191,7 +223,8 @@ def _dataclass(kind: type, **readers: Any) -> Any:
 
 
 _text = _scalar(str)
-_pins = _tuple(_dataclass(InputPin, region=_text, attempt=_scalar(int)))
+_digests = _tuple(_pair(_text, _text))
+_pins = _tuple(_dataclass(InputPin, region=_text, attempt=_scalar(int), digests=_digests))
 
 # By the annotation's text: the module's annotations are not evaluated.
 _READERS: dict[Any, Any] = {
@@ -199,8 +232,9 @@ _READERS: dict[Any, Any] = {
     "int": _scalar(int),
     "float": _scalar(int, float),
     "float | None": _scalar(int, float, type(None)),
+    "tuple[str, ...]": _tuple(_text),
     "tuple[InputPin, ...]": _pins,
     "tuple[tuple[str, int], ...]": _tuple(_pair(_text, _scalar(int))),
     "tuple[tuple[str, str], ...]": _tuple(_pair(_text, _text)),
-    "Failure": _dataclass(Failure, type=_text, message=_text, chain=_tuple(_text)),
+    "Failure": _dataclass(Failure, type=_text, message=_text, chain=_tuple(_text), labels=_tuple(_pair(_text, _text))),
 }

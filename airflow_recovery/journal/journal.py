@@ -71,6 +71,18 @@ class Journal:
         self._clock = clock
         self._rng = rng or random.Random()
 
+    def beside(self, identity: RunIdentity) -> Journal:
+        """The journal of ``identity`` in the same store, for the same process."""
+        return Journal(
+            self.store,
+            identity,
+            writer=self.writer,
+            deadline_s=self._deadline_s,
+            sleep=self._sleep,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
     # reading
 
     def list(self, regions: Iterable[str]) -> Listing:
@@ -81,9 +93,8 @@ class Journal:
         names = {encode(each): each for each in regions}
         attempts: dict[str, dict[int, Attempt]] = {each: {} for each in names.values()}
         plans: set[str] = set()
-        newest_publish = 0
+        newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
-        is_closed = False
         for info in self.store.list(self.layout.prefix):
             etags[info.key] = info.etag
             key = self.layout.parse_attempt(info.key)
@@ -96,14 +107,14 @@ class Journal:
                 plans.add(plan)
             elif (number := self.layout.parse_publish(info.key)) is not None:
                 newest_publish = max(newest_publish, number)
-            elif info.key == self.layout.closed:
-                is_closed = True
-        closed_at = self._closed_at() if is_closed else {}
+            elif (number := self.layout.parse_closed(info.key)) is not None:
+                newest_closed = max(newest_closed, number)
+        closed_at = self._closed_at(newest_closed) if newest_closed else {}
         state = RunState(
             regions={name: RegionState(_in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
             plans=frozenset(plans),
             newest_publish=newest_publish,
-            is_closed=is_closed,
+            is_closed=newest_closed > 0,
         )
         return Listing(state, etags)
 
@@ -145,9 +156,29 @@ class Journal:
         _check_pages(state, wanted)
         return state
 
+    def open_claims(self) -> tuple[Claim, ...]:
+        """Every claim without an outcome, of whatever region, by one listing: what is pinned now."""
+        keys: dict[tuple[str, int], str] = {}
+        ended: set[tuple[str, int]] = set()
+        for info in self.store.list(f"{self.layout.prefix}t/"):
+            key = self.layout.parse_attempt(info.key)
+            if key is not None and key.kind == "claim":
+                keys[key.region, key.attempt] = info.key
+            elif key is not None and key.kind == "outcome":
+                ended.add((key.region, key.attempt))
+        opened = [key for attempt, key in keys.items() if attempt not in ended]
+        found = get_many(self.store, opened)
+        return tuple(self._decode(Claim, found[key].body, key) for key in opened)
+
     def read_claim(self, region: str, attempt: int) -> Claim:
         """One claim. Raises `ObjectMissing`."""
         return self._read(Claim, self.layout.attempt(region, attempt, "claim"))
+
+    def read_claims(self, attempts: Iterable[tuple[str, int]]) -> tuple[Claim, ...]:
+        """Many claims at once, in the order given. Raises `ObjectMissing`."""
+        keys = [self.layout.attempt(region, attempt, "claim") for region, attempt in attempts]
+        found = get_many(self.store, keys)
+        return tuple(self._decode(Claim, found[key].body, key) for key in keys)
 
     def read_outcome(self, region: str, attempt: int) -> Outcome | None:
         """One outcome, or `None` while the attempt is open."""
@@ -160,6 +191,10 @@ class Journal:
         """A report of loss. Raises `ObjectMissing`."""
         return self._read(Lost, self.layout.attempt(region, attempt, "lost"))
 
+    def read_reset(self, region: str, attempt: int) -> Reset:
+        """A reset. Raises `ObjectMissing`."""
+        return self._read(Reset, self.layout.attempt(region, attempt, "reset"))
+
     def read_plan(self, hash_: str) -> PlanRecord:
         """One plan. Raises `ObjectMissing`."""
         return self._read(PlanRecord, self.layout.plan(hash_))
@@ -167,6 +202,10 @@ class Journal:
     def read_publish(self, number: int) -> Publish:
         """One publish. Raises `ObjectMissing`."""
         return self._read(Publish, self.layout.publish(number))
+
+    def read_closed(self, number: int) -> Closed:
+        """One tombstone. Raises `ObjectMissing`."""
+        return self._read(Closed, self.layout.tombstone(number))
 
     # writing; each is put-if-absent, and raises `AttemptLost` where somebody else's object is there
 
@@ -201,6 +240,13 @@ class Journal:
     def release(self, released: Released) -> None:
         """The data of an attempt may not be used any more."""
         self._put(released, self.layout.attempt(released.region, released.attempt, "released"), lambda found: True)
+
+    def close(self, closed: Closed, number: int) -> None:
+        """The tombstone ``number`` of this run, before anything of it is purged.
+
+        Raises `AttemptLost` where another sweeper has closed the run at other attempts.
+        """
+        self._put(closed, self.layout.tombstone(number), lambda found: found == closed)
 
     def publish(self, publish: Publish) -> None:
         """Record a coherent cut. Raises `AttemptLost` where the number is taken by another cut."""
@@ -248,9 +294,8 @@ class Journal:
                 )
         return record
 
-    def _closed_at(self) -> dict[str, int]:
-        closed = self._read(Closed, self.layout.closed)
-        return {each.region: each.attempt for each in closed.highest}
+    def _closed_at(self, number: int) -> dict[str, int]:
+        return {each.region: each.attempt for each in self.read_closed(number).highest}
 
 
 def _mark(attempt: Attempt, kind: str, info: ObjectInfo) -> Attempt:

@@ -3,7 +3,8 @@
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released
                                         /publish/<k>
-                                        /closed
+                                        /closed, closed-<k>
+    <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
 
 Streams lie beside the truth, not below it, so that the one listing of a pre-check never pages through them. No id can
@@ -22,6 +23,16 @@ from airflow_recovery.storage.names import encode
 _ATTEMPT_KEY = re.compile(r"t/([^/]+)/(\d{8})\.(claim|outcome|reset|lost|released)")
 _PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(r"publish/(\d{8})")
+_CLOSED_KEY = re.compile(r"closed(?:-(\d{8}))?")
+
+SHARED_FOLDER = "_shared"
+SHARED = "(shared)"
+"""In place of a DAG's and a group's id, in the journal of shared results; neither can have parentheses."""
+
+
+def shared_identity(key: str) -> RunIdentity:
+    """The journal of the shared results ``key``, which belongs to no run."""
+    return RunIdentity(SHARED, key, SHARED)
 
 
 def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str) -> str:
@@ -57,6 +68,8 @@ class JournalLayout:
 
     @cached_property
     def _path(self) -> str:
+        if self.identity.dag_id == SHARED:
+            return f"{SHARED_FOLDER}/{encode(self.identity.run_key)}"
         return "/".join(encode(each) for each in (self.identity.dag_id, self.identity.run_key, self.identity.group_id))
 
     @property
@@ -90,10 +103,18 @@ class JournalLayout:
         """The k-th publish."""
         return f"{self.prefix}publish/{number:08d}"
 
+    def heartbeat(self, region: str, attempt: int) -> str:
+        """Overwritten while an attempt runs: a sign of life, and nothing else."""
+        return f"{self.prefix}h/{encode(region)}/{attempt:08d}"
+
     @property
     def closed(self) -> str:
         """The tombstone of a purged run."""
-        return f"{self.prefix}closed"
+        return self.tombstone(1)
+
+    def tombstone(self, number: int) -> str:
+        """The tombstone of a run that was purged for that many times."""
+        return f"{self.prefix}closed" + (f"-{number:08d}" if number > 1 else "")
 
     def parse_attempt(self, key: str) -> AttemptKey | None:
         """Inverse of `attempt`; ``region`` is in its encoded form. `None` for any other key."""
@@ -104,6 +125,11 @@ class JournalLayout:
         """The plan hash, or `None` for any other key."""
         found = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
         return found[1] if found else None
+
+    def parse_closed(self, key: str) -> int | None:
+        """The number of a tombstone, or `None` for any other key."""
+        found = _CLOSED_KEY.fullmatch(key.removeprefix(self.prefix))
+        return int(found[1] or 1) if found else None
 
     def parse_publish(self, key: str) -> int | None:
         """The number of a publish, or `None` for any other key."""

@@ -16,12 +16,15 @@ from airflow_recovery.shuffle.manifest import PartitionManifest
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """One result as the newest publish names it."""
+    """One result as the newest publish names it: a manifest for each subtask of the vertex.
+
+    ``attempt`` is that of the region, of a parallel one the highest of its subtasks.
+    """
 
     publish: int
     region: str
     attempt: int
-    manifest: PartitionManifest
+    manifests: tuple[PartitionManifest, ...]
 
 
 def published_result(journal: Journal, result: str) -> PublishedResult:
@@ -35,14 +38,14 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     if not number:
         raise NotPublished(f"{where}: nothing is published yet; expected a publish that names {result!r}.")
     publish = journal.read_publish(number)
-    named = {name: each for each in publish.regions for name in each.results}
-    if result not in named:
+    regions = [each for each in publish.regions if result in each.results]
+    if not regions:
+        named = sorted({name for each in publish.regions for name in each.results})
         raise NotPublished(
-            f"{where}: publish {number} does not name {result!r}. It names {', '.join(sorted(named)) or 'nothing'}."
+            f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}."
         )
-    region = named[result]
     state = journal.load(journal.list(each.region for each in publish.regions))
-    todo, seen = [InputPin(region.region, region.attempt)], set()
+    todo, seen = [InputPin(each.region, each.attempt) for each in regions], set()
     while todo:
         pin = todo.pop()
         if pin in seen:
@@ -55,8 +58,19 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
                 f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
             )
         todo += current.outcome.inputs
-    outcome = state.of(region.region).attempts[region.attempt].outcome
-    manifests = {each.result: each for each in outcome.outputs} if outcome is not None else {}
-    if result not in manifests:
-        raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
-    return PublishedResult(number, region.region, region.attempt, manifests[result])
+    manifests = []
+    for region in regions:
+        named_attempt = state.of(region.region).attempts[region.attempt]
+        if named_attempt.is_released:
+            raise NotPublished(
+                f"{where}: the data of {result!r} (publish {number}) was released: it was kept for as long as the "
+                "job's retention says. Declare it as a sink where others read it, or restart its region."
+            )
+        outcome = named_attempt.outcome
+        found = [each for each in outcome.outputs if each.result == result] if outcome is not None else []
+        if not found:
+            raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
+        manifests += found
+    # Of `by_month[2013-01]` the region is `by_month`.
+    name, attempt = regions[0].region.partition("[")[0], max(each.attempt for each in regions)
+    return PublishedResult(number, name, attempt, tuple(manifests))

@@ -6,10 +6,22 @@ the same prefix is refused. `airflow_recovery.journal.codec` turns records into 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.topology.retention import Retention
+
+
+def later(default: Any) -> Any:
+    """A field that format 1 did not have at first. It is not written while it has its ``default``.
+
+    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
+    """
+    return field(default=default, metadata={"later": True})
 
 
 @dataclass(frozen=True)
@@ -42,10 +54,14 @@ class FenceCause(str, Enum):
 
 @dataclass(frozen=True)
 class InputPin:
-    """Attempt ``attempt`` of region ``region`` is what an attempt reads."""
+    """Attempt ``attempt`` of region ``region`` is what an attempt reads.
+
+    ``digests``: (result, digest) for each result read whose rows were digested when they were written.
+    """
 
     region: str
     attempt: int
+    digests: tuple[tuple[str, str], ...] = later(())
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,17 @@ class Failure:
     sql_state: str | None = None
     chain: tuple[str, ...] = ()
     vertex: str | None = None
+    labels: tuple[tuple[str, str], ...] = later(())
+    """Ours (`airflow_recovery.runtime.failure_class`) and those of a user's failure enrichers: (key, value)."""
+
+
+@dataclass(frozen=True)
+class SubtaskPlan:
+    """A region that is one subtask of region ``of``: its map index in Airflow, and the content key that names it."""
+
+    of: str
+    index: int
+    key: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,13 @@ class RegionPlan:
     final: bool
     fingerprint: str | None
     vertex_fingerprints: tuple[tuple[str, str], ...] = ()
+    reads: tuple[str, ...] = later(())
+    """The results that it reads, of the regions in ``inputs``. Empty, as in older journals: all of theirs."""
+    determinism: tuple[tuple[str, Determinism], ...] = later(())
+    """(result, mode) of the own results that are not `Determinism.ALWAYS`."""
+    subtask: SubtaskPlan | None = later(None)
+    persistent: bool = later(False)
+    """Its results outlive the run and are shared between runs (`airflow_recovery.execution.shared`)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +124,29 @@ class PlanRecord:
     job: str
     regions: tuple[RegionPlan, ...]
     """In topological order."""
+    retention: Retention | None = later(None)
+    """When intermediate results may go; `None`: as configured where they are released."""
+    failover_strategy: FailoverStrategy = later(FailoverStrategy.REGION)
+
+
+@dataclass(frozen=True)
+class RunAttempt:
+    """One attempt of one run's region, as a shared result's journal names it: who makes it, or who reads it."""
+
+    dag_id: str
+    run_key: str
+    group_id: str
+    region: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class SharedPin:
+    """Attempt ``attempt`` of the shared region ``region``, in the journal of the shared results ``key``."""
+
+    key: str
+    region: str
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +164,10 @@ class Claim:
     tag: str
     claimed_at: str
     epoch: str | None = None
+    max_tries: int | None = later(None)
+    """Airflow's ``max_tries`` since the start or the last clear by a person: claims with one value share a budget."""
+    owner: RunAttempt | None = later(None)
+    """In the journal of shared results: whose claim this is."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +188,47 @@ class Outcome:
     cause: FenceCause | None = None
     detail: str | None = None
     failure: Failure | None = None
+    shared: SharedPin | None = later(None)
+    """The outputs are those of a shared result, which this attempt holds until it is released."""
+    subtasks: tuple[str, ...] = later(())
+    """Of what decides a parallelism in the run: the keys by map index (FLIP-383's initialised job vertex)."""
+
+
+@dataclass(frozen=True)
+class AttemptTrace:
+    """Which attempt it is and what it rests on: known at its claim, and written down in its outcome."""
+
+    region: str
+    attempt: int
+    writer: str
+    fingerprint: str
+    inputs: tuple[InputPin, ...]
+    externals: tuple[ExternalObject, ...]
+
+    def finished(
+        self,
+        ended_at: str,
+        outputs: tuple[PartitionManifest, ...],
+        *,
+        spark_seconds: float | None = None,
+        application_id: str | None = None,
+        subtasks: tuple[str, ...] = (),
+    ) -> Outcome:
+        """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran."""
+        return Outcome(
+            region=self.region,
+            attempt=self.attempt,
+            state=AttemptState.FINISHED,
+            writer=self.writer,
+            ended_at=ended_at,
+            fingerprint=self.fingerprint,
+            inputs=self.inputs,
+            externals=self.externals,
+            outputs=outputs,
+            spark_seconds=spark_seconds,
+            application_id=application_id,
+            subtasks=subtasks,
+        )
 
 
 @dataclass(frozen=True)
@@ -138,6 +240,8 @@ class Reset:
     who: str
     why: str
     epoch: str | None = None
+    failover: bool = later(False)
+    """By a strategy that restarts more than the region (PROTOCOL 1.3), not by a person: it forgives no failure."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +268,25 @@ class Released:
 
 
 @dataclass(frozen=True)
+class Making:
+    """Somebody's open attempt at a shared result, as one who waits for it has seen it. In no journal.
+
+    ``beat`` is its last sign of life.
+    """
+
+    key: str
+    region: str
+    attempt: int
+    owner: RunAttempt | None
+    beat: str | None = None
+
+    def text(self) -> str:
+        """For people."""
+        who = f"{self.owner.dag_id} / {self.owner.run_key}" if self.owner is not None else "another run"
+        return f"{self.region} is shared ({self.key}@{self.attempt}) and is being made by {who}"
+
+
+@dataclass(frozen=True)
 class PublishedRegion:
     """One region in a publish: the attempt, the etag of its outcome object, and the results that are in it."""
 
@@ -185,7 +308,10 @@ class Publish:
 
 @dataclass(frozen=True)
 class Closed:
-    """``closed``: the run was purged; attempts of a later run of this key start above these."""
+    """``closed``: the run was purged; attempts up to these do not count, and a later run of this key goes on above.
+
+    A run that came back and is purged again gets ``closed-<number>``; the highest number counts.
+    """
 
     highest: tuple[InputPin, ...] = ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Reset
 
@@ -44,39 +45,47 @@ class Attempt:
 
 @dataclass(frozen=True)
 class RegionState:
-    """All attempts of one region, by number. A reset of attempt 0 stands for "before any attempt"."""
+    """All attempts of one region, by number. A reset of attempt 0 stands for "before any attempt".
+
+    What is derived from them is computed once: a decision asks for it many times, of many regions.
+    """
 
     attempts: Mapping[int, Attempt] = field(default_factory=dict)
     closed_at: int = 0
     """Highest attempt of an earlier, purged journal of this key; new attempts start above it."""
 
-    @property
+    @cached_property
     def top(self) -> int:
         """The highest number ever claimed (0 if none)."""
         return max([self.closed_at, *(n for n, each in self.attempts.items() if each.is_claimed)])
 
-    @property
+    @cached_property
     def mark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
         return max((n for n, each in self.attempts.items() if each.is_reset), default=0)
 
-    @property
+    @cached_property
     def current(self) -> Attempt | None:
-        """The highest finished attempt above the mark. Older ones never come back."""
-        mark = self.mark
+        """The highest finished attempt above the mark and above what was purged. Older ones never come back."""
+        mark = max(self.mark, self.closed_at)
         counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark]
         return self.attempts[max(counted)] if counted else None
 
-    @property
+    @cached_property
     def open_attempt(self) -> Attempt | None:
         """The attempt that is running, if any: at most one, the highest."""
         top = self.attempts.get(self.top)
         return top if top is not None and top.is_open else None
 
-    @property
+    @cached_property
     def was_reset(self) -> bool:
         """A finished attempt exists, and none that counts."""
-        return self.current is None and any(each.is_finished for each in self.attempts.values())
+        return self.current is None and any(each.is_finished for n, each in self.attempts.items() if n > self.closed_at)
+
+    def is_let_go(self, number: int) -> bool:
+        """The data of this attempt was released, or purged with its run: they may be gone at any moment."""
+        attempt = self.attempts.get(number)
+        return number <= self.closed_at or (attempt is not None and attempt.is_released)
 
 
 NEVER_STARTED = RegionState()

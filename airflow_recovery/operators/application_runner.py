@@ -12,10 +12,12 @@ from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import AttemptState, Claim, ExternalObject, Outcome, RunIdentity
+from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.operators.externals import list_external
 from airflow_recovery.operators.references import OutputReference, filled, qualified
+from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
+from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.shuffle.location import comparable
@@ -107,24 +109,18 @@ class ApplicationRunner:
         """Submit with the placeholders filled; then register every output and finish the attempt."""
         claim = attempt.claim
         arguments = filled(self._operator.application_args, self._locations(attempt))
+        self._operator.raise_memory(attempt)
         started = time.monotonic()
         try:
             self._operator.submit_application(self._context, arguments, claim.attempt)
         except Exception as error:
-            raise RegionFailed(f"{claim.region}@{claim.attempt}: the application failed: {error}") from error
+            # All that is known of an application of the user's own is what spark-submit's exit told.
+            told = f"{claim.region}@{claim.attempt}: the application failed: {error}"
+            failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            raise ERRORS[classify(failure)](told, failure) from error
         outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
-        outcome = Outcome(
-            region=claim.region,
-            attempt=claim.attempt,
-            state=AttemptState.FINISHED,
-            writer=claim.writer,
-            ended_at=self._run.now(),
-            fingerprint=attempt.fingerprint,
-            inputs=claim.inputs,
-            externals=attempt.externals,
-            outputs=outputs,
-            spark_seconds=round(time.monotonic() - started, 3),
-        )
+        seconds = round(time.monotonic() - started, 3)
+        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds)
         self._run.journal.finish(outcome)
         return outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from airflow_recovery.journal.records import Claim, RunIdentity
@@ -39,6 +40,7 @@ class ConnectApplication:
 
     ``url`` may hold a token and is never logged. ``user_id`` must be the same for all attempts of a run: it is how a
     later one finds the session of an orphan. ``conf`` is set in the session as far as the server lets it be set.
+    ``journal`` and ``results`` are the stores that this process has open.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ConnectApplication:
         packages: Iterable[str],
         conf: Mapping[str, str],
         journal: ObjectStore,
+        results: ObjectStore | None = None,
         log: logging.Logger,
     ) -> None:
         self._url = url
@@ -56,8 +59,16 @@ class ConnectApplication:
         self._packages = tuple(packages)
         self._conf = dict(conf)
         self._journal = journal
+        self._results = results
         self._log = log
         self._running: RegionSpec | None = None
+
+    def prepare(self) -> None:
+        """Import Spark's client in a thread, while the claim waits for Airflow and for the journal.
+
+        Nothing that a claim which is lost would have to undo: the server is not asked.
+        """
+        threading.Thread(target=_import_client, name="import pyspark", daemon=True).start()
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         """Run in a session of its own. Raises what the vertices or the server raise."""
@@ -74,6 +85,7 @@ class ConnectApplication:
                 user_id=self._user_id,
                 conf=self._conf,
                 journal=self._journal,
+                results=self._results,
             )
         finally:
             self._running = None
@@ -104,3 +116,10 @@ class ConnectApplication:
         else:
             if stopped:
                 self._log.info("Attempt %d of %s: %d operations interrupted.", attempt, region, len(stopped))
+
+
+def _import_client() -> None:
+    from airflow_recovery.runtime.connect import import_client
+
+    with suppress(Exception):  # it is told where the session is opened
+        import_client()

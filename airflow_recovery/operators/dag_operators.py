@@ -8,9 +8,12 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.operators.references import qualified
+from airflow_recovery.topology.determinism import Determinism
 
 if TYPE_CHECKING:
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+    from airflow_recovery.topology.failover_strategy import FailoverStrategy
+    from airflow_recovery.topology.retention import Retention
 
 OPERATORS_GROUP = "(operators)"
 """The group id in the journal; no task group can have it."""
@@ -41,11 +44,11 @@ def operators_of(dag: Any) -> dict[str, RecoverableSparkSubmitOperator]:
     return ordered
 
 
-def plan_of_dag(dag: Any, fingerprints: dict[str, str] | None = None) -> PlanRecord:
-    """The DAG's operators as a plan.
+def plan_of_dag(dag: Any) -> PlanRecord:
+    """The DAG's operators as a plan, the same for each of them.
 
-    ``fingerprints`` are today's, where they are known: an operator's arguments are rendered by its own task only, so
-    every other one's recorded fingerprint is taken as it is; its own task judges it.
+    Without fingerprints: an operator's arguments are rendered by its own task only, which judges it by its own
+    (`Run.fingerprints`). To everybody else the recorded one is as good as today's.
     """
     operators = operators_of(dag)
     read = {each.task_id for operator in operators.values() for each in operator.references().values()}
@@ -58,7 +61,15 @@ def plan_of_dag(dag: Any, fingerprints: dict[str, str] | None = None) -> PlanRec
                 results=tuple(qualified(task_id, name) for name in operator.outputs),
                 inputs=tuple(dict.fromkeys(each.task_id for each in operator.references().values())),
                 final=task_id not in read,
-                fingerprint=(fingerprints or {}).get(task_id),
+                fingerprint=None,
+                reads=tuple(
+                    dict.fromkeys(qualified(each.task_id, each.name) for each in operator.references().values())
+                ),
+                determinism=tuple(
+                    (qualified(task_id, name), operator.determinism)
+                    for name in operator.outputs
+                    if operator.determinism is not Determinism.ALWAYS
+                ),
             )
             for task_id, operator in operators.items()
         ),
@@ -77,3 +88,15 @@ def publish_tasks_of(dag: Any, group_id: str | None = None) -> tuple[str, ...]:
     return tuple(
         each.task_id for each in dag.tasks if isinstance(each, RecoveryPublishOperator) and each.group_id == group_id
     )
+
+
+def retention_of(dag: Any, group_id: str) -> Retention | None:
+    """What the task group declares about the release of its results; `None`: as the job, or the configuration, says."""
+    found: Retention | None = getattr(dag.task_group_dict.get(group_id), "retention", None)
+    return found
+
+
+def strategy_of(dag: Any, group_id: str) -> FailoverStrategy | None:
+    """The failover strategy that the task group declares; `None`: as the job says."""
+    found: FailoverStrategy | None = getattr(dag.task_group_dict.get(group_id), "failover_strategy", None)
+    return found

@@ -10,22 +10,29 @@ from airflow_recovery import errors
 NOT_CURED_BY_RETRY = (
     errors.ConfigurationError,
     errors.FingerprintError,
+    errors.InputDenied,
     errors.InputUnreachable,
     errors.JobDefinitionError,
     errors.NoDoor,
     errors.OutputAltered,
     errors.RecordInvalid,
+    errors.RestartsExhausted,
     errors.StoreAccessDenied,
     errors.StoreMisconfigured,
     errors.StoreUnsuitable,
+    errors.SubtasksUnknown,
     errors.UserCodeError,
 )
 """The same try would end the same way: fail with the reason, so that somebody looks (faults 27 and 78)."""
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came."""
+def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
+    """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came.
+
+    ``is_last_try``: Airflow has no retry left. What a retry might have cured then says so, and that it is not the
+    region's own budget which has ended (fault 72).
+    """
     try:
         yield
     except NOT_CURED_BY_RETRY as error:
@@ -36,3 +43,13 @@ def airflow_errors() -> Iterator[None]:
         from airflow.sdk.exceptions import AirflowSkipException
 
         raise AirflowSkipException(str(error)) from error
+    except errors.RecoveryError as error:
+        if not is_last_try:
+            raise
+        from airflow.sdk.exceptions import AirflowFailException
+
+        raise AirflowFailException(
+            f"{error} Airflow's own retries have ended with this try; the region's restart budget "
+            "(maximum-per-task-failures and the others) has not. Clear this task to go on, and raise its retries, or "
+            "leave them out."
+        ) from error

@@ -29,6 +29,7 @@ class OpenRun:
 
     run: Run
     stores: Stores
+    settings: RecoverySettings
 
     def prepare_journal(self) -> None:
         """Before the first plan of a run is written: can this store hold a journal at all?"""
@@ -45,13 +46,15 @@ def open_run(
     *,
     on_altered: Mapping[str, OnAltered] | None = None,
     publish_keys: tuple[str, ...] = (),
+    fingerprints: Mapping[str, str] | None = None,
+    stores: Stores | None = None,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
     Raises `ConfigurationError` where ``[recovery] journal`` is not set.
     """
     settings = RecoverySettings.load()
-    stores = open_stores(settings)
+    stores = stores or open_stores(settings)
     writer = uuid.uuid4().hex
     events = EventWriter(stores.journal, JournalLayout(identity).streams, writer)
     run = Run(
@@ -65,9 +68,10 @@ def open_run(
         log=log,
         events=events,
         publish_keys=publish_keys,
+        fingerprints=fingerprints or {},
     )
     try:
-        yield OpenRun(run, stores)
+        yield OpenRun(run, stores, settings)
     finally:
         closed = events.close()
         if closed.failed:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TriggerRule
 
 from airflow_recovery.operators.failures import airflow_errors
-from airflow_recovery.operators.run_context import run_facts, run_identity
+from airflow_recovery.operators.run_context import run_identity
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_recovery.operators.open_run import OpenRun
 
 PUBLISH_TASK = "publish"
 
@@ -49,24 +53,28 @@ class RecoveryPublishOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""
         from airflow_recovery.execution.publish import PublishTask
-        from airflow_recovery.operators.open_run import open_run
+        from airflow_recovery.execution.release import release_published
 
-        with airflow_errors():
-            identity, plan, task_keys, on_altered = self._scope(context)
-            with open_run(context, identity, plan, task_keys, log, on_altered=on_altered) as opened:
-                publish = PublishTask(opened.run).execute()
+        with airflow_errors(), self._open(context) as opened:
+            publish = PublishTask(opened.run).execute()
+            release_published(opened.run, opened.stores.results, opened.settings.retention)
         return {"publish": publish.number, "regions": {each.region: each.attempt for each in publish.regions}}
 
-    def _scope(self, context: Context) -> Any:
+    @contextmanager
+    def _open(self, context: Context) -> Iterator[OpenRun]:
+        from airflow_recovery.operators.open_run import open_run
+
         if self.job is None or self.group_id is None:
             from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
 
             plan = plan_of_dag(self.get_dag())
             keys = {each.name: each.name for each in plan.regions}
-            return run_identity(context, OPERATORS_GROUP), plan, keys, on_altered_of(self.get_dag())
-        from airflow_recovery.execution.job_plan import plan_job
+            identity, on_altered = run_identity(context, OPERATORS_GROUP), on_altered_of(self.get_dag())
+            with open_run(context, identity, plan, keys, log, on_altered=on_altered) as opened:
+                yield opened
+            return
         from airflow_recovery.job.loading import load_job
+        from airflow_recovery.operators.job_run import open_job_run
 
-        plan = plan_job(load_job(self.job), self.job, run_facts(context)).record
-        keys = {each.name: f"{self.group_id}.{each.name}" for each in plan.regions}
-        return run_identity(context, self.group_id), plan, keys, None
+        with open_job_run(context, load_job(self.job), self.job, self.group_id, self.get_dag(), log) as found:
+            yield found.opened

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.templates import is_template
+from airflow_recovery.shuffle.location import comparable
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -45,6 +46,26 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
         if uri is not None:
             found[name] = checked_uri(task_id, f"output {name!r}", uri)
     return found
+
+
+def check_targets(
+    task_id: str, outputs: Mapping[str, str | None], others: Mapping[str, Mapping[str, str | None]]
+) -> None:
+    """Raise `JobDefinitionError` where two fixed outputs are the same place, or one lies inside the other.
+
+    ``others`` are the outputs of the DAG's other operators, by task id. Templates are compared as they are written.
+    """
+    fixed = [(task_id, name, uri) for name, uri in outputs.items() if uri is not None]
+    known = [(other, name, uri) for other, each in others.items() for name, uri in each.items() if uri is not None]
+    for at, (_, name, uri) in enumerate(fixed):
+        for other, other_name, other_uri in (*fixed[:at], *known):
+            one, two = f"{comparable(uri).rstrip('/')}/", f"{comparable(other_uri).rstrip('/')}/"
+            if one.startswith(two) or two.startswith(one):
+                raise JobDefinitionError(
+                    f"{task_id}: output {name!r} at {uri} overlaps with output {other_name!r} of {other} at "
+                    f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "
+                    "the other. Give them folders beside each other, or no URI: each attempt then gets its own."
+                )
 
 
 def checked_uri(task_id: str, what: str, uri: Any) -> str:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, SharedMadeElsewhere, SubtasksUnknown
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
+from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
+    from airflow_recovery.execution.region_task import ClaimedAttempt
+    from airflow_recovery.execution.shared import SharedRunner
+    from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
+    from airflow_recovery.journal.records import Making
     from airflow_recovery.operators.region_runner import SparkApplication
-    from airflow_recovery.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -47,73 +52,139 @@ class SparkRegionOperator(SubmittingOperator):
     :param job: ``package.module:name`` of the job, importable on this worker.
     :param region: the region's name.
     :param group_id: the full id of the task group, which is a part of the journal's identity.
+    :param deferrable: wait in the triggerer while another run makes a shared result (``BLOCKING_PERSISTENT``) that this
+        region needs; else in the worker.
+    :param subtask: in a mapped task group, the key of the subtask that each task instance is; Airflow fills it in.
     """
 
-    def __init__(self, *, job: str, region: str, group_id: str, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*SubmittingOperator.template_fields, "subtask")
+
+    def __init__(
+        self, *, job: str, region: str, group_id: str, subtask: Any = None, deferrable: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
+        self.subtask = subtask
         self.job = job
         self.region = region
         self.group_id = group_id
-        self._application: SparkApplication | None = None
+        self.deferrable = deferrable
+        self._silent: Making | None = None
+        self._application: SparkApplication | SharedRunner | None = None
 
     def on_kill(self) -> None:
         """Kill the Spark application, within Airflow's five seconds."""
         if self._application is not None:
             self._application.stop()
 
+    def execute_after_wait(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """After the trigger: the whole try, from its beginning."""
+        from airflow_recovery.triggers.shared import making_from_json
+
+        self._silent = None if event["silent"] is None else making_from_json(event["silent"])
+        return self.execute(context)
+
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
-        from airflow_recovery.execution.job_plan import plan_job
+        from airflow_recovery.execution.release import release_consumed
+        from airflow_recovery.execution.shared import SharedRunner
+        from airflow_recovery.job.chains import subtask_region
         from airflow_recovery.job.loading import load_job
-        from airflow_recovery.operators.dag_operators import publish_tasks_of
-        from airflow_recovery.operators.open_run import open_run
+        from airflow_recovery.operators.job_run import open_job_run
         from airflow_recovery.operators.region_runner import RegionRunner
 
-        refuse_mapped(context)
+        if self.subtask is None:
+            refuse_mapped(context)
         die_with_supervisor()
         job = load_job(self.job)
-        regions = job.regions()
-        facts = run_facts(context)
-        identity = run_identity(context, self.group_id)
-        plan = plan_job(job, self.job, facts)
-        task_keys = {each.name: f"{self.group_id}.{each.name}" for each in regions.regions}
-        publishes = publish_tasks_of(self.get_dag(), self.group_id)
-        with open_run(context, identity, plan.record, task_keys, log, publish_keys=publishes) as opened:
+        name = subtask_region(self.region, self.subtask)
+        with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log) as found:
+            opened = found.opened
+            if name not in found.plan.regions:
+                raise SubtasksUnknown(
+                    f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from the "
+                    "keys that are declared, or recorded. Clear the task group with its downstream tasks."
+                )
             os.environ.update(opened.stores.driver_env())
-            self._application = self._make_application(job, context, opened.stores.journal)
-            runner = RegionRunner(
+            application = self._make_application(job, context, opened.stores)
+            make_runner = partial(
+                RegionRunner,
                 job=job,
                 ref=self.job,
-                region=regions.region(self.region),
-                plan=plan,
-                facts=facts,
-                identity=identity,
+                region=found.plan.regions[name],
+                facts=found.facts,
                 stores=opened.stores,
-                application=self._application,
+                application=application,
                 log=log,
+                on_claim=self._on_claim,
+                prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
             )
+            runner: SharedRunner | RegionRunner = make_runner(identity=found.identity)
+            self._application = application
+            if opened.run.regions[name].persistent:
+                runner = SharedRunner(
+                    opened.run,
+                    name,
+                    lambda identity: make_runner(identity=identity),
+                    timeout_s=opened.settings.previous_worker_timeout_s,
+                    silent=self._silent,
+                    waits_here=not self.deferrable,
+                )
+                self._application = runner
+                self._defer_while(runner.find_maker() if self.deferrable else None)
             task = RegionTask(
                 opened.run,
-                self.region,
+                name,
                 runner,
                 epoch=recompute_epoch(context),
-                prepare_journal=opened.prepare_journal,
+                prepare_journal=found.prepare_journal,
+                restarts=self.restarts(opened.run, name),
+                label=self.labeller(),
             )
-            return task.execute()
+            try:
+                result = task.execute()
+            except SharedMadeElsewhere as found_elsewhere:
+                self._defer_while(found_elsewhere.making)
+                raise
+            release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
+            return result
 
-    def _make_application(self, job: Job, context: Context, journal: ObjectStore) -> SparkApplication:
+    def _defer_while(self, making: Making | None) -> None:
+        """A shared result is made once; whoever else wants it waits in the triggerer, and has no attempt open."""
+        if making is None:
+            return
+        from airflow_recovery.triggers.shared import SharedResultTrigger
+
+        log.info("%s; waiting.", making.text())
+        self.defer(trigger=SharedResultTrigger(making=asdict(making)), method_name="execute_after_wait")
+
+    def _on_claim(self, attempt: ClaimedAttempt) -> None:
+        if self.memory_policy is None:
+            return
+        connection = self._connection
+        is_local = str(connection.host or "").startswith("local") or connection.conn_type == "local"
+        self.raise_memory(attempt, is_local=is_local, is_fixed=connection.conn_type == CONNECT)
+
+    @cached_property
+    def _connection(self) -> Connection:
+        """Asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
-        connection = BaseHook.get_connection(self._conn_id)
+        return BaseHook.get_connection(self._conn_id)
+
+    def _make_application(self, job: Job, context: Context, stores: Stores) -> SparkApplication:
+        connection = self._connection
         if connection.conn_type == CONNECT:
             from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
+            hook = SparkConnectHook(self._conn_id)
+            setattr(hook, "get_connection", lambda conn_id: connection)  # noqa: B010 - it would ask again
             return ConnectApplication(
-                SparkConnectHook(self._conn_id).get_connection_url(),
+                hook.get_connection_url(),
                 user_id=connection.login or "airflow-recovery",
                 packages=job.packages,
                 conf={str(key): str(value) for key, value in (self.conf or {}).items()},
-                journal=journal,
+                journal=stores.journal,
+                results=stores.results,
                 log=log,
             )
         if connection.conn_type in SUBMIT:
@@ -143,6 +214,10 @@ class SparkRegionOperator(SubmittingOperator):
         if self.name == _PROVIDERS_DEFAULT_NAME:
             self.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"
         self.submit_attempt(context, spec.attempt)
+
+
+def _nothing() -> None:
+    """What there is to prepare for an application that this process does not start."""
 
 
 def _joined(given: str | None, ours: str) -> str:

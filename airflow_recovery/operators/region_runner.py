@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from airflow_recovery.errors import RegionFailed, UserCodeError
-from airflow_recovery.execution.job_plan import JobPlan
+from airflow_recovery.errors import DriverLost, ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.region_task import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
+from airflow_recovery.job.context import ONLY_SUBTASK
+from airflow_recovery.job.parallelism import PerFile
+from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators.externals import list_external
 from airflow_recovery.runtime.failure import is_user_error
+from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.runtime.spec import RegionSpec, RunFacts, VertexSpec
-from airflow_recovery.topology.regions import Region
+from airflow_recovery.source.inventory import object_key
 
 
 class SparkApplication(Protocol):
@@ -46,37 +51,59 @@ class RegionRunner:
         *,
         job: Job,
         ref: str,
-        region: Region,
-        plan: JobPlan,
+        region: ExecutionRegion,
         facts: RunFacts,
         identity: RunIdentity,
         stores: Stores,
         application: SparkApplication,
         log: logging.Logger,
+        on_claim: Callable[[ClaimedAttempt], None] = lambda attempt: None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._job = job
         self._ref = ref
         self._region = region
-        self._plan = plan
         self._facts = facts
         self._identity = identity
         self._stores = stores
         self._application = application
         self._log = log
+        self._on_claim = on_claim
+        self._prepare = prepare
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The files that the region's sources would read now."""
         found: list[ExternalObject] = []
-        for vertex in self._region.vertices:
-            if vertex in self._plan.patterns:
-                found += list_external(self._stores, self._plan.patterns[vertex], vertex)
+        for vertex, pattern in self._region.patterns.items():
+            listed = list_external(self._stores, pattern, vertex)
+            found += self._own(vertex, pattern, listed) if self._region.subtask is not None else listed
         return tuple(found)
 
+    def _own(self, vertex: str, pattern: str, listed: Sequence[ExternalObject]) -> Sequence[ExternalObject]:
+        """Of a parallel source's files, those of this subtask."""
+        parallelism, subtask = self._job.parallelism_of(vertex), self._region.subtask
+        declared = self._job.vertices[vertex].splits
+        if subtask is None or (declared is not None and uses_subtask({"splits": declared.pattern})):
+            return listed
+        if isinstance(parallelism, PerFile):
+            own = [each for each in listed if object_key(pattern, each.uri) == subtask.key]
+        else:
+            own = list(listed[subtask.index :: subtask.parallelism])
+        if not own:
+            raise ObjectMissing(
+                f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(listed)} files that {pattern!r} "
+                "names now: a file has gone, or there are fewer files than subtasks. Clear the task group to have the "
+                "subtasks decided anew, or declare fewer."
+            )
+        return own
+
     def check_target(self, state: RunState) -> None:
-        """Nothing to check: results go below the attempt's own prefix."""
+        """Nothing to check: results go below the attempt's own prefix. It will run: what can begin before it may."""
+        self._prepare()
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's application to its outcome. Raises `RegionFailed` or `UserCodeError` with what it said."""
+        self._on_claim(attempt)
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
             folder = Path(name)
             spec = self._spec(attempt, folder)
@@ -97,40 +124,42 @@ class RegionRunner:
 
     def _spec(self, attempt: ClaimedAttempt, folder: Path) -> RegionSpec:
         claim = attempt.claim
-        manifests = {each.result: each for outcome in attempt.inputs.values() for each in outcome.outputs}
+        read = {each.result for each in self._region.region.inputs}
         data = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
         return RegionSpec(
             job=self._ref,
             identity=self._identity,
-            region=claim.region,
-            attempt=claim.attempt,
-            writer=claim.writer,
+            trace=attempt.trace,
             tag=claim.tag,
-            fingerprint=attempt.fingerprint,
-            vertices=tuple(self._vertex(name) for name in self._region.vertices),
-            inputs=tuple(manifests[result] for result in dict.fromkeys(each.result for each in self._region.inputs)),
-            pins=claim.inputs,
-            externals=attempt.externals,
+            vertices=tuple(self._vertex(name) for name in self._region.region.vertices),
+            inputs=tuple(
+                each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read
+            ),
             run=self._facts.dates,
             location=f"{self._stores.results.base_uri}/{data}",
             journal=self._stores.journal_spec,
             results=self._stores.results_spec,
             receipt=str(folder / "receipt.json"),
+            subtask=self._region.subtask or ONLY_SUBTASK,
         )
+
+    def _read_elsewhere(self) -> set[str]:
+        return {each.result for region in self._job.regions().regions for each in region.inputs}
 
     def _vertex(self, name: str) -> VertexSpec:
         vertex = self._job.vertices[name]
-        readers = sum(
-            1 for each in self._region.vertices for read in self._job.vertices[each].inputs if read.vertex == name
-        )
-        is_result = name in self._region.results
+        region = self._region.region
+        readers = sum(1 for each in region.vertices for read in self._job.vertices[each].inputs if read.vertex == name)
+        is_result = name in region.results
         return VertexSpec(
             name=name,
-            params=dict(self._plan.params[name]),
+            params=dict(self._region.params[name]),
             is_result=is_result,
             # Spark computes a pipelined vertex again for each reader; one that is not deterministic then gives them
             # different rows, and `persist` does not prevent it (DESIGN section 9).
-            is_scratch=not is_result and readers > 1 and not vertex.deterministic,
+            is_scratch=not is_result and readers > 1 and not vertex.determinism.is_recomputable,
+            # Where no other region reads it, nobody would ever compare.
+            is_digested=is_result and vertex.determinism.is_verified and name in self._read_elsewhere(),
         )
 
 
@@ -138,13 +167,15 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     """What the task fails with: the application's own account where there is one, else how it ended."""
     where = f"{spec.region}@{spec.attempt}"
     if failure is None:
-        return RegionFailed(
+        said_nothing = Failure("DriverLost", f"It ended without an outcome and said nothing. ({error})")
+        return DriverLost(
             f"{where}: the Spark application ended without an outcome and said nothing: it was killed, or never "
-            f"started. ({error})"
+            f"started. ({error})",
+            said_nothing,
         )
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
     condition = ", ".join(each for each in (failure.condition, failure.sql_state) if each)
     told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
     if is_user_error(failure):
         return UserCodeError(f"{told}. The same code would fail again, so it is not retried.", failure)
-    return RegionFailed(told, failure)
+    return ERRORS[classify(failure)](told, failure)

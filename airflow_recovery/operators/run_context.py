@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.run import TaskIdentity
+from airflow_recovery.execution.run import RetryGrant, TaskIdentity
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.plugins.protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.runtime.spec import RunFacts
 
 MODES = ("recover", "recompute")
@@ -41,7 +42,31 @@ def run_identity(context: Mapping[str, Any], group_id: str) -> RunIdentity:
 def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
     """The task instance that this process works for."""
     instance = context["ti"]
-    return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id))
+    grant = retry_grant(context)
+    return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id), grant)
+
+
+def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
+    """Since when the task's failures count: since its start, or since the last clear by a person.
+
+    A clear sets ``max_tries`` to the try that it ended plus ``retries``, so that each clear can be told; those that the
+    API server has noted as recovery's own are passed over. `None` where Airflow says nothing of it. Where ``retries``
+    was changed in the middle of a run, the count begins anew.
+    """
+    instance = context["ti"]
+    max_tries = getattr(instance, "max_tries", None)
+    retries = getattr(getattr(instance, "task", None) or context.get("task"), "retries", None)
+    if max_tries is None or retries is None:
+        return None
+    clears: tuple[RecoveryClear, ...] = ()
+    if int(instance.try_number) > 1:
+        clears = clears_from_json(context["task_state_store"].get(CLEARS_KEY))
+    by_recovery = {each.try_number: each.max_tries for each in clears}
+    grant = int(max_tries)
+    # Each step goes back to an earlier clear, so this ends.
+    while (before := by_recovery.get(grant - retries)) is not None and before < grant:
+        grant = before
+    return RetryGrant(grant, is_renewed=grant != retries, cancelled=frozenset(by_recovery))
 
 
 def refuse_mapped(context: Mapping[str, Any]) -> None:

@@ -12,11 +12,18 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
-from airflow_recovery.operators.references import OutputReference, checked_outputs, checked_uri, placeholders
+from airflow_recovery.operators.references import (
+    OutputReference,
+    check_targets,
+    checked_outputs,
+    checked_uri,
+    placeholders,
+)
 from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_identity
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.submit import s3a_conf, submit_environment
+from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -60,6 +67,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
     :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
+    :param deterministic: ``"always"`` (operators that read what is made again run again) or ``"assume"`` (any finish of
+        this application will do for them). Not ``"verify"``: its rows are not seen, so nothing could be compared.
 
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
@@ -72,10 +81,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         outputs: Sequence[str] | Mapping[str, str | None],
         inputs: Mapping[str, OutputReference | str] | None = None,
         on_altered: str = "stop",
+        deterministic: DeterminismLike = Determinism.ALWAYS,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.outputs = checked_outputs(self.task_id, outputs)
+        check_targets(self.task_id, self.outputs, self._outputs_of_others())
         self.inputs: dict[str, OutputReference | str] = dict(inputs or {})
         try:
             self.on_altered = OnAltered(on_altered)
@@ -83,6 +94,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             raise JobDefinitionError(
                 f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
             ) from error
+        self.determinism = _checked_determinism(self.task_id, deterministic)
         self._check_inputs()
         self._check_placeholders()
         for name, reference in self.references().items():
@@ -100,6 +112,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
 
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
+        from airflow_recovery.execution.release import release_consumed
         from airflow_recovery.operators.application_runner import ApplicationRunner, application_fingerprint
         from airflow_recovery.operators.dag_operators import (
             OPERATORS_GROUP,
@@ -115,12 +128,20 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         self._check_inputs()
         die_with_supervisor()
         dag = self.get_dag()
-        fingerprint = application_fingerprint(self)
-        plan = plan_of_dag(dag, {self.task_id: fingerprint})
+        fingerprints = {self.task_id: application_fingerprint(self)}
+        plan = plan_of_dag(dag)
         identity = run_identity(context, OPERATORS_GROUP)
         task_keys = {each.name: each.name for each in plan.regions}
-        altered, publishes = on_altered_of(dag), publish_tasks_of(dag)
-        with open_run(context, identity, plan, task_keys, log, on_altered=altered, publish_keys=publishes) as opened:
+        with open_run(
+            context,
+            identity,
+            plan,
+            task_keys,
+            log,
+            on_altered=on_altered_of(dag),
+            publish_keys=publish_tasks_of(dag),
+            fingerprints=fingerprints,
+        ) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
             runner = ApplicationRunner(self, context, opened, identity)
@@ -130,8 +151,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 runner,
                 epoch=recompute_epoch(context),
                 prepare_journal=opened.prepare_journal,
+                restarts=self.restarts(opened.run, self.task_id),
+                label=self.labeller(),
             )
-            return task.execute()
+            result = task.execute()
+            release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
+            return result
 
     def submit_application(self, context: Context, arguments: Sequence[str], attempt: int) -> None:
         """Run the application with ``arguments``, as one attempt. Raises Airflow's exception where it failed."""
@@ -161,6 +186,15 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                         f"it: put {{output:{name}}} into application_args, or give its own URI in outputs."
                     )
 
+    def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
+        dag = self.get_dag()
+        tasks = dag.task_dict.values() if dag is not None else ()
+        return {
+            each.task_id: each.outputs
+            for each in tasks
+            if isinstance(each, RecoverableSparkSubmitOperator) and each.task_id != self.task_id
+        }
+
     def _producer(self, name: str, reference: OutputReference) -> RecoverableSparkSubmitOperator:
         dag = self.get_dag()
         producer = dag.task_dict.get(reference.task_id) if dag is not None else None
@@ -171,3 +205,18 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 "RecoveryResultSensor and RecoveryResultHook."
             )
         return producer
+
+
+def _checked_determinism(task_id: str, given: object) -> Determinism:
+    if given == Determinism.VERIFY:
+        raise JobDefinitionError(
+            f"{task_id}: deterministic='verify' compares digests of the rows, which are taken while our own runner "
+            "writes them; this application writes them itself, in whatever format. Use 'always' or 'assume', or "
+            "declare the application as a vertex of a job."
+        )
+    try:
+        return Determinism(given)
+    except ValueError as error:
+        raise JobDefinitionError(
+            f"{task_id}: expected deterministic to be 'always' or 'assume', found {given!r}."
+        ) from error

@@ -1,44 +1,142 @@
-"""What both of our operators add to the provider's `SparkSubmitOperator`: retries, and one submission an attempt."""
+"""What both of our operators add to the provider's `SparkSubmitOperator`: restarts, and one submission an attempt."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_recovery.execution.restarts import Restarts
+from airflow_recovery.failover.restart_strategy import RestartStrategy
+from airflow_recovery.hooks.settings import SECTION
 from airflow_recovery.operators.failures import airflow_errors
+from airflow_recovery.operators.restart_options import advice_on_few_retries, check_delay, restart_options
+from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.operators.summary import summary_of
+from airflow_recovery.runtime.enrichers import enrich, load_enrichers
+from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.runtime.process import die_with_parent
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
+    from airflow.sdk.definitions.retry_policy import RetryPolicy
 
-    from airflow_recovery.execution.region_task import RegionResult
+    from airflow_recovery.execution.region_task import ClaimedAttempt, RegionResult
+    from airflow_recovery.execution.run import Run
+    from airflow_recovery.journal.records import Failure
+
+log = logging.getLogger(__name__)
 
 RETRIES = 3
 RETRY_DELAY = timedelta(0)
-"""A task that waits for the producer of a lost input is held by Airflow's trigger rule, not by a delay."""
+"""Of our tasks that run no region. One that waits for a producer is held by Airflow's trigger rule, not by a delay."""
 
 
 class SubmittingOperator(SparkSubmitOperator):
     """A task that is one region: every try goes through the region protocol, which submits at most one attempt.
 
-    The default of three retries without a delay gives way to the ``default_args`` of the DAG and of the task group, and
-    to an argument.
+    **Restarts.** A region may fail three times, with pauses of 1 s, 1.5 s, ... between (``exponential-delay``); Flink's
+    own default for batch jobs is no restart at all. The budget is counted in the journal, so a kill counts too, and a
+    try that only waits for the producer of a lost input does not. A clear by hand begins the count anew. Airflow's
+    ``retries`` are the tries for all of that: by default ten more than restarts, with ``retry_delay`` 0. A
+    ``retry_delay`` or ``retry_policy`` of your own is used instead of the strategy's pauses; the budget holds anyway.
+
+    :param restart_strategy: `NoRestart`, `FixedDelay`, `FailureRate`, `ExponentialDelay`, or a mapping of Flink's keys.
+        Without it, ``[recovery] restart_strategy``. One that ends by itself replaces the default number of failures.
+    :param maximum_per_task_failures: the n-th failure of the region ends it. Results that are lost again and again are
+        counted apart, up to the same number.
+    :param maximum_total_task_failures: the n-th failure of all regions of the run ends every region that has failed;
+        failures of one moment count once. Give all tasks of a DAG the same.
+    :param memory_policy: `RaiseMemory`, for the attempt after one that ran out of memory; spark-submit only.
+
+    Raises `JobDefinitionError` where these contradict each other, ``retries``, or the retention of results.
     """
 
     def __init__(
-        self, *, retries: int | None = RETRIES, retry_delay: timedelta | float = RETRY_DELAY, **kwargs: Any
+        self,
+        *,
+        retries: int | None = None,
+        retry_delay: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
+        restart_strategy: RestartStrategy | Mapping[str, Any] | None = None,
+        maximum_per_task_failures: int | None = None,
+        maximum_total_task_failures: int | None = None,
+        memory_policy: RaiseMemory | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        self.restart_options = restart_options(
+            str(kwargs.get("task_id")),
+            strategy=restart_strategy,
+            maximum_per_task_failures=maximum_per_task_failures,
+            maximum_total_task_failures=maximum_total_task_failures,
+            retries=retries,
+            retry_delay=retry_delay,
+        )
+        self.memory_policy = memory_policy
+        options = self.restart_options
+        self._pauses = retry_policy is None and not options.delay_is_own
+        super().__init__(
+            retries=options.retries,
+            retry_delay=options.retry_delay,
+            retry_policy=retry_policy
+            or RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own),
+            **kwargs,
+        )
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""
-        with airflow_errors():
+        instance = context["ti"]
+        advice = advice_on_few_retries(self.restart_options)
+        if advice is not None and int(instance.try_number) <= 1:
+            log.warning("%s: %s", self.task_id, advice)
+        max_tries = getattr(instance, "max_tries", None)
+        is_last = max_tries is not None and (max_tries == 0 or int(instance.try_number) > max_tries)
+        with airflow_errors(is_last_try=is_last):
             return summary_of(self.execute_region(context))
+
+    def restarts(self, run: Run, region: str) -> Restarts:
+        """The budget of this task's region. Raises `JobDefinitionError` where the job's own retention is too short."""
+        check_delay(self.task_id, self.restart_options, run.plan.retention)
+        return Restarts(run, region, self.restart_options.limits, pauses=self._pauses)
+
+    def labeller(self) -> Callable[[Failure], Failure]:
+        """What says what kind a failure was: our classes, and ``[recovery] failure_enrichers``."""
+        from airflow.sdk.configuration import conf
+
+        names = (conf.get(SECTION, "failure_enrichers", fallback="") or "").split(",")
+        enrichers = load_enrichers(each.strip() for each in names if each.strip())
+        return lambda failure: enrich(failure, enrichers, log)
+
+    def raise_memory(self, attempt: ClaimedAttempt, *, is_local: bool = False, is_fixed: bool = False) -> None:
+        """Apply `memory_policy` for ``attempt``. ``is_fixed``: over Spark Connect, where it can only be said."""
+        if self.memory_policy is None:
+            return
+        conf = self.conf or {}
+        memory = self.memory_policy.raised(
+            attempt.earlier_failures,
+            driver=self._driver_memory or conf.get("spark.driver.memory"),
+            executor=self._executor_memory or conf.get("spark.executor.memory"),
+            is_local=is_local,
+        )
+        for side, size in (("driver", memory.driver), ("executor", memory.executor)):
+            if size is None:
+                continue
+            if is_fixed:
+                log.warning(
+                    "An earlier attempt ran out of %s memory, and memory_policy would raise it to %s; a Spark Connect "
+                    "server keeps the memory that it was started with. Start it with more, or run by spark-submit.",
+                    side,
+                    size,
+                )
+                continue
+            log.info("An earlier attempt ran out of %s memory: this one gets %s.", side, size)
+            setattr(self, f"_{side}_memory", size)
+            self.conf = {**(self.conf or {}), f"spark.{side}.memory": size}
 
     def execute_region(self, context: Context) -> RegionResult:
         """The protocol of one try. Raises our own errors."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import TaskGroup
+from airflow.sdk import TaskGroup, conf, task_group
+from airflow.sdk.definitions.taskgroup import MappedTaskGroup
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.chains import Chain, chains, initializers
 from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
+from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
+from airflow_recovery.topology.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
+from airflow_recovery.topology.retention import Retention, checked_retention
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
+    from airflow_recovery.job import Job
     from airflow_recovery.topology.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
@@ -32,8 +39,13 @@ class SparkJobTaskGroup(TaskGroup):
     Task ids are ``<group_id>.<region>``; the last task, ``<group_id>.publish``, publishes the results and carries
     ``outlets``. Every further argument goes to every region's operator: those of `SparkSubmitOperator` (``conf``,
     ``jars``, ``executor_memory``, ...) and Airflow's own (``pool``, ``retries``, ...); the publish task gets those that
-    say where and how often a task runs. A region has ``retries=3`` and ``retry_delay=0`` unless the DAG's or the
-    group's ``default_args`` or an argument say else.
+    say where and how often a task runs. ``restart_strategy``, ``maximum_per_task_failures``,
+    ``maximum_total_task_failures`` and ``memory_policy`` are described at `SubmittingOperator`: a region may fail three
+    times, and has ten more of Airflow's ``retries`` than restarts, unless ``default_args`` or an argument say else.
+
+    Parallel regions that are read subtask by subtask form a chain, which becomes one mapped task group: subtask i of
+    the chain is map index i of each of its tasks, ``<group_id>.<region>``. Where the keys are decided at run time, a
+    task ``<group_id>.<region>.subtasks`` decides and records them, before anything else of the group runs.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
@@ -43,6 +55,10 @@ class SparkJobTaskGroup(TaskGroup):
     :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run. Without it,
         that of ``default_args``, else ``spark_default``.
     :param outlets: assets that are updated when the results are published.
+    :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
+    :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; without
+        it, as the job says.
+    :param recovery_mode: ``TASK_LEVEL``, or ``JOB_LEVEL``, which restarts the whole job whatever the strategy says.
     """
 
     def __init__(
@@ -52,6 +68,9 @@ class SparkJobTaskGroup(TaskGroup):
         job: str,
         conn_id: str | None = None,
         outlets: Sequence[Asset] | None = None,
+        retention: Retention | None = None,
+        failover_strategy: FailoverStrategyLike | None = None,
+        recovery_mode: RecoveryModeLike | None = None,
         default_args: dict[str, Any] | None = None,
         tooltip: str = "",
         **operator_args: Any,
@@ -65,19 +84,42 @@ class SparkJobTaskGroup(TaskGroup):
             operator_args["conn_id"] = conn_id
         defaults: Any = default_args or {}
         super().__init__(group_id=group_id, default_args=defaults, tooltip=tooltip or f"Spark job {job}")
-        regions = load_job(job).regions()
+        self.retention = checked_retention(retention, f"SparkJobTaskGroup {group_id!r}")
+        self._refuse_mapped()
+        self.failover_strategy = declared_strategy(failover_strategy, recovery_mode, f"SparkJobTaskGroup {group_id!r}")
+        declared = load_job(job)
+        declared.check_strategy(self.failover_strategy or declared.failover_strategy)
+        regions = declared.regions()
         full_id = str(self.group_id)
         with self:
-            operators = {
-                region.name: SparkRegionOperator(
-                    task_id=region.name,
-                    job=job,
-                    region=region.name,
-                    group_id=full_id,
-                    **{"doc_md": _doc_of(region), **operator_args},
-                )
-                for region in regions.regions
+            for_all = {name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO}
+            deciding = {
+                name: RecoverySubtasksOperator(task_id=name, job=job, group_id=full_id, initializer=name, **for_all)
+                for name in initializers(declared)
             }
+            operators: dict[str, SparkRegionOperator] = {}
+
+            def add(region: str, subtask: Any = None) -> None:
+                found = regions.region(region)
+                mapped: dict[str, Any] = (
+                    {} if subtask is None else {"subtask": subtask, "map_index_template": "{{ task.subtask }}"}
+                )
+                operators[region] = SparkRegionOperator(
+                    # The group of a chain gives its tasks no prefix: a region's task has one id, parallel or not.
+                    task_id=region if subtask is None else f"{full_id}.{region}",
+                    job=job,
+                    region=region,
+                    group_id=full_id,
+                    **{"doc_md": _doc_of(found), **mapped, **operator_args},
+                )
+
+            in_chains: set[str] = set()
+            for chain in chains(declared):
+                in_chains.update(chain.regions)
+                _map_chain(chain, deciding, declared, add, where=f"Job {job}, region {chain.name}")
+            for region in regions.regions:
+                if region.name not in in_chains:
+                    add(region.name)
             if PUBLISH_TASK in operators:
                 raise JobDefinitionError(
                     f"Job {job}: a region is named {PUBLISH_TASK!r}, which is the id of the group's last task. Rename "
@@ -88,13 +130,52 @@ class SparkJobTaskGroup(TaskGroup):
                 job=job,
                 group_id=full_id,
                 outlets=list(outlets or ()),
-                **{name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO},
+                **for_all,
             )
             for region in regions.regions:
                 for producer in region.upstream:
                     operators[producer] >> operators[region.name]
+                if not region.upstream:
+                    # Every task needs to know the whole plan.
+                    for each in deciding.values():
+                        each >> operators[region.name]
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
+
+    def _refuse_mapped(self) -> None:
+        group = self.parent_group
+        while group is not None:
+            if isinstance(group, MappedTaskGroup):
+                raise JobDefinitionError(
+                    f"SparkJobTaskGroup {self.group_id!r}: expected a group once in a run, found it inside the mapped "
+                    f"task group {group.group_id!r}: all its copies would share one journal. Declare parallelism= in "
+                    "the job instead, which this group maps by itself, or make one group each."
+                )
+            group = group.parent_group
+
+
+def _map_chain(
+    chain: Chain,
+    deciding: Mapping[str, RecoverySubtasksOperator],
+    declared: Job,
+    add: Callable[[str, Any], None],
+    *,
+    where: str,
+) -> None:
+    """Subtask i of all regions of a chain is map index i of one mapped task group."""
+    parallelism = chain.parallelism
+    if isinstance(parallelism, (FixedParallelism, LiteralKeys)):
+        keys: Any = list(parallelism.keys)
+        check_length(len(keys), conf.getint("core", "max_map_length"), where)
+    else:
+        keys = next(deciding[name].output for name, spec in initializers(declared).items() if spec is parallelism)
+
+    def add_all(subtask: Any) -> None:
+        for region in chain.regions:
+            add(region, subtask)
+
+    # Of the group's own id nothing depends: Airflow gives it a suffix where a task has it.
+    task_group(group_id=f"{chain.name.replace('.', '-')}-chain", prefix_group_id=False)(add_all).expand(subtask=keys)
 
 
 def _doc_of(region: Region) -> str:

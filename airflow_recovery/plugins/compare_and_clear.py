@@ -28,6 +28,7 @@ from airflow_recovery.execution.scheduler import (
     TaskTry,
 )
 from airflow_recovery.plugins.protocol import Caller
+from airflow_recovery.plugins.recovery_clears import note_clears
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -107,6 +108,8 @@ def clear(
     if request.unblock:
         chosen += _blocked(session, run, chosen, own_key)
     if chosen:
+        if caller is not None:
+            note_clears(session, chosen)
         clear_task_instances(chosen, session, DagRunState.QUEUED)
         # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
         session.flush()

@@ -17,6 +17,12 @@ CALL_KEY = "airflow_recovery/failover"
 ALIVE_KEY = "airflow_recovery/alive"
 """An ordinary key: that it can be written says that the task instance is still this process's (the live check)."""
 
+CLEARS_KEY = "airflow_recovery/clears"
+"""Where the API server notes, in a task's own state store, which of its clears were recovery's."""
+
+MAX_CLEARS = 50
+"""The newest that are kept."""
+
 API_PREFIX = "/airflow-recovery/v1"
 """Where the plugin's endpoint is mounted, below the API server's root."""
 
@@ -110,6 +116,27 @@ class Caller:
             raise ValueError("expected caller to be null or an object with key and ti_id")
         ti_id = value.get("ti_id")
         return cls(value["key"], None if ti_id is None else str(ti_id))
+
+
+@dataclass(frozen=True)
+class RecoveryClear:
+    """Recovery cleared a task after its try ``try_number``, when Airflow's ``max_tries`` was ``max_tries``."""
+
+    try_number: int
+    max_tries: int
+
+
+def clears_to_json(clears: tuple[RecoveryClear, ...]) -> list[list[int]]:
+    """Plain JSON values; `clears_from_json` is the inverse."""
+    return [[each.try_number, each.max_tries] for each in clears]
+
+
+def clears_from_json(value: Any) -> tuple[RecoveryClear, ...]:
+    """Inverse of `clears_to_json`; nothing for anything else, since a budget that is too large does no harm."""
+    try:
+        return tuple(RecoveryClear(int(ended), int(before)) for ended, before in value)
+    except (TypeError, ValueError):
+        return ()
 
 
 def clear_request_from_json(value: Any) -> ClearRequest:

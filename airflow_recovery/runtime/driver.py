@@ -44,7 +44,7 @@ def drive(spec: RegionSpec) -> int:
             spark = SparkSession.builder.getOrCreate()
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
             result = run_region(spark, spec, log=log, progress=progress)
-            finish_attempt(spec, result, log, store=journal.result())
+            finish_attempt(spec, result, log, store=journal())
         return FINISHED
     except AttemptLost as error:
         log.error("Region %s attempt %d was fenced: %s", spec.region, spec.attempt, error)

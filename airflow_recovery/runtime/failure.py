@@ -95,15 +95,18 @@ def silence_query_loggers() -> None:
 
 def failure_to_json(failure: Failure) -> str:
     """One line of JSON; `failure_from_json` is the inverse."""
-    return json.dumps({**vars(failure), "chain": list(failure.chain)})
+    return json.dumps(
+        {**vars(failure), "chain": list(failure.chain), "labels": [list(each) for each in failure.labels]}
+    )
 
 
 def failure_from_json(text: str) -> Failure:
     """Inverse of `failure_to_json`. Raises `ValueError` on anything else."""
     try:
         found = json.loads(text)
-        return Failure(**{**found, "chain": tuple(found["chain"])})
-    except (TypeError, KeyError) as error:
+        labels = tuple((str(key), str(value)) for key, value in found.get("labels", ()))
+        return Failure(**{**found, "chain": tuple(found["chain"]), "labels": labels})
+    except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"expected a failure as the region runner writes it, found {error!r}") from error
 
 

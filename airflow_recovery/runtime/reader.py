@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ManifestInvalid
@@ -42,6 +43,37 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
         .option("basePath", spark_path(manifest.location))  # else partition columns would be lost
         .parquet(*(spark_glob(each) for each in manifest.uris()))
     )
+
+
+def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) -> DataFrame:
+    """One lazy frame over what all subtasks of a vertex wrote: the rows of every manifest (see `read_manifest`).
+
+    They are read at once, so that a thousand subtasks make no plan of a thousand parts. Raises `ManifestInvalid` where
+    two of them have not the same columns; whether a column may be null is no difference.
+    """
+    first = manifests[0]
+    if len(manifests) == 1:
+        return read_manifest(spark, first)
+    for each in manifests[1:]:
+        if _columns(each) != _columns(first):
+            raise ManifestInvalid(
+                f"result {first.result!r}: expected all subtasks to have the same columns, found {_columns(first)} at "
+                f"{first.location} and {_columns(each)} at {each.location}: give every subtask's rows the same names "
+                "and types, and have what differs made again"
+            )
+    full = [each for each in manifests if each.objects]
+    schema = _schema(first)
+    if not full:
+        return read_manifest(spark, first)
+    whole = _reader(spark, schema).parquet(*(spark_glob(each.location) for each in full))
+    if {decoded(each) for each in whole.inputFiles()} == {comparable(uri) for each in full for uri in each.uris()}:
+        return whole
+    return _reader(spark, schema).parquet(*(spark_glob(uri) for each in full for uri in each.uris()))
+
+
+def _columns(manifest: PartitionManifest) -> str:
+    schema = _schema(manifest)
+    return "no schema" if schema is None else schema.simpleString()
 
 
 def _schema(manifest: PartitionManifest) -> StructType | None:

@@ -41,7 +41,7 @@ def read_receipt(spec: RegionSpec) -> Outcome | None:
     if text is None:
         return None
     outcome = decode_record(spec.identity, Outcome, text.encode(), where=str(spec.receipt))
-    is_mine = (outcome.region, outcome.attempt, outcome.writer) == (spec.region, spec.attempt, spec.writer)
+    is_mine = (outcome.region, outcome.attempt, outcome.writer) == (spec.region, spec.attempt, spec.trace.writer)
     return outcome if is_mine else None
 
 

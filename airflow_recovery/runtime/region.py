@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,11 @@ from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.sources import FileSplit, FileSplits
+from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.reader import read_manifest
+from airflow_recovery.runtime.reader import read_manifests
+from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import write_result
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.storage.object_store import ObjectStore
-
-SCRATCH = "_scratch"
 
 COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
@@ -40,22 +40,34 @@ class RegionResult:
     application_id: str | None
 
 
-def run_region(spark: SparkSession, spec: RegionSpec, *, log: logging.Logger, progress: Progress) -> RegionResult:
+def run_region(
+    spark: SparkSession,
+    spec: RegionSpec,
+    *,
+    log: logging.Logger,
+    progress: Progress,
+    results: ObjectStore | None = None,
+    ready: Callable[[], object] = lambda: None,
+) -> RegionResult:
     """Run the vertices of ``spec`` in its order and return the manifests of their results.
 
     Pipelined vertices stay lazy. One that several vertices here read is written once to the attempt's scratch, as the
     spec says, so that all of them read the same rows. Does not touch the journal.
 
+    ``results`` is the spec's store of results, where it is open already. ``ready`` is called before each vertex: it
+    waits for what the session still needs.
+
     Raises whatever a vertex or Spark raises (``progress.vertex`` then names the vertex), `ManifestInvalid` where what
     was written is not what was observed, and the errors of the store.
     """
     started = time.monotonic()
-    run = _Run(spark, spec, load_job(spec.job), open_spec_store(spec.results), log, progress)
-    outputs = run.all_vertices()
+    application_id = beside(lambda: spark.conf.get("spark.app.id", None), "application id")
+    store = results or open_spec_store(spec.results)
+    outputs = _Run(spark, spec, load_job(spec.job), store, log, progress, ready).all_vertices()
     return RegionResult(
         outputs=outputs,
         spark_seconds=round(time.monotonic() - started, 3),
-        application_id=spark.conf.get("spark.app.id", None),
+        application_id=application_id(),
     )
 
 
@@ -70,6 +82,7 @@ class _Run:
         store: ObjectStore,
         log: logging.Logger,
         progress: Progress,
+        ready: Callable[[], object],
     ) -> None:
         self._spark = spark
         self._spec = spec
@@ -77,15 +90,18 @@ class _Run:
         self._store = store
         self._log = log
         self._progress = progress
-        self._inputs = {each.result: each for each in spec.inputs}
+        self._ready = ready
+        self._inputs: dict[str, list[PartitionManifest]] = {}
+        for each in spec.inputs:
+            self._inputs.setdefault(each.result, []).append(each)
         self._frames: dict[str, DataFrame] = {}
 
     def all_vertices(self) -> tuple[PartitionManifest, ...]:
         spec = self._spec
         names = ", ".join(each.name for each in spec.vertices)
         self._log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
-        if spec.pins:
-            pins = ", ".join(f"{each.region}@{each.attempt}" for each in spec.pins)
+        if spec.trace.inputs:
+            pins = ", ".join(f"{each.region}@{each.attempt}" for each in spec.trace.inputs)
             self._log.info("Its inputs are of the attempts: %s", pins)
         avoid_udf_hang(self._spark)
         for each in spec.vertices:
@@ -96,12 +112,11 @@ class _Run:
             frame = self._call(each)
             if each.is_result:
                 # Read back by readers in this region too: they see the rows that everybody else will see.
-                written = self._write(frame, each.name, f"{spec.location}/{each.name}")
+                written = self._write(frame, each.name, f"{spec.location}/{each.name}", is_digested=each.is_digested)
                 outputs.append(written)
-                self._inputs[each.name] = written
+                self._inputs[each.name] = [written]
             elif each.is_scratch:
-                scratch = f"{spec.location}/{SCRATCH}/{each.name}"
-                self._inputs[each.name] = self._write(frame, each.name, scratch)
+                self._inputs[each.name] = [self._write(frame, each.name, scratch_location(spec, each.name))]
             else:
                 self._frames[each.name] = frame
         self._progress.vertex = None
@@ -119,9 +134,11 @@ class _Run:
     def _call(self, planned: VertexSpec) -> DataFrame:
         spec, run = self._spec, self._spec.run
         vertex = self._vertex(planned.name)
+        inputs = {each.vertex: self._frame(each.vertex) for each in vertex.inputs}
+        self._ready()
         return vertex.call(
             spark=self._spark,
-            inputs={each.vertex: self._frame(each.vertex) for each in vertex.inputs},
+            inputs=inputs,
             params=planned.params,
             splits=self._splits(planned.name),
             context=RegionContext(
@@ -132,35 +149,36 @@ class _Run:
                 logical_date=run.logical_date,
                 data_interval_start=run.data_interval_start,
                 data_interval_end=run.data_interval_end,
+                subtask=spec.subtask,
             ),
         )
 
     def _frame(self, name: str) -> DataFrame:
         frame = self._frames.get(name)
         if frame is None:
-            manifest = self._inputs.get(name)
-            if manifest is None:
+            manifests = self._inputs.get(name)
+            if manifests is None:
                 raise ManifestInvalid(
                     f"region {self._spec.region}: expected a manifest of the input {name!r}, found those of "
                     f"{sorted(self._inputs)}: the spec was made for other code; clear this task"
                 )
-            rows = "unknown" if manifest.rows is None else str(manifest.rows)
             self._log.info(
-                "%s reads %s from %s: %d files, %d bytes, %s rows",
+                "%s reads %s from %s%s: %d files, %d bytes, %s rows",
                 self._progress.vertex,
                 name,
-                manifest.location,
-                len(manifest.objects),
-                manifest.size,
-                rows,
+                manifests[0].location,
+                f" and {len(manifests) - 1} more" if len(manifests) > 1 else "",
+                sum(len(each.objects) for each in manifests),
+                sum(each.size for each in manifests),
+                sum(each.rows for each in manifests if each.rows is not None) or "unknown",
             )
-            frame = self._frames[name] = read_manifest(self._spark, manifest)
+            frame = self._frames[name] = read_manifests(self._spark, manifests)
         return frame
 
     def _splits(self, vertex: str) -> FileSplits | None:
         if self._vertex(vertex).splits is None:
             return None
-        found = [each for each in self._spec.externals if each.vertex == vertex]
+        found = [each for each in self._spec.trace.externals if each.vertex == vertex]
         size = sum(each.size for each in found)
         self._log.info("%s reads %d external files, %d bytes", vertex, len(found), size)
         return FileSplits(
@@ -168,11 +186,13 @@ class _Run:
             tuple(spark_path(each.uri) for each in found),
         )
 
-    def _write(self, frame: DataFrame, name: str, location: str) -> PartitionManifest:
+    def _write(self, frame: DataFrame, name: str, location: str, *, is_digested: bool = False) -> PartitionManifest:
         started = time.monotonic()
         self._log.info("%s writes to %s", name, location)
         with self._progress.watching(self._spark):
-            written = write_result(self._spark, frame, result=name, location=location, store=self._store)
+            written = write_result(
+                self._spark, frame, result=name, location=location, store=self._store, is_digested=is_digested
+            )
         self._log.info(
             "%s wrote %d rows: %d files, %d bytes, in %.1f s",
             name,

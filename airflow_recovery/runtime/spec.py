@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from airflow_recovery.journal.records import ExternalObject, InputPin, RunIdentity
+from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
+from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
@@ -50,14 +51,16 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class VertexSpec:
-    """One vertex of the region: its rendered parameters, and whether it is written once and read back."""
+    """One vertex of the region: its rendered parameters, and whether and how it is written."""
 
     name: str
     params: dict[str, Any]
     is_result: bool
     """Written to the attempt's prefix and registered."""
     is_scratch: bool
-    """Pipelined with several readers here and not deterministic: written once to scratch, read back by all."""
+    """Pipelined with several readers here that must see the same rows: written once to scratch, read back by all."""
+    is_digested: bool = False
+    """A result whose consumers compare rows (`Determinism.VERIFY`): its manifest gets a digest."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +68,33 @@ class RegionSpec:
     """One attempt of one region.
 
     ``location`` is the attempt's data prefix (an absolute URI); result ``r`` goes to ``<location>/<r>``, scratch to
-    ``<location>/_scratch/<vertex>``. ``receipt`` is a path on the submitting machine where a driver that runs there
-    says that the outcome object exists; a driver elsewhere ignores it.
+    ``<location>/_scratch/<vertex>``. Of an input with several subtasks, ``inputs`` has a manifest each. ``receipt`` is
+    a path on the submitting machine where a driver that runs there says that the outcome object exists; a driver
+    elsewhere ignores it.
     """
 
     job: str
     identity: RunIdentity
-    region: str
-    attempt: int
-    writer: str
+    trace: AttemptTrace
     tag: str
-    fingerprint: str
     vertices: tuple[VertexSpec, ...]
     inputs: tuple[PartitionManifest, ...]
-    pins: tuple[InputPin, ...]
-    externals: tuple[ExternalObject, ...]
     run: RunDates
     location: str
     journal: StoreSpec
     results: StoreSpec
     receipt: str | None = None
+    subtask: Subtask = ONLY_SUBTASK
+
+    @property
+    def region(self) -> str:
+        """The region's name."""
+        return self.trace.region
+
+    @property
+    def attempt(self) -> int:
+        """The attempt's number."""
+        return self.trace.attempt
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` is the inverse.
@@ -104,13 +114,13 @@ class RegionSpec:
                 cls,
                 found,
                 identity=_record(RunIdentity, found["identity"]),
+                trace=_trace(found["trace"]),
                 vertices=tuple(_record(VertexSpec, each) for each in found["vertices"]),
                 inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
-                pins=tuple(_record(InputPin, each) for each in found["pins"]),
-                externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
                 run=_record(RunDates, found["run"]),
                 journal=_record(StoreSpec, found["journal"]),
                 results=_record(StoreSpec, found["results"]),
+                subtask=_record(Subtask, found["subtask"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -120,6 +130,18 @@ class RegionSpec:
 
 
 R = TypeVar("R")
+
+
+def _trace(found: dict[str, Any]) -> AttemptTrace:
+    return _record(
+        AttemptTrace,
+        found,
+        inputs=tuple(
+            _record(InputPin, each, digests=tuple((result, digest) for result, digest in each["digests"]))
+            for each in found["inputs"]
+        ),
+        externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
+    )
 
 
 def _record(kind: type[R], found: dict[str, Any], **read: Any) -> R:

@@ -1,7 +1,8 @@
 """A small process that interrupts an attempt's operations on a Connect server when the attempt's process is gone.
 
-It blocks on a pipe. ``done`` means the attempt ended in order; end of file without it means that the writer died. It
-has a session (process group) of its own, so that what kills the task's group does not kill it too.
+It blocks on a pipe (`airflow_recovery.runtime.pipe_watch`). ``done`` means the attempt ended in order; end of file
+without it means that the writer died, and then this module runs. It has a session (process group) of its own, so that
+what kills the task's group does not kill it too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 INTERRUPT_DEADLINE_S = 120
-_DONE = "done"
+_DONE = b"done\n"
 
 
 @contextmanager
@@ -29,23 +30,22 @@ def guarding(url: str, *, session_id: str, tag: str, user_id: str) -> Iterator[N
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH")) if each)
     watchdog = subprocess.Popen(
-        [sys.executable, "-m", "airflow_recovery.runtime.watchdog"],
+        [sys.executable, "-I", "-S", str(Path(__file__).with_name("pipe_watch.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path},  # not for the bare interpreter: for what it becomes
     )
     assert watchdog.stdin is not None
     try:
         order = {"url": url, "session_id": session_id, "tag": tag, "user_id": user_id}
-        watchdog.stdin.write(json.dumps(order) + "\n")
+        watchdog.stdin.write(json.dumps(order).encode() + b"\n")
         watchdog.stdin.flush()
         yield
     finally:
         with suppress(BrokenPipeError):
-            watchdog.stdin.write(_DONE + "\n")
+            watchdog.stdin.write(_DONE)
             watchdog.stdin.close()
         try:
             watchdog.wait(timeout=10)
@@ -55,11 +55,8 @@ def guarding(url: str, *, session_id: str, tag: str, user_id: str) -> Iterator[N
 
 
 def main() -> int:
-    """Read the order, wait for the end of the writer, and interrupt unless it said that it is done."""
-    line = sys.stdin.readline()
-    if not line or sys.stdin.readline().strip() == _DONE:
-        return 0
-    order = json.loads(line)
+    """Read the order and interrupt: the process that gave it is gone."""
+    order = json.loads(sys.stdin.readline())
     signal.alarm(INTERRUPT_DEADLINE_S)  # the client repeats for longer against a server that is gone
     from airflow_recovery.runtime.connect import interrupt_attempt
 

@@ -9,6 +9,7 @@ from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.records import ExternalObject
 from airflow_recovery.storage.opening import open_store
 
+_ROOT = re.compile(r"s3a?://[^/]*|file:(?://)?|")
 _GLOB = re.compile(r"[*?\[{]")
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
@@ -42,9 +43,19 @@ def list_objects(
     return found
 
 
+def object_key(pattern: str, uri: str) -> str:
+    """What names an object among those of ``pattern``: its path below the part of the pattern that does not vary."""
+    base, _ = _split(pattern)
+    return "/".join(_path(uri)[len(_path(base)) :])
+
+
+def _path(uri: str) -> list[str]:
+    return [each for each in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if each]  # type: ignore[index]
+
+
 def _split(pattern: str) -> tuple[str, list[str]]:
     """The folder above everything that varies, and the segments below it: ``s3://b/p/*/x`` is ``s3://b/p``, [*, x]."""
-    root = re.match(r"s3a?://[^/]*|file:(?://)?|", pattern)
+    root = _ROOT.match(pattern)
     scheme = root[0] if root else ""
     is_absolute = pattern[len(scheme) :].startswith("/")
     segments = [each for each in pattern[len(scheme) :].split("/") if each]

@@ -18,6 +18,7 @@ from airflow_recovery.errors import (
     ObjectExists,
     ObjectMissing,
     StoreAccessDenied,
+    StoreFull,
     StoreMisconfigured,
     StoreUnavailable,
     StoreUnsuitable,
@@ -193,7 +194,7 @@ class LocalStore:
         if isinstance(error, PermissionError):
             raise StoreAccessDenied(f"{what} Give this user access to {self._base}; nothing is known of the object.")
         if error.errno in _FULL:
-            raise StoreUnavailable(f"{what} The disk or the quota is full: make room below {self._base}.")
+            raise StoreFull(f"{what} Make room below {self._base}, then clear this task.")
         if action == "read" and isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
             raise ObjectMissing(f"{path} is not there.")
         if isinstance(error, (NotADirectoryError, IsADirectoryError, FileExistsError)):

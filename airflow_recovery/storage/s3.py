@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import copy
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,22 +11,27 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured, StoreUnavailable
 from airflow_recovery.storage.names import checked_key, checked_prefix
 from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.s3_clients import S3Clients
 from airflow_recovery.storage.s3_errors import from_code, translate
+from airflow_recovery.storage.uploads import ExpiryRule, Upload
 
 if TYPE_CHECKING:
-    from boto3.session import Session
     from mypy_boto3_s3 import S3Client
+
+    from airflow_recovery.storage.s3_clients import AnySession
 
 _URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _DELETE_BATCH = 1000
+_NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 
 
 class S3Store:
-    """Objects below ``s3://bucket/prefix``, over boto3 (imported at the first request).
+    """Objects below ``s3://bucket/prefix``, over boto3's SDK (imported at the first request).
 
     Reads are repeated a few times by the SDK. Writes are not: whether an unknown outcome may be repeated is the
-    journal's decision (`airflow_recovery.journal.write_once`). Credentials come from ``session``, else from boto3's own
-    chain (environment, profile, role), which also renews them. One instance may be used by many threads.
+    journal's decision (`airflow_recovery.journal.write_once`). Credentials come from ``session`` (boto3's or
+    botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. One instance may be
+    used by many threads.
 
     Does not create buckets. ``max_connections`` bounds the connections of one instance.
     """
@@ -38,28 +42,28 @@ class S3Store:
         *,
         endpoint_url: str | None = None,
         region_name: str | None = None,
-        session: Session | None = None,
+        session: AnySession | None = None,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 30.0,
         max_read_attempts: int = 4,
         max_connections: int = 64,
     ) -> None:
-        found = _URI.fullmatch(base_uri)
-        if found is None:
-            raise ConfigurationError(f"Expected s3://<bucket>/<prefix>, found {base_uri!r}.")
-        self._bucket = found["bucket"]
-        self._prefix = "".join(f"{part}/" for part in [(found["prefix"] or "").strip("/")] if part)
-        if self._prefix:
-            checked_key(self._prefix.rstrip("/"))
-        self._endpoint_url = endpoint_url
-        self._region_name = region_name
-        self._session = session
-        self._connect_timeout_s = connect_timeout_s
-        self._read_timeout_s = read_timeout_s
+        self._bucket, self._prefix = _bucket_and_prefix(base_uri)
         self._max_read_attempts = max_read_attempts
-        self._max_connections = max_connections
-        self._lock = threading.Lock()
-        self._clients: dict[int, S3Client] = {}
+        self._clients = S3Clients(
+            session,
+            endpoint_url=endpoint_url,
+            region_name=region_name,
+            connect_timeout_s=connect_timeout_s,
+            read_timeout_s=read_timeout_s,
+            max_connections=max_connections,
+        )
+
+    def beside(self, base_uri: str) -> S3Store:
+        """The store at another URI with the same endpoint and credentials: it shares this one's clients."""
+        other = copy.copy(self)
+        other._bucket, other._prefix = _bucket_and_prefix(base_uri)
+        return other
 
     @property
     def base_uri(self) -> str:
@@ -128,6 +132,46 @@ class S3Store:
                     before = f"Could not delete s3://{self._bucket}/{each.get('Key')}:"
                     raise from_code(each.get("Code", ""), 0, before=before, said=each.get("Message", ""))
 
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """Unfinished multipart uploads to keys that begin with ``prefix``, whoever began them."""
+        where = self._prefix + checked_prefix(prefix)
+        try:
+            pages = self._reader.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=where)
+            for page in pages:
+                for each in page.get("Uploads", ()):
+                    key = each["Key"][len(self._prefix) :]
+                    yield Upload(key, each["UploadId"], each["Initiated"].timestamp())
+        except Exception as error:
+            raise self._translated(error, "list the uploads to", f"s3://{self._bucket}/{where}") from error
+
+    def abort_upload(self, upload: Upload) -> None:
+        """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        name = self._prefix + checked_key(upload.key)
+        try:
+            self._reader.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload.upload_id)
+        except Exception as error:
+            if getattr(error, "response", {}).get("Error", {}).get("Code") == "NoSuchUpload":
+                return
+            raise self._translated(error, "abort the upload to", self._uri(upload.key)) from error
+
+    def expiry_rules(self) -> tuple[ExpiryRule, ...]:
+        """The bucket's lifecycle rules that delete objects of this store by age; () where it has none."""
+        try:
+            answer = self._reader.get_bucket_lifecycle_configuration(Bucket=self._bucket)
+        except Exception as error:
+            if getattr(error, "response", {}).get("Error", {}).get("Code") in _NO_RULES:
+                return ()
+            raise self._translated(error, "read the lifecycle rules of", f"s3://{self._bucket}") from error
+        found = []
+        for rule in answer.get("Rules", ()):
+            wanted = rule.get("Filter", {})
+            prefix = wanted.get("Prefix") or wanted.get("And", {}).get("Prefix") or rule.get("Prefix") or ""
+            days = rule.get("Expiration", {}).get("Days")
+            concerns = prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
+            if rule.get("Status") == "Enabled" and days is not None and concerns:
+                found.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
+        return tuple(found)
+
     def _get(self, key: str) -> StoredObject:
         name = self._prefix + checked_key(key)
         try:
@@ -172,39 +216,22 @@ class S3Store:
 
     @property
     def _reader(self) -> S3Client:
-        return self._client(self._max_read_attempts)
+        return self._clients.sending(self._max_read_attempts)
 
     @property
     def _writer(self) -> S3Client:
-        return self._client(1)
+        return self._clients.sending(1)
 
-    def _client(self, attempts: int) -> S3Client:
-        with self._lock:
-            if attempts not in self._clients:
-                self._clients[attempts] = self._new_client(attempts)
-            return self._clients[attempts]
 
-    def _new_client(self, attempts: int) -> S3Client:
-        import boto3.session
-        from botocore.config import Config
-
-        is_custom = bool(
-            self._endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        )
-        # Servers other than AWS rarely have virtual hosts, and not all know the newer checksum headers.
-        needed_only: Any = {"request_checksum_calculation": "when_required"} if is_custom else {}
-        config = Config(
-            connect_timeout=self._connect_timeout_s,
-            read_timeout=self._read_timeout_s,
-            max_pool_connections=self._max_connections,
-            retries={"mode": "standard", "total_max_attempts": attempts},
-            s3={"addressing_style": "path" if is_custom else "auto"},
-            **needed_only,
-        )
-        # A client of its own session: sessions are not thread-safe, clients are.
-        if self._session is None:
-            self._session = boto3.session.Session()
-        return self._session.client("s3", endpoint_url=self._endpoint_url, region_name=self._region_name, config=config)
+def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
+    """The prefix ends with a slash, or is empty."""
+    found = _URI.fullmatch(base_uri)
+    if found is None:
+        raise ConfigurationError(f"Expected s3://<bucket>/<prefix>, found {base_uri!r}.")
+    prefix = "".join(f"{part}/" for part in [(found["prefix"] or "").strip("/")] if part)
+    if prefix:
+        checked_key(prefix.rstrip("/"))
+    return found["bucket"], prefix
 
 
 def _info(key: str, size: int, etag: str, modified: Any) -> ObjectInfo:

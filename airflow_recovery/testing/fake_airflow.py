@@ -9,10 +9,11 @@ Not thread-safe: a test or a simulation makes one call at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from airflow_recovery.errors import NoDoor, NotMine
+from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.execution.scheduler import (
     FINISHED_STATES,
     RUNNING_STATES,
@@ -40,6 +41,7 @@ class FakeAirflow:
         self._ids = 0
         self._tries = {name: TaskTry(name, -1, 0, self._new_id(name), None) for name in self.upstream}
         self._max_tries = dict.fromkeys(self.upstream, retries)
+        self._grants = dict.fromkeys(self.upstream, RetryGrant(retries))
 
     # what the scheduler does
 
@@ -50,6 +52,10 @@ class FakeAirflow:
     def state(self, task: str) -> str | None:
         """The present state."""
         return self._tries[task].state
+
+    def grant(self, task: str) -> RetryGrant:
+        """The tries since the start, or since the last clear by a person: what recovery clears begins no new one."""
+        return self._grants[task]
 
     @property
     def is_green(self) -> bool:
@@ -102,12 +108,12 @@ class FakeAirflow:
 
     # what a person does
 
-    def clear(self, task: str) -> None:
-        """A user's clear: whatever the state."""
-        now = self._tries[task]
-        state = "restarting" if now.state == "running" else None
-        self._tries[task] = replace(now, ti_id=self._new_id(task), state=state)
-        self._max_tries[task] = now.try_number + self._retries
+    def clear(self, task: str, *, downstream: bool = False) -> None:
+        """A user's clear: whatever the state; with ``downstream``, of everything below it too."""
+        for each in self._below({task}) if downstream else ():
+            self.clear(each)
+        self._clear(task)
+        self._grants[task] = RetryGrant(self._max_tries[task], is_renewed=True)
 
     def mark(self, task: str, state: str) -> None:
         """A user marks a task; it stays the same task instance."""
@@ -116,10 +122,13 @@ class FakeAirflow:
     # what a task process does
 
     def door(
-        self, own: TaskTry, *, can_clear: bool = True, gate: Callable[[str], None] = lambda request: None
+        self, own: TaskTry, *, has_door: bool = True, gate: Callable[[str], None] = lambda request: None
     ) -> FakeDoor:
-        """The way in for the process of ``own``; ``gate`` is called before each request."""
-        return FakeDoor(self, own, can_clear, gate)
+        """The way in for the process of ``own``; ``gate`` is called before each request.
+
+        Without ``has_door`` as where neither setting is made: it observes nothing and clears nobody.
+        """
+        return FakeDoor(self, own, has_door, gate)
 
     def observe(self) -> Observation:
         """All task instances."""
@@ -150,7 +159,9 @@ class FakeAirflow:
             stuck = [task for task in self.upstream if self.state(task) == "upstream_failed" and task in below]
             chosen += [task for task in stuck if task != caller and task not in chosen]
         for task in chosen:
-            self.clear(task)
+            grant, ended = self._grants[task], self._tries[task].try_number
+            self._clear(task)
+            self._grants[task] = replace(grant, cancelled=grant.cancelled | {ended})
         self.cleared += chosen
         return ClearResult(tuple(chosen), unmoved)
 
@@ -160,6 +171,12 @@ class FakeAirflow:
             if any(each in roots or each in found for each in upstream):
                 found.add(task)
         return found
+
+    def _clear(self, task: str) -> None:
+        now = self._tries[task]
+        state = "restarting" if now.state == "running" else None
+        self._tries[task] = replace(now, ti_id=self._new_id(task), state=state)
+        self._max_tries[task] = now.try_number + self._retries
 
     def _fail(self, task: str) -> None:
         now = self._tries[task]
@@ -180,38 +197,36 @@ class FakeAirflow:
 class FakeDoor:
     """An `airflow_recovery.execution.scheduler.Scheduler` of one task process. A zombie is refused."""
 
-    def __init__(self, airflow: FakeAirflow, own: TaskTry, can_clear: bool, gate: Callable[[str], None]) -> None:
+    def __init__(self, airflow: FakeAirflow, own: TaskTry, has_door: bool, gate: Callable[[str], None]) -> None:
         self._airflow = airflow
         self._own = own
-        self._can_clear = can_clear
+        self._has_door = has_door
         self._gate = gate
 
-    @property
-    def can_clear(self) -> bool:
-        """Whether a door is configured."""
-        return self._can_clear
-
-    def observe(self) -> Observation:
-        """All tries of the run. Raises `NotMine` for a zombie."""
+    def observe(self) -> Observation | None:
+        """All tries of the run; `None` without a door. Raises `NotMine` for a zombie."""
+        if not self._has_door:
+            return None
         self._ask("observe")
         return self._airflow.observe()
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Compare and clear. Raises `NotMine` for a zombie."""
+        if not self._has_door:
+            raise NoDoor("Expected a door, found none configured.")
         self._ask("clear")
         return self._airflow.compare_and_clear(request, self._own.task_id)
 
+    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
+        """The present states of tasks of the run."""
+        self._gate("states")
+        return {task: self._airflow.state(task) for task in keys}
+
     def live_check(self) -> None:
         """Raises `NotMine` for a zombie."""
-        self._gate("live check")
-        self._check()
+        self._ask("live check")
 
     def _ask(self, request: str) -> None:
-        if not self._can_clear:
-            raise NoDoor("Expected a door, found none configured.")
         self._gate(request)
-        self._check()
-
-    def _check(self) -> None:
         if not self._airflow.is_mine(self._own):
             raise NotMine(f"{self._own.task_id}: {self._own.ti_id} is no longer this process's task instance.")

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion
 from airflow_recovery.topology.graph import JobGraph
-from airflow_recovery.topology.pipelined_regions import pipelined_regions
+from airflow_recovery.topology.logical import LogicalTopology
 
 MAX_NAME_LENGTH = 80
 _CUT_FIRST_NAME = 50
@@ -91,11 +91,8 @@ class RegionGraph:
 def region_graph(graph: JobGraph) -> RegionGraph:
     """Cut a job into its recovery regions."""
     vertices = {vertex.name: vertex for vertex in graph.vertices}
-
-    def inputs(name: str) -> list[tuple[str, bool]]:
-        return [(producer, vertices[producer].result.must_run_together) for producer in vertices[name].inputs]
-
-    members_of_regions = pipelined_regions((vertex.name for vertex in graph.in_topological_order), inputs)
+    logical = LogicalTopology.of(graph)
+    members_of_regions = [tuple(logical.vertices[each].name for each in members) for members in logical.regions]
     number = {name: index for index, members in enumerate(members_of_regions) for name in members}
     names: list[str] = []
     regions: list[Region] = []

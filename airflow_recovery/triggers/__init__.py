@@ -1,8 +1,9 @@
-"""Triggers: what the triggerer waits for on behalf of the sensors.
+"""Triggers: what the triggerer waits for on behalf of sensors, and of regions whose shared result another run makes.
 
 Runs in Airflow's triggerer, where blocking calls belong into threads. Never imports operators.
 """
 
 from airflow_recovery.triggers.result import ResultPublishedTrigger
+from airflow_recovery.triggers.shared import SharedResultTrigger
 
-__all__ = ["ResultPublishedTrigger"]
+__all__ = ["ResultPublishedTrigger", "SharedResultTrigger"]

@@ -1,4 +1,4 @@
-"""The two acts: one run that nothing disturbs, and one that is disturbed three times."""
+"""The two acts: one run that nothing disturbs, and one that is disturbed four times."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from jobs.rehearsal import FAIL_ONCE, GO, REACHED
 
+from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 from scripts.demo.journal_view import JournalView
 from scripts.demo.stage import DAG_ID, RunWatch, Stage, States
-from scripts.demo.trouble import delete_objects, driver_of, kill_9
+from scripts.demo.trouble import delete_objects
 
 ACT_ONE = "2013-03-01T00:00:00+00:00"
 ACT_TWO = "2013-03-02T00:00:00+00:00"
+MONTH = "2013-07"
+"""The month whose code raises: one of twelve subtasks."""
+FAILED_SUBTASK = f"cleaned_flights[{MONTH}]"
 FAILS = "weather_delays"
 """The last region: its code raises."""
 KILLED = "weather_totals"
@@ -41,11 +45,12 @@ def act_one(stage: Stage) -> Act:
 
 
 def act_two(stage: Stage) -> Act:
-    """A run for another date: a driver is killed, the last region's code raises, a result is lost before its retry."""
+    """A run for another date: a month raises, a driver is killed, and a result is lost while the last region raises."""
     print(f"\nAct two: a run for {ACT_TWO[:10]}, with trouble", flush=True)
     rehearsal = stage.folder / "rehearsal"
     rehearsal.mkdir()
-    (rehearsal / FAIL_ONCE).touch()
+    for flag in (f"{FAILS}{FAIL_ONCE}", f"{MONTH}{FAIL_ONCE}", f"{MONTH}{GO}"):
+        (rehearsal / flag).touch()
     run_id = stage.start_run(ACT_TWO, {"rehearsal": str(rehearsal)})
     watch = RunWatch(stage, run_id)
     _kill_driver(stage, watch)
@@ -76,13 +81,13 @@ def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) ->
     def alone(states: States) -> bool:
         _still_running(states)
         others = [state for name, (state, _) in states.items() if name not in (FAILS, "publish")]
-        return (rehearsal / REACHED).exists() and all(state == "success" for state in others)
+        return (rehearsal / f"{FAILS}{REACHED}").exists() and all(state == "success" for state in others)
 
     watch.until(alone)
     manifest = JournalView(stage.journal, stage.identity(run_id)).result(LOST)
     count = delete_objects(manifest)
     print(f"  >>> the {count} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
-    (rehearsal / GO).touch()
+    (rehearsal / f"{FAILS}{GO}").touch()
 
 
 def _to_the_end(stage: Stage, run_id: str, watch: RunWatch) -> Act:

@@ -21,6 +21,7 @@ class RegionStory:
     """
 
     name: str
+    subtask_of: str | None
     attempts: int
     ran_again: bool
     why: str
@@ -75,6 +76,7 @@ class JournalView:
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
         return RegionStory(
             name=region.name,
+            subtask_of=region.subtask.of if region.subtask is not None else None,
             attempts=len(numbers),
             ran_again=len(numbers) > 1,
             why="; ".join(whys) or "its result stands",
@@ -101,7 +103,7 @@ class JournalView:
 
 
 def _short(outcome: Outcome) -> str:
-    if outcome.failure is not None:
+    if outcome.failure is not None and "said nothing" not in outcome.failure.message:
         return f"{outcome.failure.type}: {outcome.failure.message}".splitlines()[0]
     cause = outcome.cause.value if outcome.cause is not None else "fenced"
     return f"{cause}: {_told(outcome.detail or '')}"

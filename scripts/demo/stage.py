@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jobs.flights import MONTHS
+
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
@@ -28,7 +30,7 @@ RUN_TIMEOUT_S = 900.0
 SHOWN_STATES = ("running", "success", "failed", "up_for_retry", "upstream_failed")
 
 States = Mapping[str, tuple[str, int]]
-"""State and try by region (and ``publish``)."""
+"""State and try by region, or subtask of one (and ``publish``)."""
 
 
 class Stage:
@@ -54,9 +56,15 @@ class Stage:
     def states(self, run_id: str) -> States:
         """State and try of every task of a run."""
         return {
-            each["task_id"].removeprefix(f"{GROUP_ID}."): (each["state"] or "waiting", int(each["try_number"]))
+            _name_of(each["task_id"], each["map_index"]): (each["state"] or "waiting", int(each["try_number"]))
             for each in self.airflow.task_instances(DAG_ID, run_id)
         }
+
+
+def _name_of(task_id: str, map_index: int) -> str:
+    """As the journal names it; the only subtasks of the demo are months."""
+    region = task_id.removeprefix(f"{GROUP_ID}.")
+    return region if map_index < 0 else f"{region}[{MONTHS[map_index]}]"
 
 
 def journal_uri() -> str:
@@ -119,9 +127,10 @@ class RunWatch:
         def poll() -> bool:
             states = self._stage.states(self._run_id)
             for name, now in sorted(states.items()):
-                if self._shown.get(name) != now and now[0] in SHOWN_STATES:
+                # Of subtasks only how they end: they are many.
+                if self._shown.get(name) != now and now[0] in SHOWN_STATES and ("[" not in name or now[0] != "running"):
                     self._shown[name] = now
-                    print(f"  {self.seconds:6.1f} s  {name:16} try {now[1]}: {now[0]}", flush=True)
+                    print(f"  {self.seconds:6.1f} s  {name:24} try {now[1]}: {now[0]}", flush=True)
             return done(states)
 
         airflow = self._stage.airflow

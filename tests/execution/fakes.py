@@ -8,17 +8,19 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from airflow_recovery.errors import AttemptLost, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.publish import PublishTask
 from airflow_recovery.execution.region_task import ClaimedAttempt, RegionResult, RegionTask
+from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run, TaskIdentity
 from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import (
-    AttemptState,
     Claim,
     ExternalObject,
     Failure,
@@ -35,6 +37,8 @@ from airflow_recovery.journal.stream import StreamClosed
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 IDENTITY = RunIdentity("dag", "date 2026-01-01T00:00:00+00:00", "flights")
 PUBLISH = "publish"
@@ -212,29 +216,19 @@ class FakeRunner:
         self._hooks.on_start()
         read = [self._read(each) for outcome in attempt.inputs.values() for each in outcome.outputs]
         self._hooks.on_read()
-        body = f"{self._region} of {read}".encode() if self._hooks.rows else b""
+        content = self._world.content_of(self._region, claim.attempt, str(read))
+        body = content.encode() if self._hooks.rows else b""
         location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/out"
         info = self._results.put(f"{location}/part-0", body)
         self._hooks.on_written()
-        outcome = Outcome(
-            region=claim.region,
-            attempt=claim.attempt,
-            state=AttemptState.FINISHED,
-            writer=claim.writer,
-            ended_at="now",
-            fingerprint=attempt.fingerprint,
-            inputs=claim.inputs,
-            externals=attempt.externals,
-            outputs=(
-                PartitionManifest(
-                    claim.region,
-                    f"{self._results.base_uri}/{location}",
-                    (ResultObject("part-0", info.size, info.etag),) if self._hooks.rows else (),
-                    self._hooks.rows,
-                ),
-            ),
-            spark_seconds=10.0,
+        manifest = PartitionManifest(
+            claim.region,
+            f"{self._results.base_uri}/{location}",
+            (ResultObject("part-0", info.size, info.etag),) if self._hooks.rows else (),
+            self._hooks.rows,
+            digest=hashlib.md5(body).hexdigest() if self._world.mode(self._region).is_verified else None,
         )
+        outcome = attempt.trace.finished("now", (manifest,), spark_seconds=10.0)
         try:
             self._journal.finish(outcome)
         except AttemptLost as error:
@@ -271,10 +265,21 @@ class World:
 
     upstream: Mapping[str, tuple[str, ...]]
     retries: int = 3
-    can_clear: bool = True
+    has_door: bool = True
     finals: tuple[str, ...] = ()
+    publish_keys: tuple[str, ...] = ()
+    """What the regions know of the publish task."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     run_id: str = "run"
+    modes: Mapping[str, Determinism] = field(default_factory=dict)
+    unstable: frozenset[str] = frozenset()
+    """Regions that write other rows each time."""
+    constant: frozenset[str] = frozenset()
+    """Regions that write the same rows whatever they read."""
+    limits: RestartLimits | None = None
+    """The restart budget of every region."""
+    strategy: FailoverStrategy = FailoverStrategy.REGION
+    now: Callable[[], str] = field(default=lambda: "now")
 
     def __post_init__(self) -> None:
         self.journal_store: ObjectStore = MemoryStore("memory://journal")
@@ -305,10 +310,20 @@ class World:
                 inputs=tuple(inputs),
                 final=name in self.leaves,
                 fingerprint=self.fingerprints.get(name, "code 1"),
+                reads=tuple(inputs),
+                determinism=((name, self.modes[name]),) if name in self.modes else (),
             )
             for name, inputs in self.upstream.items()
         )
-        return PlanRecord("jobs:flights", regions)
+        return PlanRecord("jobs:flights", regions, failover_strategy=self.strategy)
+
+    def content_of(self, region: str, attempt: int, read: str) -> str:
+        """The rows that an attempt computes: the same from the same inputs, unless it is said otherwise."""
+        made = region if region in self.constant else f"{region} of {read}"
+        return f"{made} by attempt {attempt}" if region in self.unstable else made
+
+    def mode(self, region: str) -> Determinism:
+        return self.modes.get(region, Determinism.ALWAYS)
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
         store: ObjectStore = self.journal_store
@@ -321,13 +336,14 @@ class World:
         return Run(
             plan=self.plan,
             journal=self.journal(process, writer),
-            scheduler=self.airflow.door(own, can_clear=self.can_clear, gate=process.request),
+            scheduler=self.airflow.door(own, has_door=self.has_door, gate=process.request),
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in self.upstream},
-            task=TaskIdentity(self.run_id, own.try_number, own.ti_id),
-            now=lambda: "now",
+            task=TaskIdentity(self.run_id, own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
+            now=self.now,
             log=log,
             events=Events(self.events),
+            publish_keys=self.publish_keys,
         )
 
     def region_task(
@@ -338,7 +354,15 @@ class World:
         writer = f"writer-{self._writers}"
         runner = FakeRunner(self, own.task_id, process, writer, hooks or Hooks())
         run = self.run(own, process, writer)
-        return RegionTask(run, own.task_id, runner, epoch=epoch, prepare_journal=self._prepare)
+        restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
+        return RegionTask(run, own.task_id, runner, epoch=epoch, prepare_journal=self._prepare, restarts=restarts)
+
+    def clock_s(self) -> float:
+        """What the restart budget takes for now."""
+        return datetime.fromisoformat(self.now()).timestamp()
+
+    def wait(self, seconds: float) -> None:
+        """A pause that is waited for in the process."""
 
     def _prepare(self) -> None:
         self.prepared += 1

@@ -98,7 +98,7 @@ def test_two_publish_tasks_at_once_name_one_cut():
 
 
 def test_without_a_door_a_gone_result_fails_and_names_both_settings():
-    world = World(PAIR, can_clear=False)
+    world = World(PAIR, has_door=False)
     world.go_all()
     world.delete_results("C", 1)
     with pytest.raises(NoDoor, match=r"state_store.*api_conn_id"):

@@ -17,6 +17,7 @@ from airflow_recovery.journal.events import (
     ResultPublished,
 )
 from airflow_recovery.journal.records import Failure, InputPin
+from airflow_recovery.runtime.failure_class import labelled
 
 
 def test_a_run_without_a_failure():
@@ -86,7 +87,7 @@ def test_a_failure_with_what_is_known_of_it(error, failure):
 
     with pytest.raises(type(error)):
         world.go("P", on_read=fail)
-    assert world.events[-1] == AttemptFailed(occurred_at="now", region="P", attempt=1, failure=failure)
+    assert world.events[-1] == AttemptFailed(occurred_at="now", region="P", attempt=1, failure=labelled(failure))
 
 
 def test_a_reset_of_recompute():

@@ -123,7 +123,8 @@ def test_an_attempt_left_open_by_a_killed_try_is_fenced_and_its_application_stop
     result = world.go("P")
     assert (result.decision, result.attempt) == (Decision.RAN, 2)
     first = world.state().of("P").attempts[1].outcome
-    assert (first.state, first.cause) == (AttemptState.FENCED, FenceCause.SUPERSEDED)
+    # Its process died by itself, so it is a failure of the region; after a clear it would be "superseded".
+    assert (first.state, first.cause) == (AttemptState.FENCED, FenceCause.OWN_FAILURE)
     assert world.orphans_stopped == [("P", 1)]
 
 
@@ -371,7 +372,7 @@ def test_fault_46_input_deleted_between_check_and_read_wakes_the_producer():
 
 
 def test_fault_46_control_without_looking_the_consumer_only_fails(monkeypatch):
-    monkeypatch.setattr(region_task.RegionTask, "_wake_if_input_lost", lambda self, error: None)
+    monkeypatch.setattr(region_task.RegionTask, "_look_at_inputs", lambda self, error: None)
     world = World(PAIR)
     world.go("P")
     with pytest.raises(RegionFailed, match="is not there"):
@@ -469,7 +470,7 @@ def test_a_side_branch_that_has_nothing_to_do_with_a_loss_is_kept():
 
 
 def test_without_a_door_a_lost_input_fails_and_names_both_settings():
-    world = World(PAIR, can_clear=False)
+    world = World(PAIR, has_door=False)
     world.go("P")
     world.delete_results("P", 1)
     with pytest.raises(NoDoor) as failed:
@@ -478,8 +479,55 @@ def test_without_a_door_a_lost_input_fails_and_names_both_settings():
     assert "[recovery] api_conn_id" in str(failed.value)
 
 
+def a_loss_without_a_door() -> World:
+    """P's result is gone when E, which must run, looks; D is green on it."""
+    world = World({"P": (), "D": ("P",), "E": ("P",)}, has_door=False, retries=0)
+    world.go_all("PD")
+    world.delete_results("P", 1)
+    with pytest.raises(NoDoor, match="By hand: clear P, each with its downstream tasks"):
+        world.go("E")
+    return world
+
+
+def test_without_a_door_clearing_the_producer_by_hand_ends_green():
+    world = a_loss_without_a_door()
+    world.airflow.clear("P", downstream=True)
+    assert world.until_green() == ["P", "D", "E", PUBLISH]
+    assert world.ran == [("P", 1), ("D", 1), ("P", 2), ("D", 2), ("E", 1)]
+
+
+def test_without_a_door_a_loss_is_reported_so_that_a_producer_that_is_cleared_looks_at_its_data():
+    """Why E must run is known to E alone (its external input): nobody else would want P's data."""
+    world = World(PAIR, has_door=False, retries=0)
+    before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("before", "after"))
+    world.go("P")
+    world.go("C", externals=(before,))
+    world.delete_results("P", 1)
+    world.airflow.clear("C")
+    with pytest.raises(NoDoor):
+        world.go("C", externals=(after,))
+    world.airflow.clear("P", downstream=True)
+    world.go("P")
+    assert world.go("C", externals=(after,)).attempt == 2
+    assert world.ran == [("P", 1), ("C", 1), ("P", 2), ("C", 2)]
+
+
+def test_control_without_that_report_the_producer_is_kept_without_its_data(monkeypatch):
+    monkeypatch.setattr("airflow_recovery.execution.wake._report", lambda *args: ())
+    world = World(PAIR, has_door=False, retries=0)
+    before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("before", "after"))
+    world.go("P")
+    world.go("C", externals=(before,))
+    world.delete_results("P", 1)
+    for _ in range(2):
+        world.airflow.clear("P", downstream=True)
+        world.go("P")
+        with pytest.raises(NoDoor):
+            world.go("C", externals=(after,))
+
+
 def test_without_a_door_a_regions_own_retry_works():
-    world = World(FORK, can_clear=False)
+    world = World(FORK, has_door=False)
 
     def fail() -> None:
         raise RegionFailed("boom")

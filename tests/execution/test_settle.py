@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, Process, World
 
-from airflow_recovery.errors import NoDoor, Overtaken
+from airflow_recovery.errors import NoDoor, NotPublished, Overtaken
 from airflow_recovery.execution import region_task
 from airflow_recovery.execution import settle as settle_module
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.journal.published import published_result
 from airflow_recovery.journal.records import Claim, InputPin
+from airflow_recovery.testing.fake_airflow import FakeDoor
 
 
 def remake(world: World, region: str) -> None:
@@ -153,7 +155,7 @@ def test_a_kept_leaf_settles():
 
 
 def test_without_a_door_a_superseded_input_fails_and_names_both_settings():
-    world = World(PAIR, can_clear=False)
+    world = World(PAIR, has_door=False)
     world.go_all()
     world.restart("P")
     with pytest.raises(NoDoor) as failed:
@@ -162,12 +164,116 @@ def test_without_a_door_a_superseded_input_fails_and_names_both_settings():
     assert "[recovery] api_conn_id" in str(failed.value)
 
 
+def p_is_made_again_without_a_door() -> World:
+    """C, D and the publish are green on P@1 when a user restarts P: P@2 can't clear them, and fails for good."""
+    world = World(FORK, has_door=False, retries=0)
+    world.go_all()
+    world.publish()
+    world.restart("P")
+    with pytest.raises(NoDoor, match=r"By hand: clear P with its downstream tasks in one go \(or first C, D, then P,"):
+        world.go("P")
+    assert world.airflow.state("P") == "failed"
+    return world
+
+
+def test_without_a_door_clearing_by_hand_ends_green():
+    world = p_is_made_again_without_a_door()
+    world.airflow.clear("P", downstream=True)
+    assert world.until_green() == ["P", "C", "D", PUBLISH]
+    assert {each: world.current(each) for each in FORK} == dict.fromkeys(FORK, 2)
+    assert world.ran[-2:] == [("C", 2), ("D", 2)]  # P@2 was kept
+
+
+def test_without_a_door_clearing_by_hand_one_after_the_other_ends_green():
+    """The other order that the message names."""
+    world = p_is_made_again_without_a_door()
+    for each in "CD":
+        world.airflow.clear(each)
+    assert world.airflow.ready() == []  # upstream_failed, both
+    world.airflow.clear("P")
+    assert world.airflow.ready() == ["P"]
+    world.go("P")
+    for each in ("C", "D", PUBLISH):
+        world.airflow.clear(each)
+    assert world.until_green() == ["C", "D", PUBLISH]
+
+
+def test_without_a_door_who_was_not_cleared_is_named_again():
+    world = p_is_made_again_without_a_door()
+    world.airflow.clear("C")
+    world.airflow.clear("P")
+    with pytest.raises(NoDoor, match=r"or first D, then P"):
+        world.go("P")
+
+
+def test_control_where_nobody_is_asked_for_its_state_clearing_by_hand_never_ends(monkeypatch):
+    monkeypatch.setattr(FakeDoor, "states", lambda self, keys: dict.fromkeys(FORK, "success"))
+    world = p_is_made_again_without_a_door()
+    for _ in range(3):
+        world.airflow.clear("P", downstream=True)
+        with pytest.raises(NoDoor):
+            world.go("P")
+
+
+def test_without_a_door_nobody_is_asked_while_nothing_is_superseded():
+    world = World(PAIR, has_door=False)
+    requests: list[str] = []
+    world.go("P", process=Process(gate=requests.append))
+    world.go("C", process=Process(gate=requests.append))
+    assert "states" not in requests
+
+
 def test_without_a_door_ones_own_overtaken_input_retries():
-    world = World(FORK, can_clear=False)
+    world = World(FORK, has_door=False)
     world.go("P")
     with pytest.raises(Overtaken):
         world.go("C", on_written=lambda: quietly(world))
     assert world.go("C").attempt == 2
+
+
+def a_published_leaf_is_made_again() -> World:
+    """A user restarts C alone; its publish stays green on C@1."""
+    world = World(PAIR, publish_keys=(PUBLISH,))
+    world.go_all()
+    world.publish()
+    world.restart("C")
+    world.go("C")
+    return world
+
+
+def test_settle_clears_a_publish_that_names_what_was_made_again():
+    world = a_published_leaf_is_made_again()
+    assert world.airflow.cleared == [PUBLISH]
+    assert world.until_green() == [PUBLISH]
+    assert published_result(world.journal(), "C").attempt == 2
+
+
+def test_control_where_settle_does_not_look_at_the_publish_its_readers_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(settle_module, "_why_published_anew", lambda *args: None)
+    world = a_published_leaf_is_made_again()
+    assert world.airflow.cleared == []
+    assert world.airflow.is_green
+    with pytest.raises(NotPublished, match="it rests on C@1, now @2"):
+        published_result(world.journal(), "C")
+
+
+def test_settle_leaves_a_publish_alone_that_names_what_is_current():
+    world = World(PAIR, publish_keys=(PUBLISH,))
+    world.go_all()
+    world.publish()
+    world.airflow.clear("C")
+    world.go("C")
+    assert world.airflow.cleared == []
+
+
+def test_without_a_door_a_stale_publish_is_told(caplog):
+    world = World(PAIR, publish_keys=(PUBLISH,), has_door=False)
+    world.go_all()
+    world.publish()
+    world.restart("C")
+    with caplog.at_level("WARNING"):
+        world.go("C")
+    assert "publish 1 names C@1, now @2; this deployment gives no way to clear publish: clear it" in caplog.text
 
 
 def test_fault_65_a_retry_of_a_leaf_unblocks_the_publish():

@@ -13,9 +13,11 @@ from fakes import CHAIN, DIAMOND, FORK, PAIR, TRIDENT, InlineThread, MemoryStore
 from simulation import Simulation, Violation
 
 from airflow_recovery.execution import region_task
+from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal import journal
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.journal.write_once import write_once
+from airflow_recovery.topology.determinism import Determinism
 
 SEEDS = 80
 KINDS = ("heartbeat", "delete", "clear", "restart")
@@ -34,6 +36,14 @@ def faults_of(seed: int) -> dict[str, int]:
     for _ in range(rng.randint(1, 4)):
         faults[rng.choice(KINDS)] += 1
     return faults
+
+
+def modes_of(seed: int, topology: dict[str, tuple[str, ...]]) -> tuple[dict[str, Determinism], frozenset[str]]:
+    """A mode for every region, and those that write other rows each time."""
+    rng = random.Random(seed * 104729)
+    return {name: rng.choice(list(Determinism)) for name in topology}, frozenset(
+        name for name in topology if rng.random() < 0.4
+    )
 
 
 @pytest.mark.parametrize("topology", [PAIR, CHAIN, FORK, DIAMOND], ids=["pair", "chain", "fork", "diamond"])
@@ -70,6 +80,27 @@ def test_fault_21_control_where_every_412_is_a_lost_race_a_won_claim_is_left_ope
 def test_a_loss_makes_the_producer_run_once_more_whoever_notices():
     for seed in range(SEEDS):
         Simulation(FORK, seed, {"delete": 1}, max_attempts={"P": 2, "C": 3, "D": 3}).run()
+
+
+@pytest.mark.parametrize("topology", [PAIR, CHAIN, FORK, DIAMOND], ids=["pair", "chain", "fork", "diamond"])
+def test_whatever_is_declared_deterministic_green_is_true(topology):
+    """Every region has a mode of its own, and writes the same rows again or not."""
+    for seed in range(SEEDS):
+        modes, unstable = modes_of(seed, topology)
+        Simulation(topology, seed, faults_of(seed), modes=modes, unstable=unstable).run()
+
+
+def test_fault_52_a_loss_costs_consumers_of_equal_rows_one_attempt_at_most():
+    """They had not read it all when it was lost, or are what was lost; nobody runs again because of another."""
+    verified, most = dict.fromkeys(FORK, Determinism.VERIFY), dict.fromkeys(FORK, 2)
+    for seed in range(SEEDS):
+        Simulation(FORK, seed, {"delete": 1}, max_attempts=most, modes=verified).run()
+    finds("waste", FORK, {"delete": 1}, max_attempts=most)
+
+
+def test_fault_51_control_where_verify_takes_any_digest_for_equal_green_is_false(monkeypatch):
+    monkeypatch.setattr(Judgement, "_why_superseded", lambda self, consumer, pin: None)
+    finds("false green", PAIR, {"restart": 1}, modes={"P": Determinism.VERIFY}, unstable=frozenset("P"))
 
 
 def test_a_seed_gives_the_same_steps_every_time():

@@ -12,7 +12,7 @@ from airflow_recovery.execution import wake
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.run import Run
-from airflow_recovery.execution.scheduler import Observation, TaskTry
+from airflow_recovery.execution.scheduler import FINISHED_STATES, REMOVED_STATE, Observation, TaskTry
 from airflow_recovery.failover.reason import Reason, Why
 
 
@@ -211,6 +211,33 @@ def test_fault_64_control_where_a_skip_is_no_event_the_reader_waits_for_data_tha
     for _ in range(3):
         with pytest.raises(InputLost, match="they are awake already"):
             world.go("C")
+
+
+def test_a_producer_that_airflow_has_removed_is_named_and_not_cleared():
+    """The run's version of the DAG has no such task: a clear would only have it removed again."""
+    world = World(PAIR)
+    world.go("P")
+    world.delete_results("P", 1)
+    world.airflow.upstream["C"] = ()
+    world.airflow.mark("P", "removed")
+    with pytest.raises(InputUnreachable, match="Airflow has removed P from this run"):
+        world.go("C")
+    assert world.airflow.cleared == []
+
+
+def test_control_where_removed_counts_as_finished_it_is_cleared_again_and_again(monkeypatch):
+    removed = FINISHED_STATES | {REMOVED_STATE}
+    monkeypatch.setattr("airflow_recovery.testing.fake_airflow.FINISHED_STATES", removed)
+    monkeypatch.setattr(wake, "REMOVED_STATE", "")
+    world = World(PAIR)
+    world.go("P")
+    world.delete_results("P", 1)
+    world.airflow.upstream["C"] = ()
+    for _ in range(3):
+        world.airflow.mark("P", "removed")  # as Airflow's scheduler does, at once
+        with pytest.raises(InputLost):
+            world.go("C")
+    assert world.airflow.cleared == ["P"] * 3
 
 
 def test_fault_65_what_stayed_upstream_failed_is_cleared_with_the_repair():

@@ -20,6 +20,7 @@ class Store:
 
     def __init__(self, *, installed: bool = True, refuse: int | None = None) -> None:
         self.values: dict[str, Any] = {}
+        self.calls = 0
         self.installed = installed
         self.refuse = refuse
         self.error: str | None = None
@@ -31,6 +32,7 @@ class Store:
         if self.refuse is not None:
             detail = {"status_code": self.refuse, "message": "no"}
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+        self.calls += key == CALL_KEY
         if key == CALL_KEY and self.installed:
             call = Call.from_json(value)
             if self.error is not None:
@@ -46,17 +48,37 @@ class Store:
         return self.values.get(key, default)
 
 
+TASKS = {("a", -1): "success", ("a_3", -1): None, ("a", 3): "running", ("a", 4): "failed"}
+
+
+def get_task_states(*, dag_id: str, map_index: int, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+    """As Airflow answers: a mapped task is named with its index."""
+    assert (dag_id, run_ids) == ("d", ["r"])
+    chosen = {(task, at): state for (task, at), state in TASKS.items() if task in task_ids and at == map_index}
+    return {"r": {task if at < 0 else f"{task}_{at}": state for (task, at), state in chosen.items()}}
+
+
 def context(store: Store) -> dict[str, Any]:
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="g.me", map_index=-1, id="id-me")
+
+    ti.get_task_states = get_task_states
     return {"ti": ti, "task_state_store": store}
 
 
 def test_the_state_store_door_observes_and_clears() -> None:
-    door = open_door(context(Store()))
+    store = Store()
+    door = open_door(context(store))
 
     assert door.observe() == OBSERVED
-    assert door.can_clear
     assert door.clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
+    assert store.calls == 2  # each question is asked once: which door there is comes with the first answer
+
+
+def test_a_clear_may_be_the_first_question() -> None:
+    store = Store()
+
+    assert open_door(context(store)).clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
+    assert store.calls == 1
 
 
 def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:
@@ -67,13 +89,25 @@ def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:
     assert set(store.values) == {ALIVE_KEY}
 
 
-def test_neither_door_names_both_settings() -> None:
-    door = open_door(context(Store(installed=False)))
+def test_neither_door_observes_nothing_and_names_both_settings() -> None:
+    store = Store(installed=False)
+    door = open_door(context(store))
 
-    assert not door.can_clear
-    for act in (door.observe, lambda: door.clear(ClearRequest())):
-        with pytest.raises(errors.NoDoor, match=r"\[state_store\] backend.*\[recovery\] api_conn_id"):
-            act()
+    assert door.observe() is None
+    assert door.observe() is None
+    with pytest.raises(errors.NoDoor, match=r"^a of d / r .*\[state_store\] backend.*\[recovery\] api_conn_id"):
+        door.clear(ClearRequest(producers={"a": "id-a"}))
+    assert store.calls == 1  # that there is no backend was learned by the first question
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_states_of_the_run_need_no_door(installed: bool) -> None:
+    store = Store(installed=installed)
+
+    found = open_door(context(store)).states(["a", "a_3", "a|3", "a|4", "gone"])
+
+    assert found == {"a": "success", "a_3": None, "a|3": "running", "a|4": "failed", "gone": None}
+    assert store.calls == 0
 
 
 @pytest.mark.parametrize("status", [404, 410])

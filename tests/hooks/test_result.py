@@ -11,7 +11,8 @@ from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.journal.records import AttemptState, InputPin, Outcome, Publish, PublishedRegion
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 
 @pytest.fixture
@@ -93,3 +94,18 @@ def test_importing_the_hook_reads_no_store_library() -> None:
     module = importlib.import_module("airflow_recovery.hooks.result")
 
     assert not hasattr(module, "boto3")
+
+
+def test_a_parallel_vertex_has_the_files_of_all_its_subtasks(run: PublishedRun, hook: RecoveryResultHook) -> None:
+    parts = []
+    for key in ("jan", "feb"):
+        location = f"file:///results/run/m~5B{key}~5D/1/m"
+        manifest = PartitionManifest("m", location, (ResultObject("part-0", 10, "etag"),), 3, "{}")
+        region = f"m[{key}]"
+        run.journal.finish(Outcome(region, 1, AttemptState.FINISHED, "w", DATE, outputs=(manifest,)))
+        parts.append(PublishedRegion(region, 1, "etag", ("m",)))
+    run.journal.publish(Publish(1, tuple(parts)))
+
+    found = hook.get_result("flights", "m", group_id="group", logical_date=DATE)
+    assert (found.location, found.rows, found.region) == ("file:///results/run", 6, "m")
+    assert found.files == tuple(f"file:///results/run/m~5B{key}~5D/1/m/part-0" for key in ("jan", "feb"))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,53 @@ def test_an_endpoint_without_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(ConfigurationError, match="begin with http"):
         _ = open_stores(RecoverySettings("s3://bucket/journal", "/tmp", aws_conn_id="aws")).journal
+
+
+KEYS = {"conn_type": "aws", "login": "the-key", "password": "the-secret"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "factory", "is_light"),
+    [
+        ({"region_name": "eu-west-1"}, None, True),
+        ({"profile_name": "somebody"}, None, False),
+        ({"role_arn": "arn:aws:iam::1:role/r"}, None, False),
+        ({}, "some.module.Factory", False),
+    ],
+)
+def test_airflows_hook_is_asked_unless_the_connection_is_a_key_and_its_secret(
+    monkeypatch: pytest.MonkeyPatch, extra: dict[str, object], factory: str | None, is_light: bool
+) -> None:
+    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
+    from airflow.sdk import BaseHook
+
+    from airflow_recovery.hooks.stores import _has_plain_keys
+
+    monkeypatch.setenv("AIRFLOW_CONN_AWS", json.dumps({**KEYS, "extra": extra}))
+    if factory:
+        monkeypatch.setenv("AIRFLOW__AWS__SESSION_FACTORY", factory)
+
+    assert _has_plain_keys(AwsConnectionWrapper(BaseHook.get_connection("aws"))) is is_light
+
+
+def test_a_connection_with_keys_imports_neither_boto3_nor_airflows_aws_hook() -> None:
+    code = """
+import sys
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+stores = open_stores(RecoverySettings("s3://bucket/journal", "s3://bucket/results", aws_conn_id="aws"))
+stores.journal.prepare()
+assert stores.driver_env()["AWS_ACCESS_KEY_ID"] == "the-key"
+assert stores.journal._reader is stores.results._reader
+print([each for each in sys.modules if each == "boto3" or each.endswith("aws.hooks.base_aws")])
+"""
+    connection = json.dumps({**KEYS, "extra": {"region_name": "eu-west-1"}})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "AIRFLOW_CONN_AWS": connection},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr

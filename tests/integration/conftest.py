@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pipeline import HERE, DagRun, Pipeline, environment
+from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment
+from readme_blocks import write_dags
 
 from airflow_recovery.testing import S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY
 from airflow_recovery.testing.spark_cluster import connect_server
 
+EXAMPLES = HERE.parents[1] / "dags"
 WEAKENED = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.WeakenedBackend",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),
@@ -35,9 +38,8 @@ def pipeline(
     connect_url: str,
 ) -> Iterator[Pipeline]:
     """The product as it is; on the first of the S3 servers."""
-    with open_pipeline(
-        tmp_path_factory.mktemp("pipeline"), start_s3_server(servers(pytestconfig)[0]), connect_url
-    ) as up:
+    folder = tmp_path_factory.mktemp("pipeline")
+    with open_pipeline(folder, start_s3_server(servers(pytestconfig)[0]), connect_url) as up:
         yield up
 
 
@@ -79,7 +81,8 @@ def open_pipeline(
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
     env = environment(folder, bucket, connect_url) | (extra or {})
-    airflow = LocalAirflow(folder / "airflow", HERE / "dags", env=env, recovery_backend=extra is None)
+    dags = copy_dags(folder)
+    airflow = LocalAirflow(folder / "airflow", dags, env=env, recovery_backend=extra is None)
     # Only the connection may let a task in.
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]
@@ -87,6 +90,18 @@ def open_pipeline(
         pipeline = Pipeline(airflow, server, bucket, folder)
         pipeline.set_aws_password(SECRET_KEY)
         yield pipeline
+
+
+def copy_dags(folder: Path) -> Path:
+    """The DAGs of these tests, with two of the repository's and the README's (`test_examples.py`)."""
+    dags = folder / "dags"
+    write_dags(dags, f"file://{folder}/{FLIGHTS}")
+    shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
+    examples = dags / "examples"
+    shutil.copytree(EXAMPLES / "applications", examples / "applications")
+    for each in ("drop_in.py", "wait_for_delays.py"):
+        shutil.copy(EXAMPLES / each, examples)
+    return dags
 
 
 def servers(config: pytest.Config) -> list[str]:

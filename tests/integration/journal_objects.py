@@ -33,6 +33,11 @@ class Attempt:
         return {pin["region"]: pin["attempt"] for pin in self.outcome.get("inputs", ())}
 
 
+def decoded(segment: str) -> str:
+    """The region that a folder of the journal stands for; a subtask's name has brackets."""
+    return re.sub(r"~([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), segment)
+
+
 class JournalObjects:
     """One reading of everything below ``prefix`` in a bucket. ``client`` is a boto3 S3 client."""
 
@@ -49,7 +54,7 @@ class JournalObjects:
                 body = json.loads(client.get_object(Bucket=bucket, Key=each["Key"])["Body"].read())["body"]
                 if attempt:
                     number = int(attempt["number"])
-                    self.attempts.setdefault(attempt["region"], {}).setdefault(number, Attempt()).objects[
+                    self.attempts.setdefault(decoded(attempt["region"]), {}).setdefault(number, Attempt()).objects[
                         attempt["kind"]
                     ] = body
                 else:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +18,12 @@ from journal_objects import JournalObjects
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
+from airflow_recovery.testing.spark_drivers import driver_of
 
 HERE = Path(__file__).parent
 AWS_CONNECTION = "recovery_s3"
+FLIGHTS = "flights"
+"""The folder with the CSV files that the examples read."""
 RUN_TIMEOUT_S = 240.0
 STEP_TIMEOUT_S = 120.0
 
@@ -39,9 +40,11 @@ class Pipeline:
     folder: Path
     connections: dict[str, str] = field(default_factory=dict)
 
-    def run(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "") -> DagRun:
-        """Trigger a run with a logical date and a gate folder of its own. ``name`` becomes a part of its id."""
-        day = (date(2001, 1, 1) + timedelta(days=next(_days))).isoformat()
+    def run(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "", day: str | None = None
+    ) -> DagRun:
+        """A run with a logical date (``day``, else one of its own) and a gate folder. ``name`` is a part of its id."""
+        day = day or (date(2001, 1, 1) + timedelta(days=next(_days))).isoformat()
         run = DagRun(self, dag_id, f"{name or 'run'}-{day}", day, self.folder / "gates" / f"{dag_id}-{day}")
         run.gates.mkdir(parents=True)
         run.conf.update({"gates": str(run.gates), **(conf or {})})
@@ -113,6 +116,9 @@ class DagRun:
 
     def make_fail_once(self, vertex: str) -> None:
         (self.gates / f"{vertex}.raise").touch()
+
+    def make_die_once(self, vertex: str) -> None:
+        (self.gates / f"{vertex}.kill").touch()
 
     def make_broken(self, vertex: str) -> None:
         (self.gates / f"{vertex}.broken").touch()
@@ -189,7 +195,8 @@ class DagRun:
         lines = [self.airflow.describe(self.dag_id, self.run_id)]
         for each in self.airflow.task_instances(self.dag_id, self.run_id):
             if each["state"] in ("failed", "up_for_retry", "running") and each["try_number"]:
-                log = self.airflow.log(self.dag_id, self.run_id, each["task_id"], each["try_number"])
+                tried, index = each["try_number"], each["map_index"]
+                log = self.airflow.log(self.dag_id, self.run_id, each["task_id"], tried, index)
                 lines.append(f"--- {each['task_id']}\n{log[-3000:]}")
         return "\n".join(lines)
 
@@ -210,28 +217,10 @@ class DagRun:
     def jvm(self, region: str, attempt: int) -> psutil.Process:
         """The JVM of a submitted attempt, once its driver program runs. Its parent is the task's process."""
         name = f"{self.dag_id}.{region}@{attempt}"
-        self.wait(lambda: find_jvm(name, self.airflow.home) is not None, f"the JVM {name}")
-        found = find_jvm(name, self.airflow.home)
+        self.wait(lambda: driver_of(name, self.airflow.home) is not None, f"the JVM {name}")
+        found = driver_of(name, self.airflow.home)
         assert found is not None
         return found
-
-
-def find_jvm(name: str, airflow_home: Path) -> psutil.Process | None:
-    return next((each for each in psutil.process_iter() if is_jvm(each, name, airflow_home)), None)
-
-
-def is_jvm(process: psutil.Process, name: str, airflow_home: Path) -> bool:
-    try:
-        command = process.cmdline()
-        return (
-            "org.apache.spark.deploy.SparkSubmit" in command
-            and "org.apache.spark.launcher.Main" not in command
-            and name in command
-            and process.environ().get("AIRFLOW_HOME") == str(airflow_home)
-            and bool(process.children())
-        )
-    except psutil.Error:  # ended meanwhile
-        return False
 
 
 def is_gone(process: psutil.Process) -> bool:
@@ -240,10 +229,6 @@ def is_gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def kill_9(process: psutil.Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
 
 
 def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
@@ -256,6 +241,9 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         "AIRFLOW__RECOVERY__AWS_CONN_ID": AWS_CONNECTION,
         "AIRFLOW_CONN_CONNECT": json.dumps(connect),
         "AIRFLOW_CONN_SUBMIT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        # What the examples name.
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "FLIGHTS_LAKE": f"file://{folder}/{FLIGHTS}",
         # `chain` has a schedule for its backfills alone.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AWS_EC2_METADATA_DISABLED": "true",

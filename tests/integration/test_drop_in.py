@@ -12,7 +12,7 @@ def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     lake = pipeline.folder / "lake"
     lake.mkdir()
     (lake / "raw.csv").write_text("amount\n1\n\n41\n")
-    run = pipeline.run("drop_in")
+    run = pipeline.run("existing")
     run.group_id = "~28operators~29"
 
     first = run.start().ends()

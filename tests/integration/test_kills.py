@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from journal_objects import JournalObjects
-from pipeline import DagRun, Pipeline, is_gone, kill_9
+from pipeline import DagRun, Pipeline, is_gone
+
+from airflow_recovery.testing.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -82,7 +84,8 @@ def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> 
     held.release("second")
     journal = held.ends()
     assert_result(journal, {"made": 1, REGION: 2})
-    assert journal.fenced(REGION) == ["superseded"]
+    # Told by its successor.
+    assert journal.fenced(REGION) == ["own failure"]
     # What the dead attempt had written is still there, and is no part of any manifest.
     left_over = written_by(journal, 1)
     assert left_over

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_recovery import BLOCKING, PIPELINED, FilePattern, Job, JobDefinitionError, ResultType, files, job
 from airflow_recovery.job import VertexInput, VertexKind
-from airflow_recovery.topology import JobVertex
+from airflow_recovery.topology import Determinism, JobVertex
 
 
 def make_flights() -> Job:
@@ -219,6 +219,32 @@ def test_a_result_type_is_one_of_two() -> None:
     flights = make_flights()
     flights.vertex(lambda raw: raw, name="x", result="BLOCKING")  # type: ignore[call-overload]
     assert flights.vertices["x"].result is ResultType.BLOCKING
+
+
+def test_determinism_is_declared_on_a_vertex_and_its_default_on_the_job() -> None:
+    flights = job("flights", deterministic="verify")
+    flights.source(lambda spark: spark, name="raw", result=BLOCKING)
+    flights.vertex(lambda raw: raw, name="guessed", deterministic="assume")
+    flights.vertex(lambda raw: raw, name="drawn", deterministic=Determinism.ALWAYS)
+    flights.sink(lambda guessed, drawn: guessed, name="told", deterministic="assume")
+    assert {name: each.determinism for name, each in flights.vertices.items()} == {
+        "raw": Determinism.VERIFY,
+        "guessed": Determinism.ASSUME,
+        "drawn": Determinism.ALWAYS,
+        "told": Determinism.ASSUME,
+    }
+    assert job("other").determinism is Determinism.ALWAYS
+
+
+@pytest.mark.parametrize("given", ["sometimes", True, False, 1])
+def test_a_determinism_is_one_of_three(given: Any) -> None:
+    refused(
+        lambda j: j.vertex(lambda raw: raw, name="x", deterministic=given),
+        "expected deterministic= as 'always', 'verify' or 'assume'",
+        repr(given),
+    )
+    with pytest.raises(JobDefinitionError, match="job 'x': expected deterministic="):
+        job("x", deterministic=given)
 
 
 def test_a_version_is_a_text() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_recovery import BLOCKING, Job, JobDefinitionError, UserCodeError, files, job
+from airflow_recovery import BLOCKING, Job, JobDefinitionError, Subtask, UserCodeError, files, job, per_file, same_as
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,3 +181,79 @@ def test_a_job_runs_on_real_spark(spark: SparkSession, tmp_path: Path) -> None:
     paths = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
     done = flights.run_local(spark, splits={"raw": paths}, conf={"least": 2})
     assert {(row.carrier, row.delay) for row in done["delays"].collect()} == {("AA", 3), ("UA", 5)}
+
+
+# --- parallel vertices ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Rows(FakeFrame):
+    """A frame that can be put together with another one."""
+
+    def unionByName(self, other: Rows) -> Rows:
+        return Rows(f"{self.made}+{other.made}")
+
+
+def make_months(parallelism: Any, pattern: str) -> Job:
+    #   raw[m] --> kept[m] --> total --> shown[x], which reads every month
+    made = job("months")
+
+    @made.source(splits=files(pattern), parallelism=parallelism)
+    def raw(spark: Any, splits: Any) -> Any:
+        return Rows(f"({','.join(splits.paths)})")
+
+    @made.vertex(parallelism=same_as("raw"), result=BLOCKING, params={"key": "{{ subtask }}"})
+    def kept(raw: Any, context: Any, key: str) -> Any:
+        told = context.subtask
+        assert (told.key, context.region) == (key, f"kept[{key}]")
+        return Rows(f"{key}:{told.index}/{told.parallelism}{raw.made}")
+
+    @made.vertex(result=BLOCKING)
+    def total(kept: Any, context: Any) -> Any:
+        assert context.subtask == Subtask()
+        return Rows(f"total {kept.made}")
+
+    @made.sink(parallelism=["x"])
+    def shown(total: Any, kept: Any) -> Any:
+        return Rows(f"{total.made} | {kept.made}")
+
+    return made
+
+
+ALL = "jan:0/2(1)+feb:1/2(2)"
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "pattern", "conf", "splits", "kept"),
+    [
+        (["jan", "feb"], "{{ subtask }}", {}, {"jan": ["1"], "feb": ["2"]}, ALL),
+        ("{{ conf.m }}", "{{ subtask }}", {"m": "jan,feb"}, {"jan": ["1"], "feb": ["2"]}, ALL),
+        (per_file, "*", {}, {"jan": ["1"], "feb": ["2"]}, ALL),
+        (per_file, "*", {}, ["/l/jan", "/l/feb"], "jan:0/2(/l/jan)+feb:1/2(/l/feb)"),
+        (2, "*", {}, ["1", "2", "3"], "0:0/2(1,3)+1:1/2(2)"),
+    ],
+)
+def test_every_subtask_is_called_with_its_own_input(
+    parallelism: Any, pattern: str, conf: Any, splits: Any, kept: str
+) -> None:
+    results = make_months(parallelism, pattern).run_local("spark", splits={"raw": splits}, conf=conf)  # type: ignore[arg-type]
+    assert results["kept"].made == kept  # type: ignore[attr-defined]
+    assert results["shown"].made == f"total {kept} | {kept}"  # type: ignore[attr-defined]
+
+
+def test_a_result_in_place_of_a_parallel_vertex_has_all_its_keys() -> None:
+    months = make_months(["jan", "feb"], "{{ subtask }}")
+    given: Any = {"raw": {"jan": Rows("(a)"), "feb": Rows("(b)")}}
+    assert months.run_local("spark", results=given)["kept"].made == "jan:0/2(a)+feb:1/2(b)"  # type: ignore[arg-type, attr-defined]
+    for wrong in ({"raw": {"jan": Rows("(a)")}}, {"raw": Rows("all")}):
+        with pytest.raises(
+            JobDefinitionError, match=r"'kept': reads 'raw' subtask by subtask.*a DataFrame for every key"
+        ):
+            months.run_local("spark", results=wrong)  # type: ignore[arg-type]
+
+
+def test_paths_without_keys_are_refused_where_keys_decide() -> None:
+    months = make_months(["jan", "feb"], "{{ subtask }}")
+    for wrong in (["1"], {"jan": ["1"]}):
+        with pytest.raises(JobDefinitionError, match=r"expected paths of the subtask '.*', found none: say splits="):
+            months.run_local("spark", splits={"raw": wrong})  # type: ignore[arg-type]

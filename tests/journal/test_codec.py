@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,15 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Released,
     Reset,
+    RunAttempt,
     RunIdentity,
+    SharedPin,
+    SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.topology.retention import ReleasePolicy, Retention
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -95,7 +101,79 @@ EXAMPLES: dict[str, Record] = {
             "ArithmeticException", "by zero \u00e4\U0001f4a5", "DIVIDE_BY_ZERO", "22012", ("a", "b"), "delays"
         ),
     ),
+    "claim-retried": Claim(
+        region="delays",
+        attempt=3,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=4,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+        max_tries=12,
+    ),
+    "outcome-labelled": Outcome(
+        region="delays",
+        attempt=1,
+        state=AttemptState.FENCED,
+        writer="w0",
+        ended_at="2026-01-01T00:00:30+00:00",
+        cause=FenceCause.OWN_FAILURE,
+        failure=Failure("E", "text", labels=(("class", "out of memory"), ("memory", "driver"))),
+    ),
+    "plan-retained": PlanRecord(
+        "jobs.flights:flights",
+        (RegionPlan("airports", ("airports",), ("airports",), (), False, "f1", persistent=True),),
+        Retention(ReleasePolicy.AS_CONSUMED, 3600),
+    ),
+    "plan-strategy": PlanRecord(
+        "jobs.flights:flights",
+        (RegionPlan("airports", ("airports",), ("airports",), (), False, "f1", persistent=True),),
+        failover_strategy=FailoverStrategy.FULL,
+    ),
+    "claim-shared": Claim(
+        region="airports",
+        attempt=1,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="backfill__2026-01-01",
+        try_number=1,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+        owner=RunAttempt("flights", "date-2026-01-01T000000Z", "group", "airports", 2),
+    ),
+    "outcome-shared": Outcome(
+        region="airports",
+        attempt=2,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        shared=SharedPin("0a1b2c", "airports", 1),
+    ),
+    "plan-subtasks": PlanRecord(
+        "jobs.flights:flights",
+        (
+            RegionPlan("by_month.subtasks", (), (), (), False, "f1"),
+            RegionPlan(
+                "by_month[2013-01]", ("m",), ("m",), (), True, "f2", subtask=SubtaskPlan("by_month", 0, "2013-01")
+            ),
+        ),
+    ),
+    "outcome-subtasks": Outcome(
+        region="by_month.subtasks",
+        attempt=1,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        fingerprint="f1",
+        subtasks=("2013-01", "ü/[x]"),
+    ),
     "reset": Reset("delays", 2, "ann", "wrong rows", "7"),
+    "reset-by-failover": Reset("delays", 2, "full", "raw failed", failover=True),
     "lost": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", (("raw", "raw: result is missing"),)),
     "released": Released("raw", 1, "sweeper"),
     "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
@@ -152,9 +230,15 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         "int | None": st.none() | number,
         "float | None": st.none() | st.floats(0, 1e9),
         "AttemptState": st.sampled_from(AttemptState),
+        "FailoverStrategy": st.sampled_from(FailoverStrategy),
         "FenceCause | None": st.none() | st.sampled_from(FenceCause),
         "tuple[str, ...]": st.lists(text).map(tuple),
+        "RunAttempt | None": st.none() | st.builds(RunAttempt, text, text, text, text, number),
+        "SharedPin | None": st.none() | st.builds(SharedPin, text, text, number),
+        "SubtaskPlan | None": st.none() | st.builds(SubtaskPlan, text, number, text),
+        "Retention | None": st.none() | st.builds(Retention, st.sampled_from(ReleasePolicy), number),
         "tuple[tuple[str, str], ...]": st.lists(st.tuples(text, text)).map(tuple),
+        "tuple[tuple[str, Determinism], ...]": st.lists(st.tuples(text, st.sampled_from(Determinism))).map(tuple),
     }
     for name, other in (
         ("RegionPlan", RegionPlan),
@@ -199,6 +283,28 @@ def test_fault_39_format_version_1_is_read_for_ever(name):
 def test_this_version_writes_the_golden_bytes(name):
     assert FORMAT_VERSION == 1
     assert encode_record(IDENTITY, EXAMPLES[name]) == (GOLDEN / "v1" / f"{name}.json").read_bytes()
+
+
+def test_a_field_that_came_later_is_not_written_while_it_has_its_default():
+    """So a plan, and its hash, stay what they were, and older versions read what does not concern them."""
+    plan = RegionPlan("a", ("a",), ("a",), (), True, None)
+    marked = replace(plan, reads=("b",), determinism=(("a", Determinism.VERIFY),))
+    assert "determinism" not in codec.plain(plan)
+    assert codec.plain(marked)["determinism"] == [["a", "verify"]]
+    record = PlanRecord("job", (marked,))
+    assert decode_record(IDENTITY, PlanRecord, encode_record(IDENTITY, record), where="x") == record
+
+
+def test_a_mode_of_a_newer_version_is_refused():
+    record = PlanRecord("job", (RegionPlan("a", (), ("a",), (), True, None, determinism=(("a", Determinism.VERIFY),)),))
+    body = encode_record(IDENTITY, record).replace(b'"verify"', b'"guess"')
+    refused(body, "'guess' is not a valid Determinism", PlanRecord)
+
+
+@pytest.mark.parametrize("digest", [1, ["a"], True])
+def test_a_digest_is_a_text(digest):
+    body = document("outcome", body={"outputs": [{**MANIFEST, "digest": digest}]})
+    refused(body, "PartitionManifest.digest: expected str", Outcome)
 
 
 # strictness

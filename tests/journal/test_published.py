@@ -43,7 +43,7 @@ def journal(local_store: LocalStore) -> Journal:
 def test_a_result_that_the_newest_publish_names_and_that_stands(journal):
     found = published_result(journal, "e")
     assert (found.publish, found.region, found.attempt) == (1, "E", 1)
-    assert found.manifest.location == "file:///data/E/1"
+    assert [each.location for each in found.manifests] == ["file:///data/E/1"]
 
 
 def test_nothing_is_published(local_store):
@@ -85,3 +85,20 @@ def test_a_publish_that_names_a_result_its_outcome_lacks(journal):
     journal.publish(Publish(2, (PublishedRegion("P", 1, "e", ("other",)),)))
     with pytest.raises(ObjectMissing, match="has no result 'other'"):
         published_result(journal, "other")
+
+
+def test_of_a_parallel_vertex_every_subtask_s_part_that_stands(journal):
+    for key, attempt in (("jan", 1), ("feb", 1), ("feb", 2)):
+        region, location = f"m[{key}]", f"file:///data/m~5B{key}~5D/{attempt}/m"
+        outputs = (PartitionManifest("m", location, ()),)
+        journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", outputs=outputs))
+    journal.publish(
+        Publish(2, tuple(PublishedRegion(f"m[{key}]", n, "e", ("m",)) for key, n in (("jan", 1), ("feb", 2))))
+    )
+    found = published_result(journal, "m")
+    assert (found.publish, found.region, found.attempt) == (2, "m", 2)
+    assert [each.location for each in found.manifests] == ["file:///data/m~5Bjan~5D/1/m", "file:///data/m~5Bfeb~5D/2/m"]
+    # One subtask that was reset, and the whole does not stand.
+    journal.reset(Reset("m[jan]", 1, "ann", "wrong"))
+    with pytest.raises(NotPublished, match=r"rests on m\[jan\]@1, now reset"):
+        published_result(journal, "m")

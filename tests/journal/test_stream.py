@@ -17,11 +17,13 @@ from airflow_recovery.journal.codec import canonical_json, parse_json
 from airflow_recovery.journal.events import (
     AttemptClaimed,
     AttemptFailed,
+    ConsumerKept,
     Degraded,
     ExecutionVertexFinished,
     ExecutionVertexReset,
     InputsLost,
     JobEvent,
+    JobVertexInitialized,
     RegionKept,
     RegionSkipped,
     ResultPublished,
@@ -40,12 +42,21 @@ EVENTS: list[JobEvent] = [
     AttemptClaimed(occurred_at=AT, region="b", attempt=2, writer="w", try_number=3, inputs=(InputPin("a", 1),)),
     ExecutionVertexFinished(occurred_at=AT, region="b", attempt=2, rows=(("b", 10), ("c", 0)), seconds=1.5),
     RegionKept(occurred_at=AT, region="b", attempt=2, why="stands", files_checked=4, seconds_saved=None),
+    ConsumerKept(occurred_at=AT, region="b", producer="a", read=1, now=2, by="verify", detail=""),
     ExecutionVertexReset(occurred_at=AT, region="b", attempt=2, who="a person", why="é"),
     InputsLost(occurred_at=AT, region="b", lost=(InputPin("a", 1),), plan=(("a", "lost"), ("b", "reads a"))),
-    AttemptFailed(occurred_at=AT, region="b", attempt=2, failure=Failure("E", "text", chain=("A: a",), vertex="v")),
+    AttemptFailed(
+        occurred_at=AT,
+        region="b",
+        attempt=2,
+        failure=Failure("E", "text", chain=("A: a",), vertex="v", labels=(("class", "user code"),)),
+    ),
     RegionSkipped(occurred_at=AT, region="b", why="branch"),
     ResultPublished(occurred_at=AT, number=1, regions=(InputPin("a", 1), InputPin("b", 2))),
     Degraded(occurred_at=AT, what="no stream", consequence="no history"),
+    JobVertexInitialized(
+        occurred_at=AT, region="m", parallelism=2, keys=("2013-02", "ü"), appeared=("ü",), vanished=("2013-01",)
+    ),
 ]
 
 

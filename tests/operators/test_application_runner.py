@@ -14,10 +14,13 @@ from tries import run_try, state_in, submissions
 
 from airflow_recovery.errors import InputLost, NoDoor, OutputAltered, RegionFailed
 from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.execution.run import Run
+from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.application_runner import ApplicationRunner
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+from airflow_recovery.storage.local import LocalStore
 
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
 
@@ -261,6 +264,63 @@ def test_two_operators_are_one_job_with_one_publish(recovery: Path, submitted: P
     run_try(tasks["c"])
     assert run_try(publish) == {"publish": 1, "regions": {"p": 1, "c": 1}}
     assert run_try(publish, try_number=2)["publish"] == 1
+
+
+def requests_of_a_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What ``c``, the second of three operators, asks of the journal in a run without a failure."""
+    tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"}, {"task_id": "d", "reads": "c"})
+    run_try(tasks["p"])
+    asked: list[str] = []
+    for name in ("list", "get", "put_if_absent"):
+        monkeypatch.setattr(LocalStore, name, noting(asked, name, getattr(LocalStore, name)))
+    run_try(tasks["c"])
+    return list(asked)
+
+
+def noting(asked: list[str], name: str, real: Any) -> Any:
+    def call(self: LocalStore, key: str = "", *given: Any, **named: Any) -> Any:
+        if self.base_uri.endswith("/journal") and not key.startswith("_streams"):
+            asked.append(f"{name} {key.partition('/~28operators~29/')[2]}")
+        return real(self, key, *given, **named)
+
+    return call
+
+
+def test_operators_share_one_plan_and_an_inner_one_takes_the_fast_path(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = requests_of_a_reader(recovery, monkeypatch)
+    assert len(state(recovery, "p", "c").plans) == 1
+    assert sorted(asked) == sorted(
+        [
+            "list ",
+            "get t/p/00000001.outcome",
+            "put_if_absent t/c/00000001.claim",
+            "list ",  # the release check, beside Spark's start
+            "put_if_absent t/c/00000001.outcome",
+        ]
+    )
+
+
+def test_control_where_an_operators_own_fingerprint_is_in_its_plan_there_are_more_plans_and_requests(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "plan_hash", property(lambda self: plan_hash(self.today)))
+    asked = requests_of_a_reader(recovery, monkeypatch)
+    assert len([each for each in asked if each.startswith("put_if_absent plan/")]) == 1  # and p has put its own
+
+
+def test_a_changed_application_still_makes_its_own_operator_run_again(recovery: Path, submitted: Path) -> None:
+    """Its fingerprint stands in no plan, and yet its own task judges by it."""
+    before = dag_of({"task_id": "p", "say": ["--say", "before"]}, {"task_id": "c", "reads": "p"})
+    for each in before.values():
+        run_try(each)
+    after = dag_of({"task_id": "p", "say": ["--say", "after"]}, {"task_id": "c", "reads": "p"})
+    with pytest.raises(AirflowFailException, match="p has made again what others had read"):
+        run_try(after["p"], try_number=2, states={"c": "success"})
+    assert run_try(after["p"], try_number=3, states={"c": None})["decision"] == "kept"
+    assert run_try(after["c"], try_number=2)["attempt"] == 2
+    assert len(state(recovery, "p", "c").plans) == 1
 
 
 def test_input_lost_is_retried() -> None:

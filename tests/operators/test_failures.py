@@ -13,6 +13,9 @@ from airflow_recovery.operators.failures import NOT_CURED_BY_RETRY, airflow_erro
 RETRIED = {
     errors.AttemptLost, errors.InputLost, errors.ManifestInvalid, errors.NotMine, errors.ObjectMissing,
     errors.Overtaken, errors.PagesDisagree, errors.RegionFailed, errors.StoreTimeout, errors.StoreUnavailable,
+    errors.InputUnreadable, errors.PartitionMissing, errors.InputAltered, errors.InputTimedOut, errors.TransferBroken,
+    errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
+    errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere,
 }  # fmt: skip
 
 
@@ -29,6 +32,23 @@ def test_what_a_retry_may_cure_is_left_to_airflow(kind: type[errors.RecoveryErro
         raise kind("later")
 
 
+@pytest.mark.parametrize("kind", [errors.InputLost, errors.RegionFailed, errors.StoreTimeout])
+def test_fault_72_the_last_of_airflows_tries_says_that_it_is_airflows_retries_that_ended(
+    kind: type[errors.RecoveryError],
+) -> None:
+    with (
+        pytest.raises(AirflowFailException, match=r"later Airflow's own retries have ended .* has not"),
+        airflow_errors(is_last_try=True),
+    ):
+        raise kind("later")
+
+
+def test_fault_72_control_an_ended_budget_does_not_blame_airflow() -> None:
+    with pytest.raises(AirflowFailException) as caught, airflow_errors(is_last_try=True):
+        raise errors.RestartsExhausted("maximum-per-task-failures is 3")
+    assert str(caught.value) == "maximum-per-task-failures is 3"
+
+
 def test_a_skipped_input_skips() -> None:
     with pytest.raises(AirflowSkipException, match="P was skipped"), airflow_errors():
         raise errors.InputSkipped("P was skipped")
@@ -43,7 +63,8 @@ def test_no_error_was_forgotten() -> None:
     """Every error that a task may end with is on one of the two sides."""
     never = {
         errors.RecoveryError, errors.StoreError, errors.JournalError, errors.ObjectExists, errors.UnknownRegion,
-        errors.InputSkipped, errors.NotPublished,
+        errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
+        errors.NothingRecorded, errors.PlanOutdated,
     }  # fmt: skip
     ours = {each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.RecoveryError)}
     assert ours - never - RETRIED == set(NOT_CURED_BY_RETRY)

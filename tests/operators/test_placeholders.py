@@ -60,11 +60,11 @@ def dag() -> Any:
 
 
 def test_the_operators_of_a_dag_are_one_job(dag: Any) -> None:
-    plan = plan_of_dag(dag, {"y": "today's"})
+    plan = plan_of_dag(dag)
     assert plan.job == "operators of d"
     assert [(each.name, each.inputs, each.final, each.fingerprint) for each in plan.regions] == [
         ("x", (), False, None),
-        ("y", ("x",), False, "today's"),
+        ("y", ("x",), False, None),
         ("z", ("y", "x"), True, None),
     ]
     assert plan.regions[0].results == ("x.a", "x.b")

@@ -19,6 +19,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.submitting import SubmittingOperator
@@ -28,7 +30,6 @@ from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION
 from airflow_recovery.shuffle.manifest import PartitionManifest
-from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -311,7 +312,8 @@ def test_every_mode_is_killed_as_the_provider_kills_it(mode: str, monkeypatch: p
 
 def test_the_spec_is_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake, task = FakeSubmission(monkeypatch), submitting(mode, files="my.csv")
-    application = task._make_application(_job(), task_context(), LocalStore("/nowhere"))
+    stores = open_stores(RecoverySettings("/journal", "/results"))
+    application = task._make_application(_job(), task_context(), stores)
     assert isinstance(application, SubmittedApplication)
     monkeypatch.setattr("airflow_recovery.operators.region.os.environ", {"PATH": ""})
     application._submit(spec(), Path("/x/tag.json"))
@@ -350,7 +352,8 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
         "airflow_recovery.runtime.connect.run_over_connect", lambda url, spec, **given: told.update(given, url=url)
     )
     task = tasks(conn_id="cluster", conf={"spark.sql.shuffle.partitions": 4})["aside"]
-    application = task._make_application(_job(), task_context(), LocalStore("/nowhere"))  # type: ignore[arg-type]
+    stores = open_stores(RecoverySettings("/journal", "/results"))
+    application = task._make_application(_job(), task_context(), stores)  # type: ignore[arg-type]
     assert isinstance(application, ConnectApplication)
     application.run(SimpleNamespace(job="dagjobs.shapes:diamond"), Path("/x"))  # type: ignore[arg-type]
     assert told["url"] == "sc://server:15002/;user_id=me;token=t0ken"

@@ -66,18 +66,20 @@ def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
     return ClaimedAttempt(claim, {each.region: each for each in inputs}, (), "fingerprint")
 
 
-def runner(recovery: Path, application: Application, region: str, ref: str = "dagjobs.shapes:diamond") -> RegionRunner:
+def runner(
+    recovery: Path, application: Application, region: str, ref: str = "dagjobs.shapes:diamond", **more: Any
+) -> RegionRunner:
     job = load_job(ref)
     return RegionRunner(
         job=job,
         ref=ref,
-        region=job.regions().region(region),
-        plan=plan_job(job, ref, FACTS),
+        region=plan_job(job, ref, FACTS).regions[region],
         facts=FACTS,
         identity=IDENTITY,
         stores=open_stores(RecoverySettings.load()),
         application=application,
         log=log,
+        **more,
     )
 
 
@@ -95,9 +97,9 @@ def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> 
     spec = application.spec
     assert spec is not None
     assert (spec.job, spec.identity, spec.region, spec.attempt) == ("dagjobs.shapes:diamond", IDENTITY, "joined", 1)
-    assert (spec.writer, spec.tag, spec.fingerprint) == ("writer", "tag", "fingerprint")
+    assert (spec.trace.writer, spec.tag, spec.trace.fingerprint) == ("writer", "tag", "fingerprint")
     assert spec.inputs == (manifest("left"), manifest("right"))
-    assert spec.pins == (InputPin("left", 1), InputPin("right", 1))
+    assert spec.trace.inputs == (InputPin("left", 1), InputPin("right", 1))
     assert spec.location == f"file://{recovery}/results/d/{RUN_KEY}/g/joined/00000001"
     assert (spec.journal.uri, spec.results.uri) == (f"file://{recovery}/journal", f"file://{recovery}/results")
     assert [(each.name, each.is_result, each.is_scratch) for each in spec.vertices] == [("joined", True, False)]
@@ -135,6 +137,17 @@ def test_only_an_unstable_pipelined_vertex_with_several_readers_goes_to_scratch(
         "first": (True, False),
         "second": (True, False),
     }
+
+
+@pytest.mark.parametrize(("region", "is_digested"), [("counted", True), ("shown", False)])
+def test_a_verified_result_is_digested_where_another_region_reads_it(
+    recovery: Path, region: str, is_digested: bool
+) -> None:
+    application = Application(finish)
+    read = [finished("counted", "counted")] if region == "shown" else []
+    runner(recovery, application, region, "dagjobs.shapes:verified").run(claimed(region, *read))
+    assert application.spec is not None
+    assert [each.is_digested for each in application.spec.vertices] == [is_digested]
 
 
 def test_externals_are_the_files_of_the_rendered_pattern(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +213,8 @@ def test_fault_78_a_failure_is_told_and_classified(recovery: Path, failure: Fail
     with pytest.raises(RegionFailed, match="cleaned@1") as caught:
         runner(recovery, Application(fail(failure)), "cleaned").run(claimed("cleaned"))
     assert isinstance(caught.value, UserCodeError) is is_users
-    assert caught.value.cause == failure
+    said_nothing = Failure("DriverLost", "It ended without an outcome and said nothing. (Error code is: 1)")
+    assert caught.value.cause == (failure or said_nothing)
     assert str(caught.value.__cause__) == "Error code is: 1"
 
 
@@ -221,6 +235,15 @@ def test_what_a_failure_says(recovery: Path) -> None:
     assert told.startswith("cleaned@1 failed in vertex a: AnalysisException: no t [TABLE_OR_VIEW_NOT_FOUND, 42P01].")
     assert "is not retried" in told
     assert "was killed, or never started. (x)" in str(region_failed(application.spec, None, RuntimeError("x")))
+
+
+def test_what_takes_time_begins_when_it_is_known_that_the_region_runs(recovery: Path) -> None:
+    begun: list[str] = []
+    made = runner(recovery, Application(finish), "left", prepare=lambda: begun.append("begun"))
+    made.externals()
+    assert begun == []  # a region that is kept imports no Spark
+    made.check_target(None)  # type: ignore[arg-type]
+    assert begun == ["begun"]
 
 
 def test_stopping_is_passed_on(recovery: Path) -> None:

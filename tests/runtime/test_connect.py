@@ -87,8 +87,8 @@ def test_regions_with_importing_udf_failures_and_a_second_attempt(connect: Conne
     first = region_spec(tmp_path, raw, doubled, externals=write_numbers(tmp_path / "in"), region="doubled")
     table = region_spec(tmp_path, *troubled("table"), region="table")
     udf = region_spec(tmp_path, *troubled("udf"), region="udf")
-    lost = region_spec(tmp_path, *first.vertices, externals=first.externals, region="lost")
-    lost = replace(lost, externals=(replace(first.externals[0], uri=f"file://{tmp_path}/in/gone.csv"),))
+    gone = replace(first.trace.externals[0], uri=f"file://{tmp_path}/in/gone.csv")
+    lost = region_spec(tmp_path, *first.vertices, externals=(gone,), region="lost")
     token = "hushhush"
     process = client(f"{connect.url}/;x-test={token}", tmp_path, first, table, udf, lost)
     text = said(process)
@@ -219,3 +219,16 @@ def test_other_urls_are_refused_without_being_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         session_url("spark://h:7077/;token=hush", session_id="S", user_id=USER)
     assert "hush" not in str(caught.value)
+
+
+def test_importing_the_client_leaves_the_collector_as_it_was() -> None:
+    code = (
+        "import gc\nfrom airflow_recovery.runtime.connect import import_client\n"
+        "for enabled in (True, False):\n"
+        "    (gc.enable if enabled else gc.disable)()\n"
+        "    before = gc.get_freeze_count()\n"
+        "    import_client()\n"
+        "    print(gc.isenabled(), gc.get_freeze_count() > before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["True", "True", "False", "False"]  # the second finds it imported

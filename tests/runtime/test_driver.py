@@ -82,7 +82,7 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
     outcome = outcome_of(spec)
     assert outcome is not None
     assert outcome.state is AttemptState.FINISHED
-    assert (outcome.fingerprint, outcome.writer, outcome.externals) == ("f1", "writer-2", spec.externals)
+    assert (outcome.fingerprint, outcome.writer, outcome.externals) == ("f1", "writer-2", spec.trace.externals)
     assert [(each.result, each.rows) for each in outcome.outputs] == [("doubled", 20)]
     assert outcome.application_id is not None
     assert outcome.application_id.startswith("app-")  # the cluster's name for it: not a local session

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from runtime_specs import region_spec, troubled, vertex
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
-from airflow_recovery.runtime import RegionSpec
+from airflow_recovery.runtime import RegionSpec, region
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
@@ -21,7 +21,7 @@ from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -170,4 +170,37 @@ def test_attempt_never_writes_twice(spark: SparkSession, tmp_path: Path) -> None
     run(spark, spec)
     with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
         run(spark, spec)
-    run(spark, replace(spec, attempt=2, location=spec.location[:-1] + "2"))
+    run(spark, replace(spec, trace=replace(spec.trace, attempt=2), location=spec.location[:-1] + "2"))
+
+
+def udf_on_files(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str | None, str]:
+    """A region whose Python UDF stands directly on Parquet files: the setting it meets, and its plan. Nothing runs."""
+    fresh = spark.newSession()  # no setting of another test
+    plans = []
+
+    def planned(session: SparkSession, frame: DataFrame, **names: Any) -> PartitionManifest:
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+        return PartitionManifest(names["result"], names["location"], (), 0)
+
+    spec = region_spec(folder, vertex("noisy", is_result=True, params={"salt": 1}), inputs=(doubled(spark, folder),))
+    monkeypatch.setattr(region, "write_result", planned)
+    run(fresh, spec)
+    return fresh.conf.get(region.COLUMNAR_UDF_INPUT), plans[0]
+
+
+def test_a_python_udf_on_files_is_handed_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, plan = udf_on_files(spark, tmp_path, monkeypatch)
+    assert setting == "false"
+    assert "ColumnarToRow" in plan
+
+
+def test_control_without_the_switch_it_is_handed_columns_and_would_hang(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPARK-58241. Where a later Spark plans this otherwise, `avoid_udf_hang` can go."""
+    monkeypatch.setattr(region, "avoid_udf_hang", lambda session: None)
+    setting, plan = udf_on_files(spark, tmp_path, monkeypatch)
+    assert setting == "true"
+    assert "ColumnarToRow" not in plan

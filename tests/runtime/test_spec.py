@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.journal.records import ExternalObject, InputPin, RunIdentity
+from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 SPEC = RegionSpec(
     job="regionjobs.flights:flights",
     identity=RunIdentity("dag/ü", "2026-01-01T00:00:00+00:00", "group"),
-    region="by_route",
-    attempt=2,
-    writer="w",
+    trace=AttemptTrace(
+        "by_route",
+        2,
+        "w",
+        "f",
+        (InputPin("raw", 1, (("raw", "sum:7"),)),),
+        (ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
+    ),
     tag="t",
-    fingerprint="f",
     vertices=(VertexSpec("a", {"day": "2026-01-01", "n": 3, "deep": [{"x": None}]}, False, True),),
     inputs=(PartitionManifest("raw", "s3://lake/x", (ResultObject("part-0", 10, "e"),), 3, '{"type":"struct"}'),),
-    pins=(InputPin("raw", 1),),
-    externals=(ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
     run=RunDates("2026-01-01", None, None),
     location="s3://lake/data/by_route/2",
     journal=StoreSpec("s3://lake/journal", "http://127.0.0.1:9000", "us-east-1"),
@@ -71,7 +73,10 @@ def test_anything_else_is_refused(text: str) -> None:
         RegionSpec.from_json(text)
 
 
-@pytest.mark.parametrize("change", [{"new_field": 1}, {"identity": {"dag_id": "d"}}, {"vertices": [{"name": "a"}]}])
+@pytest.mark.parametrize(
+    "change",
+    [{"new_field": 1}, {"trace": {"region": "r"}}, {"identity": {"dag_id": "d"}}, {"vertices": [{"name": "a"}]}],
+)
 def test_another_versions_document_is_refused(change: dict[str, object]) -> None:
     document = {**json.loads(SPEC.to_json()), **change}
     with pytest.raises(ValueError, match="the same version"):

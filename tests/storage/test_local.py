@@ -12,6 +12,7 @@ import pytest
 from airflow_recovery.errors import (
     ConfigurationError,
     StoreAccessDenied,
+    StoreFull,
     StoreMisconfigured,
     StoreUnavailable,
     StoreUnsuitable,
@@ -104,7 +105,7 @@ def test_fault_27_a_denied_folder_is_not_empty(local_store: LocalStore, monkeypa
 
 def test_a_full_disk_says_so(local_store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", raising(errno.ENOSPC))
-    with pytest.raises(StoreUnavailable, match="full"):
+    with pytest.raises(StoreFull, match=r"No space left.* Make room below"):
         local_store.put_if_absent("key", b"x")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,3 +216,27 @@ def test_folder_markers_are_no_objects(s3_store: S3Store) -> None:
 def test_opening_a_store_imports_no_boto3() -> None:
     code = "import sys; from airflow_recovery.storage import open_store; open_store('s3://b/p'); open_store('/tmp/x')"
     subprocess.run([sys.executable, "-c", f"{code}; assert not {{'boto3', 'botocore'}} & set(sys.modules)"], check=True)
+
+
+def test_stores_beside_each_other_share_their_clients(s3_store: S3Store) -> None:
+    other = s3_store.beside(f"{s3_store.base_uri}/other")
+    other.put("key", b"x")
+    assert other._reader is s3_store._reader
+    assert other._writer is s3_store._writer
+    assert [each.key for each in s3_store.list()] == ["other/key"]
+
+
+def test_our_own_session_knows_s3_without_looking_through_all_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_recovery.storage.s3_clients import new_session
+
+    seen: list[str] = []
+    listdir = os.listdir
+
+    def seeing(path: str) -> list[str]:
+        seen.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr("botocore.loaders.os.listdir", seeing)
+    client = new_session("key", "secret").create_client("s3", region_name="us-east-1")
+    assert client.meta.service_model.service_name == "s3"
+    assert all(Path(each).name == "s3" for each in seen), seen

@@ -140,4 +140,4 @@ def test_open_door_takes_the_state_store(airflow: LocalAirflow) -> None:
 
     assert airflow.wait_run("door_choice", run_id, 60) == "success"
 
-    assert read(airflow, run_id, "said") == {"can_clear": True, "tries": ["ask"]}
+    assert read(airflow, run_id, "said") == {"states": {"ask": "running"}, "tries": ["ask"]}

@@ -22,13 +22,14 @@ def said(airflow: LocalAirflow, run_id: str, conf: dict[str, str]) -> Any:
 def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow) -> None:
     found = said(airflow_without_backend, "rest", {"door": "open", "api_conn_id": "airflow_recovery_default"})
 
-    assert found == {"can_clear": True, "tries": ["ask"]}
+    assert found == {"states": {"ask": "running"}, "tries": ["ask"]}
 
 
 def test_with_neither_door_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
     found = said(airflow_without_backend, "none", {"door": "open"})
 
-    assert found["can_clear"] is False
+    assert found["tries"] is None
+    assert found["states"] == {"ask": "running"}
     assert found["error"].startswith("NoDoor: ")
     assert "[state_store] backend" in found["error"]
     assert "[recovery] api_conn_id" in found["error"]

@@ -6,15 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.topology import pipelined_regions
+from airflow_recovery.topology.pipelined_regions import region_numbers
 
 PIPELINED, BLOCKING = True, False
 Inputs = dict[int, list[tuple[int, bool]]]
 
 
 def regions_of(inputs: Inputs) -> tuple[tuple[int, ...], ...]:
-    return pipelined_regions(inputs, inputs.__getitem__)
+    """Nodes in the order of the mapping, which must be topological; each region as a tuple of its nodes."""
+    number = {node: at for at, node in enumerate(inputs)}
+    links = [(number[producer], number[node], kind) for node, read in inputs.items() for producer, kind in read]
+    numbers = region_numbers(
+        len(inputs), [(a, b) for a, b, kind in links if kind is PIPELINED], [(a, b) for a, b, kind in links if not kind]
+    )
+    members: dict[int, list[int]] = {}
+    for node, region in zip(inputs, numbers, strict=True):
+        members.setdefault(region, []).append(node)
+    return tuple(tuple(members[region]) for region in range(len(members)))
 
 
 def test_a_blocking_result_cuts_and_a_pipelined_one_glues() -> None:
@@ -28,6 +37,13 @@ def test_a_diamond_that_would_wait_for_itself_is_one_region() -> None:
     #      `-> 2 -'          {1,3,4} waits for {2}, and {2} for {1,3,4}
     inputs: Inputs = {1: [], 2: [(1, BLOCKING)], 3: [(1, PIPELINED)], 4: [(3, PIPELINED), (2, BLOCKING)]}
     assert regions_of(inputs) == ((1, 2, 3, 4),)
+
+
+def test_without_merging_cycles_two_regions_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The control of the test above.
+    inputs: Inputs = {1: [], 2: [(1, BLOCKING)], 3: [(1, PIPELINED)], 4: [(3, PIPELINED), (2, BLOCKING)]}
+    monkeypatch.setattr(pipelined_regions, "_without_cycles", lambda raw, _: raw)
+    assert regions_of(inputs) == ((1, 3, 4), (2,))
 
 
 def test_a_diamond_of_blocking_results_is_four_regions() -> None:
@@ -49,32 +65,31 @@ def test_a_chain_of_waiting_regions_closes_into_one() -> None:
     assert len(regions_of(inputs)) == 1
 
 
-def test_a_producer_that_was_not_seen_is_a_hard_error() -> None:
-    with pytest.raises(JobDefinitionError, match="found 2 before its input 1"):
-        pipelined_regions([2, 1], {2: [(1, PIPELINED)], 1: []}.__getitem__)
-
-
-def test_a_node_that_comes_twice_is_a_hard_error() -> None:
-    with pytest.raises(JobDefinitionError, match="found 1 twice"):
-        pipelined_regions([1, 1], lambda _: [])
-
-
 @pytest.mark.parametrize(("must_run_together", "count"), [(PIPELINED, 1), (BLOCKING, 100_000)])
 def test_a_chain_of_100_000_nodes(must_run_together: bool, count: int) -> None:
     size = 100_000
-    regions = pipelined_regions(range(size), lambda node: [(node - 1, must_run_together)] if node else [])
+    regions = regions_of({node: [(node - 1, must_run_together)] if node else [] for node in range(size)})
     assert len(regions) == count
     assert [node for region in regions for node in region] == list(range(size))
+
+
+@pytest.mark.parametrize("must_run_together", [PIPELINED, BLOCKING])
+def test_a_ring_of_100_000_nodes_is_one_region(must_run_together: bool) -> None:
+    size = 100_000
+    ring = [(node, (node + 1) % size) for node in range(size)]
+    numbers = region_numbers(size, ring, []) if must_run_together else region_numbers(size, [], ring)
+    assert set(numbers) == {0}
 
 
 def test_a_bushy_union_of_100_000_nodes_is_not_quadratic() -> None:
     # Sources first, then a binary tree of joins: merging always meets two sets of equal size.
     leaves = 50_000
-    regions = pipelined_regions(
-        range(2 * leaves - 1),
-        lambda node: [] if node < leaves else [(2 * (node - leaves), PIPELINED), (2 * (node - leaves) + 1, PIPELINED)],
-    )
-    assert len(regions) == 1
+    glued = [(2 * (node - leaves) + side, node) for node in range(leaves, 2 * leaves - 1) for side in (0, 1)]
+    assert set(region_numbers(2 * leaves - 1, glued, [])) == {0}
+
+
+def test_no_nodes_are_no_regions() -> None:
+    assert list(region_numbers(0, [], [])) == []
 
 
 @st.composite

@@ -12,7 +12,7 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryP
 APPLICATIONS = Path(__file__).parent / "applications"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
 
-with DAG("drop_in", schedule=None):
+with DAG("existing", schedule=None):
     clean = RecoverableSparkSubmitOperator(
         task_id="clean",
         conn_id="submit",

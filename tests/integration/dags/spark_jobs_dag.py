@@ -15,6 +15,9 @@ START = datetime(2000, 1, 1, tzinfo=timezone.utc)
 with DAG("diamond", schedule=None):
     SparkJobTaskGroup("g", job="integration_jobs.diamond:diamond", conn_id="connect")
 
+with DAG("levels", schedule=None):
+    SparkJobTaskGroup("g", job="integration_jobs.levels:levels", conn_id="connect")
+
 with DAG("chain", schedule="@daily", start_date=START, catchup=False):
     SparkJobTaskGroup("g", job="integration_jobs.chain:chain", conn_id="connect", outlets=[Asset("chain-total")])
 

@@ -206,13 +206,18 @@ with DAG("door_choice", schedule=None, catchup=False):
 
     @task(task_id="ask")
     def ask() -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
         context = get_current_context()
         run_id = context["dag_run"].run_id
         door = door_of(context)
         door.live_check()
-        said: dict[str, Any] = {"can_clear": door.can_clear}
+        said: dict[str, Any] = {"states": dict(door.states(["ask"]))}
         try:
-            said["tries"] = sorted(door.observe().tries)
+            observation = door.observe()
+            said["tries"] = None if observation is None else sorted(observation.tries)
+            if observation is None:
+                door.clear(ClearRequest(producers={"ask": "id"}))
         except Exception as error:
             said["error"] = f"{type(error).__name__}: {error}"
         note(run_id, "said", said)

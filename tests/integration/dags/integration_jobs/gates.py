@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 import uuid
 from pathlib import Path
@@ -12,8 +14,9 @@ PATIENCE_S = 240.0
 def pass_gate(folder: str, name: str) -> None:
     """One call of vertex ``name``. ``folder`` is the run's own; empty: nothing happens.
 
-    Leaves ``<name>.called-<id>``. While ``<name>.hold`` is there, it waits. ``<name>.raise`` fails this call and is
-    taken away; ``<name>.broken`` stays and fails every call with an error of the user's code.
+    Leaves ``<name>.called-<id>``. While ``<name>.hold`` is there, it waits. ``<name>.kill`` ends this process by
+    kill -9 and ``<name>.raise`` fails this call; both are taken away. ``<name>.broken`` stays and fails every call with
+    an error of the user's code.
     """
     if not folder:
         return
@@ -25,6 +28,9 @@ def pass_gate(folder: str, name: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{name} was held for more than {PATIENCE_S:.0f} s")
         time.sleep(0.05)
+    if (root / f"{name}.kill").exists():
+        (root / f"{name}.kill").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
     if (root / f"{name}.raise").exists():
         (root / f"{name}.raise").unlink()
         raise RuntimeError(f"{name} was told to fail")

@@ -18,7 +18,7 @@ def made(spark: Any, gates: str) -> Any:
     return spark.range(20)
 
 
-@pair.vertex(deterministic=True)
+@pair.vertex(deterministic="assume")
 def shared(made: Any) -> Any:
     return made.selectExpr("id", "id * id AS square")
 

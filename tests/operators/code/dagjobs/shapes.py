@@ -64,7 +64,7 @@ def noisy(spark: SparkSession) -> DataFrame:
     return spark.range(3)
 
 
-@readers.vertex(deterministic=True)
+@readers.vertex(deterministic="assume")
 def steady(noisy: DataFrame) -> DataFrame:
     return noisy
 
@@ -82,6 +82,20 @@ def first(steady: DataFrame, single: DataFrame) -> DataFrame:
 @readers.sink
 def second(steady: DataFrame) -> DataFrame:
     return steady
+
+
+# counted -> shown: only `counted` is read by another region.
+verified = job("verified", deterministic="verify")
+
+
+@verified.source(result=BLOCKING)
+def counted(spark: SparkSession) -> DataFrame:
+    return spark.range(3)
+
+
+@verified.sink
+def shown(counted: DataFrame) -> DataFrame:
+    return counted
 
 
 misnamed = job("misnamed")

@@ -1,0 +1,49 @@
+"""Which Airflow tasks stand for regions, and how a person clears them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from airflow_recovery.failover.plan import PlannedRegion
+from airflow_recovery.journal.records import RunIdentity
+
+OPERATORS_GROUP = "(operators)"
+"""The group id of operators outside a group (`airflow_recovery.operators.dag_operators`): a region is a task id."""
+
+
+def task_keys(identity: RunIdentity, regions: Iterable[PlannedRegion]) -> list[str]:
+    """The tasks of ``regions``: ``group.region``, and ``group.region|3`` for a subtask."""
+    prefix = "" if identity.group_id == OPERATORS_GROUP else f"{identity.group_id}."
+    return [
+        f"{prefix}{each.name}" if each.subtask is None else f"{prefix}{each.subtask[0]}|{each.subtask[1]}"
+        for each in regions
+    ]
+
+
+def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:
+    """The two ways to clear ``keys`` by hand: Airflow's command line, and its REST API."""
+    lines = [
+        "There is no way into Airflow from here: the restart is pending until its tasks are cleared. Either:",
+        "",
+    ]
+    command = _command(identity, keys)
+    if command is not None:
+        lines += [f"  {command}", "", "or, on the API server:", ""]
+    ids: list[object] = [[key.partition("|")[0], int(key.partition("|")[2])] if "|" in key else key for key in keys]
+    body = {"dry_run": False, "dag_run_id": run_id, "task_ids": ids, "only_failed": False, "reset_dag_runs": True}
+    path = f"/api/v2/dags/{identity.dag_id}/clearTaskInstances"
+    return "\n".join([*lines, f"  POST {path}", f"  {json.dumps(body)}"])
+
+
+def _command(identity: RunIdentity, keys: Sequence[str]) -> str | None:
+    """``airflow tasks clear`` knows logical dates only, and no map indexes: clearing all subtasks is harmless."""
+    found = re.fullmatch(r"date-(.+T\d{2})(\d{2})(\d{2}.*)Z", identity.run_key)
+    if found is None:
+        return None
+    date = f"{found[1]}:{found[2]}:{found[3]}+00:00"
+    tasks = "|".join(re.escape(each) for each in dict.fromkeys(key.partition("|")[0] for key in keys))
+    words = ["airflow", "tasks", "clear", identity.dag_id, "--task-regex", f"^({tasks})$"]
+    return shlex.join([*words, "--start-date", date, "--end-date", date, "--yes"])

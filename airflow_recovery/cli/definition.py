@@ -1,0 +1,48 @@
+"""``airflow recovery``: what Airflow's command line loads of this provider, in every ``airflow`` process: light."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow.cli.cli_config import ActionCommand, GroupCommand
+
+from airflow_recovery.cli.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute
+
+if TYPE_CHECKING:
+    from airflow.cli.cli_config import CLICommand
+
+
+class _Arguments:
+    """All arguments of one subcommand, in place of Airflow's own ``Arg`` for each: it asks for no more than this."""
+
+    flags = ("arguments",)
+
+    def __init__(self, subcommand: Subcommand) -> None:
+        self._subcommand = subcommand
+
+    def add_to_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Let the subcommand declare them."""
+        self._subcommand.load().add_arguments(parser)
+
+
+def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
+    def run(args: argparse.Namespace) -> None:
+        from airflow_recovery.cli.in_airflow import open_in_airflow
+
+        args.open_deployment = open_in_airflow
+        # Airflow ignores what a command returns.
+        sys.exit(execute(subcommand, args))
+
+    return run
+
+
+def recovery_commands() -> list[CLICommand]:
+    """The group ``recovery`` with every subcommand."""
+    commands: list[Any] = [
+        ActionCommand(each.name, each.help, _action(each), (_Arguments(each),), epilog=EPILOG)  # type: ignore[arg-type]
+        for each in SUBCOMMANDS
+    ]
+    return [GroupCommand("recovery", "Fine-grained recovery of Spark pipelines", commands, DESCRIPTION, EPILOG)]

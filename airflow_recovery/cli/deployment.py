@@ -1,0 +1,127 @@
+"""Where journal and results are, and how Airflow is reached: the one thing in which the two command lines differ."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.opening import open_store
+from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
+
+JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
+RESULTS_VARIABLE = "AIRFLOW__RECOVERY__RESULTS"
+RETENTION_VARIABLE = "AIRFLOW__RECOVERY__RETENTION"
+GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
+RESULTS_BELOW_JOURNAL = "_results"
+_S3_SCHEMES = ("s3://", "s3a://")
+
+
+class Deployment(Protocol):
+    """The stores of one deployment, and the way to clear tasks in its Airflow."""
+
+    @property
+    def journal(self) -> ObjectStore:
+        """The store that holds all journals."""
+        ...
+
+    @property
+    def results(self) -> ObjectStore:
+        """The store that holds the results of all runs."""
+        ...
+
+    @property
+    def retention(self) -> Retention:
+        """When intermediate results of jobs that declare nothing may go."""
+        ...
+
+    @property
+    def grace_s(self) -> float:
+        """For how long what nobody counts on is kept all the same."""
+        ...
+
+    def open_location(self, location: str) -> ObjectStore:
+        """A store that holds ``location``."""
+        ...
+
+    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> tuple[str, ...] | None:
+        """Clear these tasks of a run, whatever they do now. Returns those that were; `None`: there is no way to."""
+        ...
+
+
+class StandaloneDeployment:
+    """Without Airflow: a journal by its URI, and boto3's own credentials (environment, profile, role)."""
+
+    def __init__(
+        self,
+        journal: str,
+        endpoint_url: str | None = None,
+        region_name: str | None = None,
+        *,
+        results: str | None = None,
+        retention: Retention = DEFAULT_RETENTION,
+        grace_s: float = DEFAULT_GRACE_S,
+    ) -> None:
+        self._endpoint_url = endpoint_url
+        self._region_name = region_name
+        self._by_root: dict[str, ObjectStore] = {}
+        self.journal = open_store(journal, endpoint_url=endpoint_url, region_name=region_name)
+        self.results = open_store(
+            results or f"{journal}/{RESULTS_BELOW_JOURNAL}", endpoint_url=endpoint_url, region_name=region_name
+        )
+        self.retention = retention
+        self.grace_s = grace_s
+
+    def open_location(self, location: str) -> ObjectStore:
+        """One store for each bucket, so that many results share its connections."""
+        root = location
+        if location.startswith(_S3_SCHEMES):
+            scheme, _, rest = location.partition("://")
+            root = f"{scheme}://{rest.partition('/')[0]}"
+        if root not in self._by_root:
+            self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
+        return self._by_root[root]
+
+    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> None:
+        """There is no way into Airflow from here."""
+
+
+def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options by which ``python -m airflow_recovery`` is told what Airflow's configuration says elsewhere."""
+    group = parser.add_argument_group("deployment")
+    group.add_argument(
+        "--journal", metavar="URI", help=f"s3://bucket/prefix or a folder; default: the variable {JOURNAL_VARIABLE}"
+    )
+    group.add_argument("--results", metavar="URI", help=f"default: {RESULTS_VARIABLE}, else below the journal")
+    group.add_argument("--endpoint-url", metavar="URL", help="of an S3 server that is not AWS's")
+    group.add_argument("--s3-region", metavar="NAME", help="region of the buckets")
+    parser.set_defaults(open_deployment=open_standalone)
+
+
+def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Deployment:
+    """The deployment that the options name. Raises `ConfigurationError` where no journal is named."""
+    journal = (args.journal or environment.get(JOURNAL_VARIABLE, "")).rstrip("/")
+    if not journal:
+        raise ConfigurationError(
+            "Expected the journal's URI, found none. Give --journal s3://bucket/prefix, or set "
+            f"{JOURNAL_VARIABLE} as Airflow's components have it."
+        )
+    if not journal.startswith((*_S3_SCHEMES, "file:")):
+        journal = os.path.abspath(journal)
+    return StandaloneDeployment(
+        journal,
+        args.endpoint_url,
+        args.s3_region,
+        results=args.results or environment.get(RESULTS_VARIABLE),
+        retention=Retention.parse(environment.get(RETENTION_VARIABLE) or DEFAULT_RETENTION.text()),
+        grace_s=parse_duration_s(environment.get(GRACE_VARIABLE) or f"{DEFAULT_GRACE_S}s"),
+    )
+
+
+def deployment_of(args: argparse.Namespace) -> Deployment:
+    """The deployment that a subcommand works on."""
+    found: Deployment = args.open_deployment(args)
+    return found

@@ -1,0 +1,51 @@
+"""What the commands end with, for scripts."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from airflow_recovery.errors import (
+    ConfigurationError,
+    NothingRecorded,
+    PlanOutdated,
+    RecoveryError,
+    UnknownRegion,
+)
+
+
+class ExitCode(IntEnum):
+    """Documented: the numbers never change their meaning. 2 is argparse's own, for a command line it can't read."""
+
+    DONE = 0
+    DIFFERENT = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    OUTDATED = 4
+    NO_ANSWER = 5
+    CLEAR_BY_HAND = 6
+
+    @property
+    def meaning(self) -> str:
+        """One line for the help."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.DIFFERENT: "--diff found a difference",
+    ExitCode.USAGE: "the command line or the configuration is wrong",
+    ExitCode.NOT_FOUND: "no such DAG, run, group, region or result, or nothing is recorded",
+    ExitCode.OUTDATED: "the plan is outdated, nothing was changed",
+    ExitCode.NO_ANSWER: "a store gave no answer, or the journal holds what this version can't read",
+    ExitCode.CLEAR_BY_HAND: "applied, and the named tasks have to be cleared by hand",
+}
+EXIT_CODES = tuple(ExitCode)
+
+
+def exit_code_of(error: RecoveryError) -> ExitCode:
+    """The exit code that stands for an error."""
+    if isinstance(error, (UnknownRegion, NothingRecorded)):
+        return ExitCode.NOT_FOUND
+    if isinstance(error, PlanOutdated):
+        return ExitCode.OUTDATED
+    return ExitCode.USAGE if isinstance(error, ConfigurationError) else ExitCode.NO_ANSWER

@@ -1,0 +1,48 @@
+"""``gc``: delete the data that nobody will ever read, and say what was deleted, what was kept, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from airflow_recovery.cli.deployment import deployment_of
+from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.topology.retention import Retention, parse_duration_s
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to sweep, and whether to delete."""
+    parser.add_argument("--dry-run", action="store_true", help="delete nothing, and say what would be")
+    parser.add_argument("--dag", metavar="DAG", help="the runs of this DAG only; default: all, and shared results")
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="also remove whole runs and shared results that have been silent for --older-than: this call closes them, "
+        "and one a grace time later deletes them",
+    )
+    parser.add_argument("--older-than", metavar="TIME", help="for --purge: 30d, 12h, ...")
+    parser.add_argument(
+        "--retention", metavar="R", help="'7d', 'on-run-success', 'as-consumed 1h'; default: configured"
+    )
+    parser.add_argument("--grace", metavar="TIME", help="keep what nobody counts on for so long; default: configured")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. `ExitCode.NO_ANSWER` where a part could not be read and was left as it is."""
+    from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
+
+    if args.purge != (args.older_than is not None):
+        raise ConfigurationError("Expected --purge and --older-than together, for example: --purge --older-than 30d.")
+    deployment = deployment_of(args)
+    options = SweepOptions(
+        retention=Retention.parse(args.retention) if args.retention else deployment.retention,
+        grace_s=parse_duration_s(args.grace) if args.grace else deployment.grace_s,
+        dag_id=args.dag,
+        purge_older_than_s=parse_duration_s(args.older_than) if args.purge else None,
+        dry_run=args.dry_run,
+    )
+    report = Sweeper(deployment.journal, deployment.results, options).sweep()
+    print(json.dumps(report.to_json(), indent=1) if args.json else report.text())
+    return ExitCode.NO_ANSWER if report.unread else ExitCode.DONE

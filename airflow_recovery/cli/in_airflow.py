@@ -1,0 +1,71 @@
+"""The deployment as Airflow's configuration and connections describe it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from airflow_recovery.cli.deployment import Deployment
+from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.topology.retention import Retention
+
+
+class AirflowDeployment:
+    """``[recovery]`` of ``airflow.cfg``: the journal, the AWS connection, the connection to the API server, if any."""
+
+    def __init__(self, settings: RecoverySettings) -> None:
+        self._settings = settings
+        self._stores: Stores = open_stores(settings)
+
+    @property
+    def journal(self) -> ObjectStore:
+        """The store that holds all journals."""
+        return self._stores.journal
+
+    @property
+    def results(self) -> ObjectStore:
+        """The store that holds the results of all runs."""
+        return self._stores.results
+
+    @property
+    def retention(self) -> Retention:
+        """``[recovery] retention``."""
+        return self._settings.retention
+
+    @property
+    def grace_s(self) -> float:
+        """``[recovery] grace``."""
+        return self._settings.grace_s
+
+    def open_location(self, location: str) -> ObjectStore:
+        """The results of this deployment, or a user's own location, reached in the same way."""
+        base = self._stores.results.base_uri
+        is_ours = location == base or location.startswith(f"{base}/")
+        return self._stores.results if is_ours else self._stores.open_external(location)
+
+    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> tuple[str, ...] | None:
+        """Through the endpoint in the API server. `None` where ``[recovery] api_conn_id`` is not set."""
+        if not self._settings.api_conn_id:
+            return None
+        from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+        hook = RecoveryApiHook(self._settings.api_conn_id)
+        tries = hook.observe(dag_id, run_id).tries
+        found = {key: tries[key].ti_id for key in task_keys if key in tries}
+        clearable = {key: ti for key, ti in found.items() if tries[key].state in FINISHED_STATES | RUNNING_STATES}
+        # What neither runs nor has ended begins with a pre-check of its own, and needs no clear.
+        cleared = hook.clear(dag_id, run_id, ClearRequest(consumers=clearable, unblock=True)).cleared
+        return (*cleared, *(key for key in found if key not in clearable))
+
+
+def open_in_airflow(args: argparse.Namespace) -> Deployment:
+    """The deployment of this ``airflow.cfg``. Raises `ConfigurationError` where no journal is set."""
+    del args
+    # As Airflow's own `connections` command does: a connection in the metadata database counts, where there is one. It
+    # is looked for last, so with the connections in the environment or a secrets backend no database is needed.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    return AirflowDeployment(RecoverySettings.load())

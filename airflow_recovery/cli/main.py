@@ -1,0 +1,61 @@
+"""The subcommands, and the parser for ``python -m airflow_recovery``. Imports nothing heavy, and never Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from airflow_recovery.cli.exit_codes import EXIT_CODES, exit_code_of
+from airflow_recovery.errors import RecoveryError
+
+DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
+EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in EXIT_CODES)
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One subcommand: its name, one line of help, and the module that has ``add_arguments`` and ``run``."""
+
+    name: str
+    help: str
+    module: str
+
+    def load(self) -> ModuleType:
+        """The module, imported when the subcommand is used."""
+        return import_module(self.module)
+
+
+SUBCOMMANDS = (
+    Subcommand("plan", "what would run, what is kept, and why", "airflow_recovery.cli.plan"),
+    Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.cli.show"),
+    Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.cli.gc"),
+)
+
+
+def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
+    """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
+    try:
+        return int(subcommand.load().run(args))
+    except RecoveryError as error:
+        # KeyError quotes its message.
+        print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
+        return exit_code_of(error)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``python -m airflow_recovery``. Returns the exit code."""
+    from airflow_recovery.cli.deployment import add_standalone_arguments
+
+    parser = argparse.ArgumentParser(prog="python -m airflow_recovery", description=DESCRIPTION, epilog=EPILOG)
+    parsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    for each in SUBCOMMANDS:
+        own = parsers.add_parser(each.name, help=each.help, description=each.help, epilog=EPILOG)
+        each.load().add_arguments(own)
+        add_standalone_arguments(own)
+        own.set_defaults(chosen=each)
+    args = parser.parse_args(argv)
+    return execute(args.chosen, args)

@@ -1,0 +1,145 @@
+"""``plan DAG RUN``: what would run, what is kept, and why. With ``--apply``: have it done."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from airflow_recovery.cli.arguments import add_run_arguments, journal_of
+from airflow_recovery.cli.clearing import clear_text, task_keys
+from airflow_recovery.cli.deployment import Deployment, deployment_of
+from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.run_view import RunView, view_run
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.apply_plan import apply_plan
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.failover.plan import Plan
+from airflow_recovery.failover.plan_diff import diff
+from airflow_recovery.failover.plan_making import plan
+from airflow_recovery.failover.plan_text import plan_text
+from airflow_recovery.failover.request import (
+    CodeChanged,
+    PartitionGone,
+    RecomputeAll,
+    RegionFailure,
+    Request,
+    RestartFrom,
+    RestartRegion,
+    together,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is asked, how it is shown, and whether it is done."""
+    add_run_arguments(parser)
+    asked = parser.add_argument_group("what if (none: the run as it is; several: all at once)")
+    asked.add_argument("--failed", action="append", metavar="R", help="region R fails")
+    asked.add_argument("--cause", metavar="TEXT", help="why it fails, for --failed")
+    asked.add_argument("--lost", action="append", metavar="R.RESULT", help="this result is gone from the store")
+    asked.add_argument("--changed", action="append", metavar="V", help="the code of vertex V has changed")
+    asked.add_argument("--restart", action="append", metavar="R", help="restart region R")
+    asked.add_argument("--from", action="append", metavar="V", dest="from_", help="restart from vertex V on")
+    asked.add_argument("--recompute", action="store_true", help="run everything again")
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--json", action="store_true", help="the plan as JSON")
+    shown.add_argument("--diff", metavar="FILE", help="only what is different from a plan saved with --json")
+    parser.add_argument(
+        "--apply",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="write the resets of --restart, --from or --recompute and clear the tasks; with FILE, those of a plan "
+        "saved with --json. Refused where the run has moved on since the plan was made",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
+    deployment = deployment_of(args)
+    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    if args.apply:
+        return _apply(args, deployment, view, _load(args.apply, view))
+    found = plan(
+        view.in_use.plan,
+        view.in_use.state,
+        ResultProber(deployment.open_location),
+        _request(args),
+        published=view.published,
+    )
+    if args.apply is not None:
+        if not args.json:
+            print(f"{view.header()}\n\n{plan_text(found)}\n")
+        return _apply(args, deployment, view, found)
+    if args.diff is not None:
+        return _show_difference(args, _load(args.diff, view), found)
+    print(_document(view, found) if args.json else f"{view.header()}\n\n{plan_text(found)}")
+    return ExitCode.DONE
+
+
+def _request(args: argparse.Namespace) -> Request:
+    who = _who()
+    requests: list[Request] = [
+        *(RegionFailure(each, args.cause or RegionFailure.cause) for each in args.failed or ()),
+        *(PartitionGone(each) for each in args.lost or ()),
+        *(CodeChanged(each) for each in args.changed or ()),
+        *(RestartRegion(each, who) for each in args.restart or ()),
+        *(RestartFrom(each, who) for each in args.from_ or ()),
+        *((RecomputeAll(who),) if args.recompute else ()),
+    ]
+    return together(requests)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "a user without a name"  # as in a container with a uid of its own
+
+
+def _document(view: RunView, found: Plan) -> str:
+    identity = view.journal.identity
+    run_of = {"dag_id": identity.dag_id, "run_key": identity.run_key, "group_id": identity.group_id}
+    return json.dumps({**run_of, "plan_hash": view.in_use.plan_hash, "plan": found.to_json()}, indent=1)
+
+
+def _load(file: str, view: RunView) -> Plan:
+    """A plan that was saved with ``--json``, of this very run."""
+    try:
+        document: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
+        found = Plan.from_json(document["plan"])
+        of = (document["dag_id"], document["run_key"], document["group_id"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"Expected a plan saved with --json in {file}, found: {error!r}.") from error
+    identity = view.journal.identity
+    if of != (identity.dag_id, identity.run_key, identity.group_id):
+        raise ConfigurationError(f"Expected a plan of {identity}, found one of {' / '.join(of)} in {file}.")
+    return found
+
+
+def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
+    differences = diff(before, after)
+    for each in differences:
+        print(each.text())
+    if not differences:
+        print(f"No difference to {args.diff}.")
+    return ExitCode.DIFFERENT if differences else ExitCode.DONE
+
+
+def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
+    applied = apply_plan(view.journal, found, _who())
+    written = ", ".join(f"{pin.region}@{pin.attempt}" for pin in applied.resets) or "nothing had to be reset"
+    keys = task_keys(view.journal.identity, [found.of(each) for each in applied.clear])
+    run_id = view.airflow_run_id(args.run)
+    cleared = deployment.clear(view.journal.identity.dag_id, run_id, keys) if keys else ()
+    if args.json:
+        resets = [[pin.region, pin.attempt] for pin in applied.resets]
+        print(json.dumps({"resets": resets, "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))
+    elif cleared is None:
+        print(f"Reset: {written}.\n{clear_text(view.journal.identity, run_id, keys)}")
+    else:
+        print(f"Reset: {written}.\nCleared: {', '.join(cleared) or 'nothing'}.")
+    return ExitCode.CLEAR_BY_HAND if cleared is None else ExitCode.DONE

@@ -1,0 +1,91 @@
+"""``show DAG RUN``: what a run did, from its journal alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from typing import Any
+
+from airflow_recovery.cli.arguments import add_run_arguments, journal_of
+from airflow_recovery.cli.deployment import deployment_of
+from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.run_story import RegionStory, tell
+from airflow_recovery.cli.run_view import view_run
+from airflow_recovery.failover.plan_text import cut, ranges, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and in which form."""
+    add_run_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
+    view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
+    stories = tell(view)
+    if args.json:
+        print(json.dumps(_document(view.journal.identity, view.in_use.plan_hash, stories), indent=1))
+    else:
+        print("\n\n".join([view.header(), _regions(stories), _attempts(stories)]))
+    return ExitCode.DONE
+
+
+def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(each) for each in stories]}
+
+
+def _regions(stories: list[RegionStory]) -> str:
+    """One row a region: what counts now. Subtasks that are all alike in state are one row."""
+    groups: dict[tuple[str, str], list[RegionStory]] = {}
+    for each in stories:
+        groups.setdefault((each.name, "") if each.subtask is None else (each.subtask[0], each.state), []).append(each)
+    rows = []
+    for (name, _), same in groups.items():
+        indexes = [each.subtask[1] for each in same if each.subtask is not None]
+        results = [result for each in same for result in each.results]
+        known = [each.rows for each in results if each.rows is not None]
+        counted = [each.attempt for each in same]
+        rows.append(
+            (
+                f"{name}[{ranges(indexes)}]" if indexes else name,
+                same[0].state,
+                f"@{max(counted)}" if any(counted) else "-",
+                f"{sum(known):,}" if known else "-",
+                f"{sum(each.files for each in results):,}" if results else "-",
+                _bytes(sum(each.bytes for each in results)) if results else "-",
+                f"{sum(each.spark_seconds for each in same):.1f}",
+                ", ".join(dict.fromkeys(vertex for each in same for vertex in each.vertices)),
+                same[0].why if len(same) == 1 else f"{len(same)} subtasks; [{indexes[0]}] {same[0].why}",
+            )
+        )
+    return table(("region", "state", "attempt", "rows", "files", "size", "spark s", "vertices", "why"), rows)
+
+
+def _attempts(stories: list[RegionStory]) -> str:
+    """Every attempt below its region, with what it read and wrote."""
+    lines = ["Attempts:"]
+    for story in stories:
+        lines.append(story.name)
+        for each in story.attempts:
+            reads = f", reads {', '.join(each.reads)}" if each.reads else ""
+            lines.append(f"  {cut(f'@{each.number} {each.state}{reads}' + (f': {each.why}' if each.why else ''))}")
+        for result in story.results:
+            rows = "rows not known" if result.rows is None else f"{result.rows:,} rows"
+            said = f"{rows}, {result.files:,} files, {_bytes(result.bytes)}"
+            lines.append(f"     {result.name}: {said}, {result.location}")
+        if not story.attempts:
+            lines.append("  none")
+    return "\n".join(lines)
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError(size)

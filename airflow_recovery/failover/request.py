@@ -1,0 +1,327 @@
+"""What a plan is asked for. A request is a supposition: it changes the state, the code or what is there, on paper.
+
+The plan then is what `airflow_recovery.failover.judgement` says of the supposed run, so that a question is answered by
+the very function that every pre-check uses. A supposition lives for one plan; nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.failover.judgement import Available
+from airflow_recovery.failover.reason import Evidence, Reason, Why
+from airflow_recovery.journal.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.topology.graph import did_you_mean
+
+SUPPOSED = "supposed"
+"""Stands in for the writer and the time of records that are not written."""
+
+
+@dataclass(frozen=True)
+class Supposition:
+    """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so."""
+
+    topology: PlanRecord
+    state: RunState
+    available: Available
+    resets: tuple[InputPin, ...] | None = ()
+
+
+@dataclass(frozen=True)
+class Request:
+    """Base of all requests. ``kind`` names it in JSON."""
+
+    kind: ClassVar[str]
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """``run`` as this request supposes it. Raises `UnknownRegion` for a name that the topology does not hold."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """A few words."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `request_from_json` is the inverse."""
+        return {"kind": self.kind, **{each.name: _plain(getattr(self, each.name)) for each in fields(self)}}
+
+
+@dataclass(frozen=True)
+class Rebuild(Request):
+    """The run as the journal has it: what a clear of everything, or the loss of Airflow's database, would run."""
+
+    kind = "rebuild"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """No change."""
+        return run
+
+    def text(self) -> str:
+        """A few words."""
+        return "the run as it is"
+
+
+@dataclass(frozen=True)
+class RegionFailure(Request):
+    """The newest attempt of a region fails because of ``cause``, or the next one, where none is open."""
+
+    region: str
+    cause: str = "a failure"
+    kind = "failure"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
+        regions = dict(run.state.regions)
+        for name in regions_named(run.topology, self.region):
+            before = run.state.of(name)
+            attempts = dict(before.attempts)
+            n = before.top if before.top > before.mark else before.top + 1
+            fenced = Outcome(
+                name, n, AttemptState.FENCED, SUPPOSED, SUPPOSED, cause=FenceCause.OWN_FAILURE, detail=self.cause
+            )
+            attempts[n] = replace(
+                attempts.get(n, Attempt(n)), is_claimed=True, has_outcome=True, is_reset=False, outcome=fenced
+            )
+            if n > 1:  # nothing that had finished before comes back
+                attempts[n - 1] = replace(attempts.get(n - 1, Attempt(n - 1)), is_reset=True)
+            regions[name] = replace(before, attempts=attempts)
+        return replace(run, state=replace(run.state, regions=regions), resets=None)
+
+    def text(self) -> str:
+        """A few words."""
+        return f"{self.region} fails: {self.cause}"
+
+
+@dataclass(frozen=True)
+class PartitionGone(Request):
+    """A result, or the results of a region, is gone from the store: what if?"""
+
+    result: str
+    kind = "partition gone"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """Whoever asks for its data hears that it is missing, without the store being asked."""
+        region = region_of_result(run.topology, self.result)
+        current = run.state.of(region).current
+        number = current.number if current is not None else 0
+        gone = Reason(
+            region,
+            Why.OUTPUT_MISSING,
+            f"attempt {number}: {self.result} is {SUPPOSED} to be gone",
+            evidence=(Evidence(f"the result {self.result}", f"{SUPPOSED} to be gone"),),
+        )
+
+        def available(name: str, attempt: Attempt) -> Reason | None:
+            return gone if name == region and attempt.number <= number else run.available(name, attempt)
+
+        return replace(run, available=available, resets=None)
+
+    def text(self) -> str:
+        """A few words."""
+        return f"{self.result} is gone"
+
+
+@dataclass(frozen=True)
+class CodeChanged(Request):
+    """The code or the parameters of a vertex are not what they were."""
+
+    vertex: str
+    kind = "code changed"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """No recorded fingerprint is today's."""
+        changed = regions_named(run.topology, self.vertex)
+        regions = tuple(
+            replace(each, fingerprint=f"{SUPPOSED} change of {each.fingerprint}") if each.name in changed else each
+            for each in run.topology.regions
+        )
+        return replace(run, topology=replace(run.topology, regions=regions), resets=None)
+
+    def text(self) -> str:
+        """A few words."""
+        return f"the code of {self.vertex} has changed"
+
+
+@dataclass(frozen=True)
+class RestartRegion(Request):
+    """Restart this region: its attempts so far do not count (PROTOCOL 5.4)."""
+
+    region: str
+    who: str = "you"
+    kind = "restart region"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """A reset of its newest attempt."""
+        return _reset(run, regions_named(run.topology, self.region), self.who, self.text())
+
+    def text(self) -> str:
+        """A few words."""
+        return f"restart {self.region}"
+
+
+@dataclass(frozen=True)
+class RestartFrom(Request):
+    """Restart from this vertex on: its region and everything downstream, whatever their determinism says."""
+
+    vertex: str
+    who: str = "you"
+    kind = "restart from"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """A reset of the newest attempt of each of them."""
+        first = regions_named(run.topology, self.vertex)
+        return _reset(run, downstream(run.topology, first), self.who, self.text())
+
+    def text(self) -> str:
+        """A few words."""
+        return f"restart from {self.vertex} on"
+
+
+@dataclass(frozen=True)
+class RecomputeAll(Request):
+    """Everything runs again."""
+
+    who: str = "you"
+    kind = "recompute all"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """A reset of every region's newest attempt."""
+        return _reset(run, [each.name for each in run.topology.regions], self.who, self.text())
+
+    def text(self) -> str:
+        """A few words."""
+        return "recompute all"
+
+
+@dataclass(frozen=True)
+class Together(Request):
+    """Several requests at once."""
+
+    requests: tuple[Request, ...]
+    kind = "together"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """One after the other."""
+        for each in self.requests:
+            run = each.suppose(run)
+        return run
+
+    def text(self) -> str:
+        """A few words."""
+        return "; ".join(each.text() for each in self.requests)
+
+
+REBUILD = Rebuild()
+_KINDS: dict[str, type[Request]] = {
+    each.kind: each
+    for each in (
+        Rebuild,
+        RegionFailure,
+        PartitionGone,
+        CodeChanged,
+        RestartRegion,
+        RestartFrom,
+        RecomputeAll,
+        Together,
+    )
+}
+
+
+def request_from_json(value: dict[str, Any]) -> Request:
+    """Inverse of `Request.to_json`. Raises `KeyError` or `TypeError` on anything else."""
+    given = {name: each for name, each in value.items() if name != "kind"}
+    if value["kind"] == Together.kind:
+        return Together(tuple(request_from_json(each) for each in given["requests"]))
+    return _KINDS[value["kind"]](**given)
+
+
+def together(requests: Iterable[Request]) -> Request:
+    """One request for all of ``requests``; none of them is `Rebuild`."""
+    found = tuple(requests)
+    return REBUILD if not found else found[0] if len(found) == 1 else Together(found)
+
+
+def regions_named(topology: PlanRecord, name: str) -> list[str]:
+    """The regions that ``name`` stands for: a region, all its subtasks, or what holds a vertex of that name.
+
+    Raises `UnknownRegion` with the closest name.
+    """
+    names = [each.name for each in topology.regions]
+    if name in names:
+        return [name]
+    found = [each.name for each in topology.regions if each.subtask is not None and each.subtask.of == name]
+    found = found or [each.name for each in topology.regions if name in each.vertices]
+    if found:
+        return found
+    known = {*names, *(vertex for each in topology.regions for vertex in each.vertices)}
+    raise UnknownRegion(
+        f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
+        f"{some(names)}."
+    )
+
+
+def region_of_result(topology: PlanRecord, result: str) -> str:
+    """The region that makes ``result``, named by itself, by ``<region>.<result>``, or by its region.
+
+    Raises `UnknownRegion` with the closest name.
+    """
+    found: dict[str, str] = {}
+    for each in topology.regions:
+        found.setdefault(each.name, each.name)
+        for name in each.results:
+            found[f"{each.name}.{name}"] = each.name
+    for each in topology.regions:
+        for name in each.results:
+            found.setdefault(name, each.name)
+    if result not in found:
+        raise UnknownRegion(
+            f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
+            f"{some(name for each in topology.regions for name in each.results)}."
+        )
+    return found[result]
+
+
+def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
+    """``regions`` and everything that reads them, over however many steps, in topological order."""
+    found = set(regions)
+    for each in topology.regions:
+        if not found.isdisjoint(each.inputs):
+            found.add(each.name)
+    return [each.name for each in topology.regions if each.name in found]
+
+
+def restart_everything(run: Supposition) -> Supposition:
+    """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
+    names = [each.name for each in run.topology.regions]
+    return replace(_reset(run, names, SUPPOSED, "the failover strategy is full"), resets=None)
+
+
+def some(names: Iterable[str], most: int = 12) -> str:
+    """The first of ``names``, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def _reset(run: Supposition, names: Iterable[str], who: str, why: str) -> Supposition:
+    regions, resets = dict(run.state.regions), list(run.resets or ())
+    for name in names:
+        before = run.state.of(name)
+        # What never ran has nothing to reset; what is reset already stays so.
+        if before.top > before.mark:
+            top = before.attempts.get(before.top, Attempt(before.top))
+            marked = replace(top, is_reset=True, reset=Reset(name, before.top, who, why))
+            regions[name] = replace(before, attempts={**before.attempts, before.top: marked})
+            resets.append(InputPin(name, before.top))
+    state = replace(run.state, regions=regions)
+    return replace(run, state=state, resets=None if run.resets is None else tuple(resets))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [each.to_json() if isinstance(each, Request) else each for each in value]
+    return value

@@ -1,0 +1,81 @@
+"""Chains: parallel regions that are read subtask by subtask, and so can be restarted subtask by subtask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.parallelism import Parallelism, PerFile, RunTimeSubtasks, TemplatedKeys
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Regions with the same subtasks that are joined by pointwise edges, in topological order.
+
+    Subtask i of the chain reads nothing of another subtask of the chain; all other inputs are read as a whole.
+    """
+
+    regions: tuple[str, ...]
+    parallelism: Parallelism
+
+    @property
+    def name(self) -> str:
+        """The first region's name: no other chain has it."""
+        return self.regions[0]
+
+
+def chains(job: Job) -> tuple[Chain, ...]:
+    """The chains of a job, in topological order. Raises as `Job.validate`."""
+    graph = job.regions()
+    members: dict[str, list[str]] = {}
+    for region in graph.regions:
+        parallelism = job.region_parallelism(region.name)
+        if parallelism is None:
+            continue
+        mine = [region.name]
+        for producer in region.upstream:
+            if job.region_parallelism(producer) is parallelism and members[producer] is not mine:
+                mine = members[producer] + mine
+                for each in mine:
+                    members[each] = mine
+        members[region.name] = mine
+    order = {name: at for at, name in enumerate(graph.names)}
+    found = {id(each): tuple(sorted(each, key=order.__getitem__)) for each in members.values()}
+    return tuple(
+        Chain(regions, parallelism)
+        for regions in sorted(found.values(), key=lambda names: order[names[0]])
+        if (parallelism := job.region_parallelism(regions[0])) is not None
+    )
+
+
+def initializers(job: Job) -> dict[str, RunTimeSubtasks]:
+    """What is decided when the run starts, by the name under which the journal records it: ``<region>.subtasks``.
+
+    One for all regions with the same subtasks, named after the first. Raises `JobDefinitionError` where a region has
+    that name.
+    """
+    found: dict[str, RunTimeSubtasks] = {}
+    for name in job.regions().names:
+        parallelism = job.region_parallelism(name)
+        if isinstance(parallelism, (TemplatedKeys, PerFile)) and parallelism not in found.values():
+            found[initializer_name(name)] = parallelism
+    for name in found:
+        if name in job.regions().names:
+            raise JobDefinitionError(
+                f"job {job.name!r}: a region is named {name!r}, under which the subtasks are recorded: rename a vertex"
+            )
+    return found
+
+
+def initializer_name(region: str) -> str:
+    """Where the subtasks of ``region`` and of all others with the same subtasks are recorded."""
+    return f"{region}.subtasks"
+
+
+def subtask_region(region: str, key: str | None) -> str:
+    """The name of one subtask of a region in the journal: ``by_month[2013-01]``; the region's own without a key.
+
+    Injective, since no region's name has a bracket.
+    """
+    return region if key is None else f"{region}[{key}]"

@@ -1,0 +1,182 @@
+"""How many subtasks a vertex has, and what names them: fixed, literal keys, or decided when the run starts.
+
+A subtask is named by a content key, and the journal knows it by that key alone: a list that is ordered differently, or
+that has grown, keeps what stands (PROMISES 55 and 62). A fixed number has the keys ``"0"``, ``"1"``, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.templates import check_templates, is_template, uses_subtask
+
+MAX_KEY_LENGTH = 250
+
+
+@dataclass(frozen=True)
+class FixedParallelism:
+    """``parallelism=4``: the keys are ``"0"`` to ``"3"``. The number belongs to the vertex's fingerprint."""
+
+    count: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys by subtask index."""
+        return tuple(str(index) for index in range(self.count))
+
+
+@dataclass(frozen=True)
+class LiteralKeys:
+    """``parallelism=["2013-01", "2013-02"]``: one subtask a key."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TemplatedKeys:
+    """``parallelism="{{ params.months | join(',') }}"``: one subtask for each part between commas, known in the run."""
+
+    template: str
+
+
+@dataclass(frozen=True)
+class PerFile:
+    """``parallelism=per_file``: one subtask for each file of ``source``, as the files are when the run starts."""
+
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class SameAs:
+    """``parallelism=same_as("raw")``: the subtasks of another vertex."""
+
+    vertex: str
+
+
+KnownSubtasks = FixedParallelism | LiteralKeys
+RunTimeSubtasks = TemplatedKeys | PerFile
+Parallelism = KnownSubtasks | RunTimeSubtasks
+ParallelismLike = int | str | Sequence[str] | PerFile | SameAs
+
+per_file = PerFile()
+"""One subtask for each file that a source's ``splits=`` names when the run starts."""
+
+
+def same_as(vertex: str) -> SameAs:
+    """The same subtasks as another vertex has: ``@flights.vertex(parallelism=same_as("raw_flights"))``."""
+    if not isinstance(vertex, str) or not vertex:
+        raise JobDefinitionError(f"same_as(): expected the name of a vertex, found {vertex!r}")
+    return SameAs(vertex)
+
+
+def checked_parallelism(
+    given: object, *, vertex: str, splits: FilePattern | None, where: str
+) -> Parallelism | SameAs | None:
+    """What was declared, as a value; `None` for a vertex that is not split. Raises `JobDefinitionError`."""
+    found: Parallelism | SameAs | None
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given == 1):
+        found = None
+    elif isinstance(given, SameAs):
+        found = given
+    elif isinstance(given, PerFile):
+        if splits is None:
+            raise JobDefinitionError(
+                f"{where}: parallelism=per_file needs a source with splits=files('...'); a vertex that reads such a "
+                "source declares parallelism=same_as('<the source>')"
+            )
+        found = PerFile(vertex)
+    elif isinstance(given, int) and not isinstance(given, bool) and given > 1:
+        found = FixedParallelism(given)
+    elif isinstance(given, str) and is_template(given):
+        check_templates({"parallelism": given}, where=where)
+        found = TemplatedKeys(given)
+    elif isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        found = LiteralKeys(checked_keys(given, where=where))
+    else:
+        raise JobDefinitionError(
+            f"{where}: expected parallelism= as a number from 1, a list of keys such as ['2013-01', '2013-02'], a "
+            f"template that gives keys with commas between them, per_file, or same_as('vertex'), found {given!r}"
+        )
+    _check_pattern(found, splits, where)
+    return found
+
+
+def checked_keys(given: Iterable[Any], *, where: str) -> tuple[str, ...]:
+    """Keys that can name subtasks: at least one, unique, short texts. Raises `JobDefinitionError`."""
+    keys = tuple(given)
+    for key in keys:
+        if not isinstance(key, str) or not key or key != key.strip() or len(key) > MAX_KEY_LENGTH:
+            raise JobDefinitionError(
+                f"{where}: expected every key of parallelism= as a text of 1 to {MAX_KEY_LENGTH} characters without "
+                f"spaces around it, found {key!r}"
+            )
+        if not key.isprintable():
+            raise JobDefinitionError(f"{where}: expected printable keys, found {key!r}")
+    if not keys:
+        raise JobDefinitionError(
+            f"{where}: expected at least one key, found none: a vertex without subtasks would make nothing; skip the "
+            "run instead, or give one key"
+        )
+    twice = sorted({key for key in keys if keys.count(key) > 1})
+    if twice:
+        raise JobDefinitionError(f"{where}: expected unique keys, found {twice[0]!r} more than once: remove one")
+    return keys
+
+
+def templated_keys(rendered: str, *, where: str) -> tuple[str, ...]:
+    """The keys of a rendered template: what stands between its commas. Raises `JobDefinitionError`."""
+    if rendered.lstrip().startswith("["):
+        raise JobDefinitionError(
+            f"{where}: expected keys with commas between them, found {rendered!r}: write "
+            "\"{{ params.keys | join(',') }}\" for a list"
+        )
+    return checked_keys([key for each in rendered.split(",") if (key := each.strip())], where=where)
+
+
+def in_recorded_order(recorded: Sequence[str], today: Sequence[str]) -> tuple[str, ...]:
+    """Today's keys: those that were recorded in the recorded order, then the new ones (FLIP-383; PROMISES 62)."""
+    now, before = set(today), set(recorded)
+    return (*(key for key in recorded if key in now), *(key for key in today if key not in before))
+
+
+def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[str, str]) -> dict[str, Parallelism]:
+    """The subtasks of each vertex that has some; equal ones are one object, in the order of the first declaration.
+
+    Lists of the same keys are equal in any order. Raises `JobDefinitionError` for a `same_as` that leads nowhere.
+    """
+    found: dict[str, Parallelism] = {}
+    canonical: dict[object, Parallelism] = {}
+    for name in declared:
+        given, seen = declared[name], [name]
+        while isinstance(given, SameAs):
+            if given.vertex not in declared or given.vertex in seen:
+                what = "itself" if given.vertex in seen else "a vertex that does not exist"
+                raise JobDefinitionError(f"{where[name]}: parallelism=same_as({given.vertex!r}) leads to {what}")
+            seen.append(given.vertex)
+            given = declared[given.vertex]
+        if given is not None:
+            identity = frozenset(given.keys) if isinstance(given, LiteralKeys) else given
+            found[name] = canonical.setdefault(identity, given)
+        elif len(seen) > 1:
+            raise JobDefinitionError(f"{where[name]}: parallelism=same_as({seen[-1]!r}), which declares none itself")
+    return found
+
+
+def _check_pattern(found: Parallelism | SameAs | None, splits: FilePattern | None, where: str) -> None:
+    if splits is None:
+        return
+    by_template = uses_subtask({"splits": splits.pattern})
+    if by_template and (found is None or isinstance(found, PerFile)):
+        raise JobDefinitionError(
+            f"{where}: the pattern of splits= names the subtask, and "
+            + ("the vertex has no parallelism=" if found is None else "per_file makes the subtasks out of the files")
+        )
+    if isinstance(found, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
+        raise JobDefinitionError(
+            f"{where}: which files belong to which subtask? Put {{{{ subtask }}}} into the pattern of splits=, which "
+            "stands for the subtask's key; or use a number, or per_file"
+        )

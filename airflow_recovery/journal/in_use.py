@@ -1,0 +1,64 @@
+"""A run's topology, for whoever has no code of the job: from the plans in its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_recovery.errors import NothingRecorded
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import Claim, PlanRecord
+from airflow_recovery.journal.run_state import RunState
+
+
+@dataclass(frozen=True)
+class RunInUse:
+    """A run as its journal alone tells it.
+
+    ``plan`` is the one that the newest claim names, ``claim`` that claim (`None` where there is one plan only);
+    ``plans`` says how many there are. ``left`` are regions of the others only: renamed or removed since.
+    """
+
+    plan: PlanRecord
+    plan_hash: str
+    plans: int
+    state: RunState
+    claim: Claim | None = None
+    left: tuple[str, ...] = ()
+
+
+def read_run(journal: Journal) -> RunInUse:
+    """The newest plan in use, and the state of its regions.
+
+    Where several plans are recorded (the code has changed, or every operator of a DAG knows its own fingerprint only),
+    the newest claim tells which one is in use. "Newest" compares the claims' times, which come from workers' clocks:
+    good enough for what is shown to a person, and no decision of a task rests on it. Raises `NothingRecorded` where the
+    journal has no plan, and `PagesDisagree` as `Journal.load` does.
+    """
+    listing = journal.list(())
+    hashes = sorted(listing.state.plans)
+    if not hashes:
+        purged = " It was purged." if listing.state.is_closed else ""
+        raise NothingRecorded(
+            f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an attempt.{purged}"
+        )
+    plans = {each: journal.read_plan(each) for each in hashes}
+    names = {region.name for plan in plans.values() for region in plan.regions}
+    claim = newest_claim(journal, names) if len(plans) > 1 else None
+    chosen = claim.plan_hash if claim is not None and claim.plan_hash in plans else hashes[-1]
+    plan = plans[chosen]
+    own = [each.name for each in plan.regions]
+    state = journal.load(journal.list(own))
+    return RunInUse(plan, chosen, len(plans), state, claim, tuple(sorted(names - set(own))))
+
+
+def newest_claim(journal: Journal, names: Iterable[str]) -> Claim | None:
+    """Of the highest claims of the regions ``names``, the latest one by the clocks of those who made them."""
+    state = journal.list(names).state
+    newest = [
+        (name, max(n for n, each in region.attempts.items() if each.is_claimed))
+        for name, region in state.regions.items()
+        if any(each.is_claimed for each in region.attempts.values())
+    ]
+    claims = journal.read_claims(newest)
+    return max(claims, key=lambda each: (each.claimed_at, each.region), default=None)

@@ -1,0 +1,114 @@
+"""Opens a run of a declared job for one task of it: with the subtasks that this run has recorded."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_recovery.errors import SubtasksUnknown
+from airflow_recovery.execution.job_plan import JobPlan, plan_job
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.job import Job
+from airflow_recovery.job.chains import initializers
+from airflow_recovery.journal.events import JobVertexInitialized
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.operators.dag_operators import publish_tasks_of, retention_of, strategy_of
+from airflow_recovery.operators.open_run import OpenRun, open_run
+from airflow_recovery.operators.run_context import run_facts, run_identity
+from airflow_recovery.runtime.spec import RunFacts
+
+
+@dataclass(frozen=True)
+class OpenJobRun:
+    """A run of a declared job, and its plan."""
+
+    opened: OpenRun
+    plan: JobPlan
+    facts: RunFacts
+    identity: RunIdentity
+
+    def prepare_journal(self) -> None:
+        """Before the run's first record of this plan: is this a store for a journal, and what are the subtasks?"""
+        self.opened.prepare_journal()
+        run = self.opened.run
+        keys: dict[str, list[str]] = {}
+        for each in self.plan.regions.values():
+            if each.subtask is not None:
+                keys.setdefault(each.region.name, []).append(each.subtask.key)
+        for region, found in keys.items():
+            run.events.record(
+                JobVertexInitialized(
+                    occurred_at=run.now(),
+                    region=region,
+                    parallelism=len(found),
+                    keys=tuple(found),
+                    appeared=(),
+                    vanished=(),
+                )
+            )
+
+
+@contextmanager
+def open_job_run(
+    context: Mapping[str, Any], job: Job, ref: str, group_id: str, dag: Any, log: logging.Logger
+) -> Iterator[OpenJobRun]:
+    """The run of ``context`` for one try of one task of ``job``.
+
+    Raises `SubtasksUnknown` where subtasks are decided at run time and the run has not recorded them.
+    """
+    facts, identity = run_facts(context), run_identity(context, group_id)
+    stores = open_stores(RecoverySettings.load())
+    keys = recorded_keys(job, stores, identity)
+    for name in initializers(job):
+        if name not in keys:
+            raise SubtasksUnknown(
+                f"{group_id}: expected the subtasks of {name.removesuffix('.subtasks')} to be recorded in this run's "
+                f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
+            )
+    plan = plan_job(job, ref, facts, keys)
+    with open_planned(context, plan, facts, identity, group_id, dag, log, stores) as found:
+        yield found
+
+
+@contextmanager
+def open_planned(
+    context: Mapping[str, Any],
+    plan: JobPlan,
+    facts: RunFacts,
+    identity: RunIdentity,
+    group_id: str,
+    dag: Any,
+    log: logging.Logger,
+    stores: Stores,
+) -> Iterator[OpenJobRun]:
+    """The run of ``context`` with a plan that is known."""
+    retention = retention_of(dag, group_id)
+    if retention is not None:
+        plan = replace(plan, record=replace(plan.record, retention=retention))
+    strategy = strategy_of(dag, group_id)
+    if strategy is not None:
+        plan = replace(plan, record=replace(plan.record, failover_strategy=strategy))
+    keys, publishes = plan.task_keys(group_id), publish_tasks_of(dag, group_id)
+    with open_run(context, identity, plan.record, keys, log, publish_keys=publishes, stores=stores) as opened:
+        yield OpenJobRun(opened, plan, facts, identity)
+
+
+def recorded_keys(job: Job, stores: Stores, identity: RunIdentity) -> dict[str, tuple[str, ...]]:
+    """The keys that the run has recorded, by `initializers` name; one listing where any are decided at run time."""
+    names = initializers(job)
+    if not names:
+        return {}
+    journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
+    state = journal.load(journal.list(names))
+    found = {}
+    for name in names:
+        current = state.of(name).current
+        if current is not None and current.outcome is not None:
+            found[name] = current.outcome.subtasks
+    return found

@@ -1,0 +1,73 @@
+"""The restart strategy as an Airflow `RetryPolicy`: when the next try starts, and why it does.
+
+The budget itself is counted from the journal by the region task, which is in the same process: the exception carries
+its decision here. Airflow asks no policy after a kill or a lost heartbeat; the next try's pre-check then asks the
+budget again. So this class may be left out (by a ``retry_policy`` of your own) without anything being restarted too
+often; only the pauses are then yours.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
+
+from airflow_recovery import errors
+from airflow_recovery.execution.restarts import decision_of
+from airflow_recovery.failover.restart_strategy import ExponentialDelay
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+WAITS = (errors.InputLost, errors.Overtaken, errors.AttemptLost, errors.PagesDisagree, errors.NotMine)
+"""Nothing failed: the next try may start as soon as Airflow's trigger rule lets it."""
+
+_ELSE = ExponentialDelay()
+
+
+class RecoveryRetryPolicy(RetryPolicy):
+    """Delays by the region's restart strategy, stops where its budget has ended.
+
+    ``retries``: the task's, from which the tries since the last clear are counted. ``delay_is_own``: the user's
+    ``retry_delay`` is kept for failures. What failed outside an attempt (a store or Airflow that is away) is no failure
+    of the region; it is retried after 1 s, 1.5 s, ... up to one minute, as long as Airflow's ``retries`` last.
+    """
+
+    def __init__(self, *, retries: int, delay_is_own: bool = False) -> None:
+        self.retries = retries
+        self.delay_is_own = delay_is_own
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """What Airflow does after ``exception``."""
+        if isinstance(exception, errors.RestartsExhausted):
+            return RetryDecision.fail(reason=str(exception))
+        if isinstance(exception, errors.RestartPending):
+            return self._retry(exception.delay_s, str(exception))
+        decision = decision_of(exception)
+        if decision is not None:
+            if not decision.allowed:
+                return RetryDecision.fail(reason=decision.reason)
+            return RetryDecision.default() if self.delay_is_own else self._retry(decision.delay_s, decision.reason)
+        if isinstance(exception, WAITS):
+            return self._retry(0.0, str(exception))
+        if self.delay_is_own:
+            return RetryDecision.default()
+        tries = max(1, try_number - max(0, max_tries - self.retries))
+        delay = min(_ELSE.initial_backoff_s * _ELSE.backoff_multiplier ** min(tries - 1, 50), _ELSE.max_backoff_s)
+        return self._retry(delay, f"{type(exception).__name__}, outside an attempt: no failure of the region")
+
+    def serialize(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"retries": self.retries, "delay_is_own": self.delay_is_own}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> RecoveryRetryPolicy:
+        """Inverse of `serialize`."""
+        return cls(retries=int(data["retries"]), delay_is_own=bool(data["delay_is_own"]))
+
+    @staticmethod
+    def _retry(delay_s: float, reason: str) -> RetryDecision:
+        return RetryDecision.retry(timedelta(seconds=delay_s), reason[:500])

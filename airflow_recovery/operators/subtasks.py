@@ -1,0 +1,186 @@
+"""The task that decides, once a run, which subtasks a parallel vertex has, and records it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.operators.failures import airflow_errors
+from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
+from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_recovery.execution.region_task import ClaimedAttempt
+    from airflow_recovery.execution.run import Run
+    from airflow_recovery.hooks.stores import Stores
+    from airflow_recovery.job import Job
+    from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
+    from airflow_recovery.journal.run_state import RunState
+    from airflow_recovery.runtime.spec import RunFacts
+
+log = logging.getLogger(__name__)
+
+
+class RecoverySubtasksOperator(BaseOperator):
+    """Decides the subtasks of a mapped task group, and returns their keys in the order of the map indexes.
+
+    Made by `SparkJobTaskGroup` where ``parallelism=`` is a template or `per_file`. It goes through the same protocol as
+    a region: what it has recorded is kept while the rendered keys, or the names of the files, are the same. Where they
+    differ, keys that were recorded keep their order, new ones come after them, and those that are gone are left out and
+    reported; each subtask is known by its key, so that its result is kept wherever it stands in the list.
+
+    :param job: ``package.module:name`` of the job.
+    :param group_id: the full id of the task group.
+    :param initializer: the name in the journal, ``<region>.subtasks``.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        group_id: str,
+        initializer: str,
+        retries: int | None = RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        self.job = job
+        self.group_id = group_id
+        self.initializer = initializer
+
+    def execute(self, context: Context) -> list[str]:
+        """One try: keep what is recorded, or decide anew and record it. Returns the keys."""
+        with airflow_errors():
+            refuse_mapped(context)
+            return list(self._decide(context))
+
+    def _decide(self, context: Context) -> Sequence[str]:
+        from airflow.sdk import conf
+
+        from airflow_recovery.execution.job_plan import plan_job
+        from airflow_recovery.execution.region_task import RegionTask
+        from airflow_recovery.hooks.settings import RecoverySettings
+        from airflow_recovery.hooks.stores import open_stores
+        from airflow_recovery.job.chains import initializers
+        from airflow_recovery.job.loading import load_job
+        from airflow_recovery.job.parallelism import in_recorded_order
+        from airflow_recovery.operators.job_run import open_planned, recorded_keys
+
+        job, facts, identity = load_job(self.job), run_facts(context), run_identity(context, self.group_id)
+        stores = open_stores(RecoverySettings.load())
+        recorded = recorded_keys(job, stores, identity)
+        keys = dict(recorded)
+        files: tuple[ExternalObject, ...] = ()
+        for name in initializers(job):
+            if name == self.initializer:
+                today, files = _today(job, name, facts, stores)
+                keys[name] = in_recorded_order(recorded.get(name, ()), today)
+            elif name not in recorded:
+                # So that the plan is that of the tasks to come, and written once.
+                keys[name] = _today(job, name, facts, stores)[0]
+        mine = keys[self.initializer]
+        check_length(len(mine), conf.getint("core", "max_map_length"), f"{self.task_id}")
+        plan = plan_job(job, self.job, facts, keys)
+        with open_planned(context, plan, facts, identity, self.group_id, self.get_dag(), log, stores) as found:
+            runner = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
+            task = RegionTask(
+                found.opened.run,
+                self.initializer,
+                runner,
+                epoch=recompute_epoch(context),
+                prepare_journal=found.opened.prepare_journal,
+            )
+            return task.execute().outcome.subtasks
+
+
+class _Recorder:
+    """A region's runner for a list of keys: it is only written down, no Spark starts."""
+
+    def __init__(
+        self, run: Run, keys: tuple[str, ...], before: tuple[str, ...], files: tuple[ExternalObject, ...]
+    ) -> None:
+        self._run = run
+        self._keys = keys
+        self._before = before
+        self._files = files
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """The names of the files that decide; what is in them, each subtask judges for itself."""
+        return self._files
+
+    def check_target(self, state: RunState) -> None:
+        """Nothing to check."""
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome:
+        """Record the keys as the attempt's result."""
+        from airflow_recovery.journal.events import JobVertexInitialized
+
+        claim = attempt.claim
+        outcome = attempt.trace.finished(self._run.now(), (), spark_seconds=0.0, subtasks=self._keys)
+        self._run.journal.finish(outcome)
+        vanished = tuple(key for key in self._before if key not in set(self._keys))
+        appeared = tuple(key for key in self._keys if key not in set(self._before))
+        self._run.events.record(
+            JobVertexInitialized(
+                occurred_at=self._run.now(),
+                region=claim.region.removesuffix(".subtasks"),
+                parallelism=len(self._keys),
+                keys=self._keys,
+                appeared=appeared,
+                vanished=vanished,
+            )
+        )
+        log.info("%d subtasks: %s", len(self._keys), ", ".join(self._keys[:100]))
+        if self._before:
+            log.warning(
+                "The subtasks are others than before. New: %s. Gone: %s; nobody reads their results any more.",
+                ", ".join(appeared) or "none",
+                ", ".join(vanished) or "none",
+            )
+        return outcome
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """Nothing runs."""
+
+
+def check_length(count: int, limit: int, where: str) -> None:
+    """Raises `JobDefinitionError` for more subtasks than Airflow maps."""
+    if count > limit:
+        raise JobDefinitionError(
+            f"{where}: expected at most {limit} subtasks ([core] max_map_length), found {count}. Each is a task "
+            "instance and a Spark application: give a number (files are then dealt out to that many subtasks), or a "
+            "coarser key; or raise max_map_length in every component."
+        )
+
+
+def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[str, ...], tuple[ExternalObject, ...]]:
+    from airflow_recovery.execution.job_plan import rendered_keys
+    from airflow_recovery.job.chains import initializers
+    from airflow_recovery.job.parallelism import PerFile, checked_keys
+    from airflow_recovery.journal.records import ExternalObject
+    from airflow_recovery.operators.externals import list_external
+    from airflow_recovery.source.inventory import object_key
+
+    rendered = rendered_keys(job, name, facts)
+    if rendered is not None:
+        return rendered, ()
+    spec = initializers(job)[name]
+    assert isinstance(spec, PerFile)
+    splits = job.render_splits(spec.source, facts)
+    assert splits is not None
+    listed = list_external(stores, splits.pattern, spec.source)
+    keys = checked_keys(
+        [object_key(splits.pattern, each.uri) for each in listed], where=job.vertices[spec.source].where
+    )
+    return keys, tuple(ExternalObject(spec.source, each.uri, 0, "") for each in listed)

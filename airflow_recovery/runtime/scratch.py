@@ -1,0 +1,33 @@
+"""Scratch: what an attempt writes only to read it back itself. It goes when the attempt has finished."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.runtime.stores import open_spec_store
+from airflow_recovery.shuffle.location import listing_prefix
+
+SCRATCH = "_scratch"
+
+
+def scratch_location(spec: RegionSpec, vertex: str) -> str:
+    """Where the attempt writes ``vertex`` for its own readers; nobody else is ever told."""
+    return f"{spec.location}/{SCRATCH}/{vertex}"
+
+
+def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
+    """Delete the scratch of ``spec``'s attempt, whose outcome must be in the journal. No request where it has none.
+
+    Best effort: what stays is logged, and goes with the attempt's other data. That of an attempt that failed stays too.
+    """
+    vertices = [each.name for each in spec.vertices if each.is_scratch]
+    if not vertices:
+        return
+    try:
+        store = open_spec_store(spec.results)
+        for vertex in vertices:
+            prefix = listing_prefix(store.base_uri, scratch_location(spec, vertex))
+            store.delete([each.key for each in store.list(prefix)])
+    except Exception as error:  # the attempt has finished, and nothing that comes after may say that it failed
+        log.warning("The scratch data of %s attempt %d is left behind: %s", spec.region, spec.attempt, error)

@@ -1,0 +1,261 @@
+"""The sweeper: goes through the journals of a deployment and deletes the data that nobody will ever read.
+
+What it may delete is below the prefix of an attempt that a journal knows. Data of a run that has no journal here is
+never touched: it may be another deployment's. It rests on the same two looks as every release
+(`airflow_recovery.shuffle.release`), so it may run at any time, and twice at once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from airflow_recovery.errors import JournalError, StoreError
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
+from airflow_recovery.shuffle.release import Releaser, ReleaseRule, Verdict
+from airflow_recovery.shuffle.sweep_found import (
+    CLOCK_MARGIN_S,
+    Ages,
+    RunData,
+    data_of_run,
+    find_runs,
+    find_shared,
+    store_now_s,
+)
+from airflow_recovery.shuffle.sweep_purge import Purge
+from airflow_recovery.shuffle.sweep_report import Action, SweepReport
+from airflow_recovery.shuffle.sweep_uploads import sweep_uploads
+from airflow_recovery.storage.names import encode
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.topology.retention import Retention, duration_text
+
+WHO = "gc"
+DAY_S = 24 * 3600
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What is asked for.
+
+    ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
+    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none.
+    """
+
+    retention: Retention
+    grace_s: float = 3600.0
+    dag_id: str | None = None
+    purge_older_than_s: float | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """One journal as a sweep has read it. ``names``: its regions by their names as path segments."""
+
+    journal: Journal
+    state: RunState
+    plan: PlanRecord
+    names: dict[str, str]
+    ages: Ages
+    data: RunData
+    is_let_go_now: bool = False
+    """Shared results that a run has held until this very sweep: their silence begins now."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        identity = self.journal.identity
+        if identity.dag_id == identity.group_id:
+            return f"shared {identity.run_key}"
+        return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since anybody but a sweeper has written here."""
+        if self.is_let_go_now:
+            return 0.0
+        return self.ages.since_newest_s(key for key in self.ages.stored_s if not key.endswith(".released"))
+
+
+class Sweeper:
+    """One sweep over ``journal`` and ``results``, the stores of one deployment."""
+
+    def __init__(self, journal: ObjectStore, results: ObjectStore, options: SweepOptions) -> None:
+        self._store = journal
+        self._results = results
+        self._options = options
+        self._report = SweepReport(options.dry_run)
+        self._writer = uuid.uuid4().hex
+        self._runs: list[SweptRun] = []
+
+    def sweep(self) -> SweepReport:
+        """Everything once. A run that can't be read is left as it is, with a warning; the others are swept.
+
+        Raises the store's errors where not even the runs can be listed.
+        """
+        self._now_s = store_now_s(self._store)
+        self._results_now_s = store_now_s(self._results)
+        kept_s = self._options.retention.grace_s
+        for rule in rules_over(self._results, f"{self._results.base_uri}/"):
+            if rule.days * DAY_S < kept_s:
+                said = f"{rule_text(rule)}, and results are to be kept for {duration_text(kept_s)}"
+                self._report.warnings.append(said)
+        for identity in find_runs(self._store, self._options.dag_id):
+            self._guarded(identity)
+        if self._options.dag_id is None:
+            # After the runs: what they have let go of is nobody's any more.
+            for key in find_shared(self._store):
+                self._guarded(shared_identity(key))
+        sweep_uploads(self._results, self._runs, self._report, self._results_now_s, self._options)
+        return self._report
+
+    def _guarded(self, identity: RunIdentity) -> None:
+        try:
+            self._sweep_run(identity)
+        except (JournalError, StoreError) as error:
+            said = f"{type(error).__name__}: {error}"
+            self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {said}")
+
+    def _sweep_run(self, identity: RunIdentity) -> None:
+        run = self._read(identity)
+        self._runs.append(run)
+        if identity == shared_identity(identity.run_key) and self._end_dead_pins(run):
+            run = replace(run, is_let_go_now=True)
+        if Purge(run, self._results, self._report, self._options, who=WHO).execute():
+            return
+        releaser = Releaser(run.journal, self._results, who=WHO, dry_run=self._options.dry_run)
+        rule = self._rule(run)
+        for name, number in self._attempts(run):
+            region = run.names.get(name)
+            what = f"{run.where} / {region or name}@{number}"
+            data = run.data.attempts.get((name, number))
+            objects, size = (data.objects, data.size) if data is not None else (0, 0)
+            if region is None:
+                self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)
+                continue
+            verdict = self._verdict(run, rule, region, number)
+            if not verdict.may_go:
+                self._report.add(what, Action.KEPT, verdict.why, objects, size)
+                continue
+            attempt = run.state.of(region).attempts.get(number)
+            deleted = releaser.delete_data(region, number) if attempt is None else releaser.release(region, attempt)
+            if deleted.pinned_by:
+                self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.pinned_by} reads it", objects, size)
+            else:
+                self._report.add(what, Action.DELETED, verdict.why, deleted.objects, deleted.size)
+        for info in run.data.strangers:
+            self._report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no attempt's", 1, info.size)
+
+    def _read(self, identity: RunIdentity) -> SweptRun:
+        journal = Journal(self._store, identity, writer=self._writer)
+        # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
+        # listing that follows, or never had one.
+        data = data_of_run(self._results, journal.layout)
+        ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
+        hashes = [each for key in ages.stored_s if (each := journal.layout.parse_plan(key)) is not None]
+        plans = {each: journal.read_plan(each) for each in hashes}
+        tombstones = [found for key in ages.stored_s if (found := journal.layout.parse_closed(key)) is not None]
+        names = {region.name for plan in plans.values() for region in plan.regions}
+        names |= {each.region for each in journal.read_closed(max(tombstones)).highest} if tombstones else set()
+        state = journal.load(journal.list(names))
+        return SweptRun(
+            journal=journal,
+            state=state,
+            plan=plans[self._newest_plan(journal, state, ages, plans)] if plans else PlanRecord("", ()),
+            names={encode(each): each for each in names},
+            ages=ages,
+            data=data,
+        )
+
+    def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
+        """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""
+        claims = [
+            (ages.stored_s.get(journal.layout.attempt(region, found.top, "claim"), 0.0), region, found.top)
+            for region, found in state.regions.items()
+            if found.top in found.attempts and found.attempts[found.top].is_claimed
+        ]
+        for _, region, number in sorted(claims, reverse=True):
+            claimed = journal.read_claim(region, number).plan_hash
+            if claimed in plans:
+                return claimed
+        return max(plans, key=lambda each: ages.stored_s.get(journal.layout.plan(each), 0.0))
+
+    def _rule(self, run: SweptRun) -> ReleaseRule:
+        publish = run.journal.read_publish(run.state.newest_publish) if run.state.newest_publish else None
+        return ReleaseRule(
+            run.plan,
+            run.state,
+            publish,
+            journal=run.journal,
+            retention=self._options.retention,
+            orphan_grace_s=self._options.grace_s,
+            age_s=run.ages.since_newest_s,
+            silent_s=run.silent_s,
+        )
+
+    def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
+        """Every attempt with data, and every one that holds a shared result and has not let go of it.
+
+        By the region's name as a path segment.
+        """
+        found = set(run.data.attempts)
+        for region, state in run.state.regions.items():
+            for number, attempt in state.attempts.items():
+                if attempt.outcome is not None and attempt.outcome.shared is not None and not attempt.is_released:
+                    found.add((encode(region), number))
+        return sorted(found)
+
+    def _verdict(self, run: SweptRun, rule: ReleaseRule, region: str, number: int) -> Verdict:
+        found = run.state.of(region)
+        attempt = found.attempts.get(number)
+        if attempt is not None and attempt.is_claimed:
+            return rule.verdict(region, number)
+        data = run.data.attempts[encode(region), number]
+        age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
+        why = "its run was purged" if number <= found.closed_at else "it was never claimed"
+        said = f"{why}, written {duration_text(age_s)} ago"
+        if age_s >= self._options.grace_s:
+            return Verdict(True, said)
+        return Verdict(False, f"{said}, grace time {duration_text(self._options.grace_s)}")
+
+    # shared results
+
+    def _end_dead_pins(self, run: SweptRun) -> bool:
+        """End the pins of attempts that hold nothing any more: fenced, released, or of a purged run. Any at all?"""
+        found = False
+        for claim in run.journal.open_claims():
+            if claim.owner is None or not claim.inputs or self._holds(claim):
+                continue
+            found = True
+            owner = claim.owner
+            what = f"{run.where}: pin of {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
+            if not self._options.dry_run:
+                run.journal.fence(
+                    Outcome(
+                        region=claim.region,
+                        attempt=claim.attempt,
+                        state=AttemptState.FENCED,
+                        writer=self._writer,
+                        ended_at="",
+                        detail=f"its owner holds nothing any more, says {WHO}",
+                    )
+                )
+            self._report.add(what, Action.DELETED, "its owner holds nothing any more")
+        return found
+
+    def _holds(self, claim: Claim) -> bool:
+        owner = claim.owner
+        assert owner is not None
+        journal = Journal(self._store, RunIdentity(owner.dag_id, owner.run_key, owner.group_id), writer=self._writer)
+        found = journal.list([owner.region]).state.of(owner.region)
+        attempt = found.attempts.get(owner.attempt)
+        if attempt is None or owner.attempt <= found.closed_at or attempt.is_released:
+            return False
+        if not attempt.has_outcome:
+            return attempt.is_claimed
+        outcome = journal.read_outcome(owner.region, owner.attempt)
+        return outcome is not None and outcome.state is AttemptState.FINISHED

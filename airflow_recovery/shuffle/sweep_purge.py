@@ -1,0 +1,143 @@
+"""Removing a whole run that has been silent for long (PROTOCOL section 7), in two sweeps.
+
+    first:   fence what is still open;  PUT closed, with the highest attempt of each region
+    later, a grace time after:  LIST again;  the data, then t/ and the rest
+
+``closed`` stays: attempts up to those that it names do not count any more, and a later run of the same key goes on
+above them. So a zombie of the old run can neither start at attempt 1 nor finish anything that counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import AttemptLost
+from airflow_recovery.journal.records import AttemptState, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.shuffle.release import Releaser, end_pin
+from airflow_recovery.shuffle.sweep_report import Action, SweepReport
+from airflow_recovery.storage.names import encode
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.topology.retention import duration_text
+
+if TYPE_CHECKING:
+    from airflow_recovery.shuffle.sweep import SweepOptions, SweptRun
+
+
+class Purge:
+    """The purge of one run, as far as it can go now."""
+
+    def __init__(
+        self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, who: str
+    ) -> None:
+        self._run = run
+        self._journal = run.journal
+        self._layout = run.journal.layout
+        self._results = results
+        self._report = report
+        self._options = options
+        self._who = who
+        self._tombstones = [key for key in run.ages.stored_s if self._layout.parse_closed(key) is not None]
+        self._rest = [key for key in run.ages.stored_s if key not in self._tombstones]
+
+    def execute(self) -> bool:
+        """One step, where one is due. False: this run is not being purged, and is swept like every other."""
+        if self._is_closed():
+            if self._rest or any(number <= self._closed_at(name) for name, number in self._run.data.attempts):
+                self._delete()
+            return True
+        limit_s = self._options.purge_older_than_s
+        if limit_s is None or not self._rest or self._run.silent_s < limit_s:
+            return False
+        return self._close()
+
+    def _is_closed(self) -> bool:
+        """Closed, and not come back since."""
+        regions = self._run.state.regions.values()
+        return bool(self._tombstones) and all(each.top <= each.closed_at for each in regions)
+
+    def _close(self) -> bool:
+        run = self._run
+        silent = f"silent for {duration_text(run.silent_s)}"
+        claims = self._journal.open_claims()
+        readers = [f"{each.region}@{each.attempt}" for each in claims if each.region not in run.state.regions]
+        if readers:
+            self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(readers)} reads it")
+            return False
+        if not self._options.dry_run:
+            try:
+                for claim in claims:
+                    self._journal.fence(self._ended(claim.region, claim.attempt))
+                highest = tuple(InputPin(name, each.top) for name, each in run.state.regions.items() if each.top)
+                self._journal.close(Closed(highest), self._next_tombstone())
+            except AttemptLost:
+                return False  # an attempt has ended, or another sweeper was here: it is not as it was read
+        grace = duration_text(self._options.grace_s)
+        self._report.add(run.where, Action.CLOSED, f"{silent}; its data goes at a sweep {grace} later")
+        return True
+
+    def _delete(self) -> None:
+        run, grace_s = self._run, self._options.grace_s
+        age_s = run.ages.since_newest_s(self._tombstones)
+        if age_s < grace_s:
+            said = f"closed {duration_text(age_s)} ago, grace time {duration_text(grace_s)}"
+            self._report.add(run.where, Action.KEPT, said)
+            return
+        # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
+        pinned = {(encode(pin.region), pin.attempt) for each in self._journal.open_claims() for pin in each.inputs}
+        state = self._journal.list(run.names.values()).state
+        has_come_back = any(each.top > each.closed_at for each in state.regions.values())
+        objects = size = 0
+        for name, number in sorted(run.data.attempts):
+            if number > self._closed_at(name):
+                continue
+            data = run.data.attempts[name, number]
+            if (name, number) in pinned:
+                self._report.add(f"{run.where} / {name}@{number}", Action.KEPT, "it is read", data.objects, data.size)
+                continue
+            deleted = self._releaser().delete_data(run.names[name], number)
+            objects, size = objects + deleted.objects, size + deleted.size
+        if not pinned:
+            self._let_go_of_shared()
+            keys = [key for key in self._rest if self._is_old(key)] if has_come_back else self._rest
+            streams = [] if has_come_back else [each.key for each in self._journal.store.list(self._layout.streams)]
+            if not self._options.dry_run:
+                # The plans last: they hold the names of the regions, should this be interrupted.
+                self._journal.store.delete([*streams, *sorted(keys, key=self._is_plan)])
+            objects += len(keys) + len(streams)
+        self._report.add(run.where, Action.DELETED, f"closed {duration_text(age_s)} ago", objects, size)
+
+    def _let_go_of_shared(self) -> None:
+        identity = self._journal.identity
+        for region, state in self._run.state.regions.items():
+            for number, attempt in state.attempts.items():
+                shared = attempt.outcome.shared if attempt.outcome is not None else None
+                if shared is not None and number <= state.closed_at and not self._options.dry_run:
+                    owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, number)
+                    end_pin(self._journal, shared, owner, self._who)
+
+    def _closed_at(self, name: str) -> int:
+        return self._run.state.of(self._run.names.get(name, "")).closed_at
+
+    def _is_old(self, key: str) -> bool:
+        parsed = self._layout.parse_attempt(key)
+        return parsed is not None and parsed.attempt <= self._closed_at(parsed.region)
+
+    def _is_plan(self, key: str) -> bool:
+        return self._layout.parse_plan(key) is not None
+
+    def _next_tombstone(self) -> int:
+        return max((self._layout.parse_closed(key) or 0 for key in self._tombstones), default=0) + 1
+
+    def _releaser(self) -> Releaser:
+        return Releaser(self._journal, self._results, who=self._who, dry_run=self._options.dry_run)
+
+    def _ended(self, region: str, attempt: int) -> Outcome:
+        return Outcome(
+            region=region,
+            attempt=attempt,
+            state=AttemptState.FENCED,
+            writer=self._journal.writer,
+            ended_at="",
+            cause=FenceCause.SUPERSEDED,
+            detail="its run is purged",
+        )

@@ -1,0 +1,96 @@
+"""What one sweep did, as values and as text: what was deleted, what was kept and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Action(str, Enum):
+    """What became of something that the sweep looked at; in a dry run, what would have."""
+
+    DELETED = "deleted"
+    KEPT = "kept"
+    CLOSED = "closed"
+    """The first step of a purge: the run is closed, and its data goes at a sweep after the grace time."""
+
+
+@dataclass(frozen=True)
+class SweepEntry:
+    """One attempt, run, upload or pin."""
+
+    what: str
+    action: Action
+    why: str
+    objects: int = 0
+    size: int = 0
+
+
+@dataclass
+class SweepReport:
+    """The entries of one sweep, in order."""
+
+    is_dry_run: bool
+    entries: list[SweepEntry] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    """What was left as it is, since a store or a journal gave no answer about it."""
+
+    def add(self, what: str, action: Action, why: str, objects: int = 0, size: int = 0) -> None:
+        """Note one more."""
+        self.entries.append(SweepEntry(what, action, why, objects, size))
+
+    def of(self, action: Action) -> list[SweepEntry]:
+        """The entries of one kind."""
+        return [each for each in self.entries if each.action is action]
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Bytes of data deleted, or that would have been."""
+        return sum(each.size for each in self.of(Action.DELETED))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "dry_run": self.is_dry_run,
+            "deleted_bytes": self.deleted_bytes,
+            "entries": [
+                {
+                    "what": each.what,
+                    "action": each.action.value,
+                    "why": each.why,
+                    "objects": each.objects,
+                    "bytes": each.size,
+                }
+                for each in self.entries
+            ],
+            "warnings": self.warnings,
+            "unread": self.unread,
+        }
+
+    def text(self) -> str:
+        """One line an entry, and a sum. The entries of a dry run read as those of the sweep that would follow."""
+        lines = [f"warning: {each}" for each in [*self.warnings, *self.unread]]
+        lines += [_line(each) for each in self.entries]
+        count = Counter(each.action for each in self.entries)
+        told = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
+        lines.append(f"{told}; {size_text(self.deleted_bytes)} deleted")
+        if self.is_dry_run:
+            lines.append("Dry run: nothing was deleted.")
+        return "\n".join(lines)
+
+
+def size_text(size: float) -> str:
+    """``17 B``, ``2.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _line(entry: SweepEntry) -> str:
+    amount = f" ({entry.objects} objects, {size_text(entry.size)})" if entry.objects else ""
+    return f"{entry.action.value:<8} {entry.what}{amount}: {entry.why}"

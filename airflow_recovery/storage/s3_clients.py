@@ -1,0 +1,94 @@
+"""The SDK's session and clients, as light as they can be: every task makes them, and a region of a second feels 50 ms.
+
+botocore alone, without boto3 around it: its clients are the same, and boto3's import brings a transfer manager and
+resources that nobody here uses.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import boto3.session
+    import botocore.session
+    from mypy_boto3_s3 import S3Client
+
+    AnySession = boto3.session.Session | botocore.session.Session
+
+_SERVICE = "s3"
+
+
+class S3Clients:
+    """The clients of one endpoint with one set of credentials, for all stores there. For many threads.
+
+    Credentials come from ``session`` (boto3's or botocore's), else from botocore's own chain (environment, profile,
+    role), which also renews them. Makes nothing before it is asked for.
+    """
+
+    def __init__(
+        self,
+        session: AnySession | None,
+        *,
+        endpoint_url: str | None,
+        region_name: str | None,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+        max_connections: int,
+    ) -> None:
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._region_name = region_name
+        self._connect_timeout_s = connect_timeout_s
+        self._read_timeout_s = read_timeout_s
+        self._max_connections = max_connections
+        self._lock = threading.Lock()
+        self._by_attempts: dict[int, S3Client] = {}
+
+    def sending(self, attempts: int) -> S3Client:
+        """The client that sends a request at most ``attempts`` times."""
+        with self._lock:  # clients are thread-safe, the session that makes them is not
+            if attempts not in self._by_attempts:
+                self._by_attempts[attempts] = self._new_client(attempts)
+            return self._by_attempts[attempts]
+
+    def _new_client(self, attempts: int) -> S3Client:
+        from botocore.config import Config
+
+        is_custom = bool(
+            self._endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        )
+        # Servers other than AWS rarely have virtual hosts, and not all know the newer checksum headers.
+        needed_only: Any = {"request_checksum_calculation": "when_required"} if is_custom else {}
+        config = Config(
+            connect_timeout=self._connect_timeout_s,
+            read_timeout=self._read_timeout_s,
+            max_pool_connections=self._max_connections,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            s3={"addressing_style": "path" if is_custom else "auto"},
+            **needed_only,
+        )
+        if self._session is None:
+            self._session = new_session()
+        # boto3's own client() only adds its user agent to botocore's.
+        create: Any = getattr(self._session, "create_client", None) or getattr(self._session, "client")  # noqa: B009
+        client: S3Client = create(
+            _SERVICE, endpoint_url=self._endpoint_url, region_name=self._region_name, config=config
+        )
+        return client
+
+
+def new_session(
+    access_key: str | None = None, secret_key: str | None = None, token: str | None = None
+) -> botocore.session.Session:
+    """A session for clients of S3 alone, with these credentials, else with botocore's own chain."""
+    import botocore.session
+
+    session = botocore.session.Session()
+    if access_key and secret_key:
+        session.set_credentials(access_key, secret_key, token)
+    # To be sure that S3 is a service, the loader would read the folders of all 400, once for each kind of file.
+    loader: Any = session.get_component("data_loader")
+    loader.list_available_services = lambda type_name: [_SERVICE]
+    return session

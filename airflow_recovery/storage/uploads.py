@@ -1,0 +1,38 @@
+"""Multipart uploads that nobody has completed: they are in no listing, and are paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One unfinished upload to ``key``, begun at ``initiated_s`` (seconds since the epoch, by the store's clock)."""
+
+    key: str
+    upload_id: str
+    initiated_s: float
+
+
+@dataclass(frozen=True)
+class ExpiryRule:
+    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old."""
+
+    name: str
+    prefix: str
+    days: int
+
+
+@runtime_checkable
+class UploadStore(Protocol):
+    """A store that has unfinished uploads; a directory has none."""
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """All unfinished uploads to keys that begin with ``prefix``."""
+        ...
+
+    def abort_upload(self, upload: Upload) -> None:
+        """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        ...

@@ -1,0 +1,16 @@
+"""A whole Airflow as real processes on this machine: API server, scheduler, DAG processor, triggerer.
+
+For the demo, the tests and the benchmarks. `LocalAirflow` starts it, speaks its REST API, kills parts of it, and leaves
+no process behind: everything it starts carries a marker in its environment, by which `stop` finds also what has left
+its process group (task processes, Spark drivers), and a small reaper process does the same where this process dies.
+
+What it does not do: it is no way to run Airflow in production (one machine, passwords in a file, short intervals).
+"""
+
+from airflow_recovery.testing.local_airflow.airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+from airflow_recovery.testing.local_airflow.processes import COMPONENTS
+from airflow_recovery.testing.local_airflow.reaper import MARKER, reap
+from airflow_recovery.testing.local_airflow.settings import Login, free_port
+
+__all__ = ["COMPONENTS", "MARKER", "LocalAirflow", "LocalAirflowError", "Login", "free_port", "reap"]

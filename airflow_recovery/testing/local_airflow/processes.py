@@ -1,0 +1,143 @@
+"""The processes of a local Airflow: started, watched, killed, and none of them left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from airflow_recovery.testing.local_airflow import reaper
+from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+
+COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+POLL_INTERVAL_S = 0.2
+STOP_TIMEOUT_S = 5.0
+LOG_TAIL_LINES = 40
+
+
+class Processes:
+    """The components by name, each the leader of a session of its own, with its log in ``log_folder``."""
+
+    def __init__(self, log_folder: Path) -> None:
+        self.log_folder = log_folder
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._marker = uuid.uuid4().hex
+        self._sessions: dict[int, float] = {}
+        self._reaper: subprocess.Popen[bytes] | None = None
+
+    @property
+    def marker(self) -> dict[str, str]:
+        """The environment variable by which everything that is started here is known."""
+        return {reaper.MARKER: self._marker}
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there is somebody to clean up after this process."""
+        return self._reaper is not None
+
+    def guard(self) -> None:
+        """Start the process that cleans up where this one dies."""
+        command = [sys.executable, "-I", reaper.__file__, self._marker]
+        self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def is_running(self, component: str) -> bool:
+        """Whether it was started and has not ended."""
+        process = self.running.get(component)
+        return process is not None and process.poll() is None
+
+    def start(self, component: str, env: Mapping[str, str], folder: Path) -> None:
+        """Start ``airflow <component>`` in ``folder``. Nothing where it is running."""
+        if self.is_running(component):
+            return
+        arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
+        with self.log_of(component).open("ab") as out:
+            self.running[component] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", component, *arguments],
+                env=dict(env),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._watch(self.running[component].pid)
+
+    def kill(self, component: str, with_signal: signal.Signals) -> None:
+        """Send a signal to the one main process of a component, and wait for its end. Its children are left alone."""
+        process = self.running[component]
+        process.send_signal(with_signal)
+        process.wait(30)
+
+    def kill_group(self, component: str) -> None:
+        """``kill -9`` a component with everything in its process group."""
+        process = self.running[component]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+
+    def stop(self) -> None:
+        """End every process, politely first; afterwards none is left. Safe to call twice."""
+        for process in self.running.values():
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for process in self.running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        reaper.reap(self._marker, self._sessions)
+        self._sessions.clear()
+        for process in self.running.values():
+            process.wait()
+        self.running.clear()
+        if self._reaper is not None:
+            if self._reaper.stdin is not None:
+                self._reaper.stdin.close()
+            self._reaper.wait()
+            self._reaper = None
+
+    def wait_until(
+        self, claim: Callable[[], bool], timeout_s: float, what: str, describe: Callable[[], str], component: str
+    ) -> None:
+        """Poll ``claim``; raises `LocalAirflowError` with ``what``, ``describe()`` and the log of ``component``.
+
+        Raises it at once, with its log, where a component ends that runs now.
+        """
+        expected = {name: process for name, process in self.running.items() if process.poll() is None}
+        deadline = time.monotonic() + timeout_s
+        while not claim():
+            for name, process in expected.items():
+                if process.poll() is not None and self.running.get(name) is process:
+                    raise LocalAirflowError(
+                        f"{name} ended with {process.returncode} while waiting for {what}\n{self._tail(name)}"
+                    )
+            if time.monotonic() > deadline:
+                raise LocalAirflowError(
+                    f"waited {timeout_s:.0f} s for {what}\n{describe()}\n{component}:\n{self._tail(component)}"
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+    def log_of(self, component: str) -> Path:
+        """The file with a component's output."""
+        return self.log_folder / f"{component}.log"
+
+    def _watch(self, pid: int) -> None:
+        """Remember a component's session, here and in the reaper."""
+        import psutil  # type: ignore[import-untyped]
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._sessions[pid] = psutil.Process(pid).create_time()
+            if self._reaper is not None and self._reaper.stdin is not None:
+                self._reaper.stdin.write(f"{pid} {self._sessions[pid]}\n".encode())
+                self._reaper.stdin.flush()
+
+    def _tail(self, component: str) -> str:
+        path = self.log_of(component)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(f"  | {line}" for line in lines[-LOG_TAIL_LINES:])

@@ -1,0 +1,230 @@
+"""DAGs, runs and tasks of a local Airflow, over its REST API."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from airflow_recovery.testing.local_airflow.api_client import ApiClient
+from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+from airflow_recovery.testing.local_airflow.settings import Login
+
+FINISHED_RUN_STATES = frozenset({"success", "failed"})
+
+
+class RunsApi(ApiClient, ABC):
+    """What a person does in the UI: look, trigger, clear, mark; and waiting for what comes of it."""
+
+    def __init__(self, url: str, admin: Login) -> None:
+        super().__init__(url, admin)
+        self._ready_dags: set[str] = set()
+
+    @abstractmethod
+    def wait_until(
+        self,
+        claim: Callable[[], bool],
+        timeout_s: float,
+        what: str,
+        describe: Callable[[], str] = lambda: "",
+        *,
+        component: str = "scheduler",
+    ) -> None:
+        """Poll ``claim``; raises `LocalAirflowError` with ``what``, ``describe()`` and the log of ``component``.
+
+        Raises it at once where any component ends meanwhile.
+        """
+
+    def wait_dag(self, dag_id: str, timeout_s: float = 90.0) -> None:
+        """Wait until the DAG is parsed. Raises at once where a file of the folder cannot be imported."""
+        if dag_id in self._ready_dags:
+            return
+
+        def found() -> bool:
+            response = self.request("GET", f"/api/v2/dags/{quote(dag_id)}/details")
+            # Written by the DAG processor a moment before it may be triggered.
+            if response.ok and not response.json()["is_stale"]:
+                return True
+            problems = self.api("GET", "/importErrors")["import_errors"]
+            if problems:
+                told = "\n".join(f"{each['filename']}: {each['stack_trace']}" for each in problems)
+                raise LocalAirflowError(f"DAG files that cannot be imported:\n{told}")
+            return False
+
+        self.wait_until(found, timeout_s, f"DAG {dag_id!r} to be parsed", component="dag-processor")
+        self._ready_dags.add(dag_id)
+
+    def trigger(
+        self,
+        dag_id: str,
+        *,
+        logical_date: datetime | str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+    ) -> str:
+        """Start a run; its run id. Waits for the DAG to be parsed."""
+        self.wait_dag(dag_id)
+        date = logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date
+        body: dict[str, Any] = {"logical_date": date, "conf": dict(conf or {})}
+        body["dag_run_id"] = run_id or f"local__{date or uuid.uuid4().hex}"
+        return str(self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"])
+
+    def dag_runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """All runs of a DAG, as the API shows them, oldest logical date first."""
+        found = self.api("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=logical_date")
+        return list(found["dag_runs"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """``queued``, ``running``, ``success`` or ``failed``."""
+        return str(self.api("GET", f"{_run_path(dag_id, run_id)}")["state"])
+
+    def wait_run(self, dag_id: str, run_id: str, timeout_s: float = 300.0) -> str:
+        """Wait until the run has ended; its state. Raises with all tasks' states where it does not end in time."""
+        self.wait_until(
+            lambda: self.run_state(dag_id, run_id) in FINISHED_RUN_STATES,
+            timeout_s,
+            f"run {run_id} of {dag_id} to end",
+            lambda: self.describe(dag_id, run_id),
+        )
+        return self.run_state(dag_id, run_id)
+
+    def describe(self, dag_id: str, run_id: str) -> str:
+        """One line a task instance: name, state, try."""
+        return "\n".join(
+            f"  {each['task_id']} [{each['map_index']}] {each['state']} try {each['try_number']}"
+            for each in self.task_instances(dag_id, run_id)
+        )
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """All task instances of a run, as the API shows them."""
+        found: list[dict[str, Any]] = []
+        while True:
+            path = f"{_run_path(dag_id, run_id)}/taskInstances?limit=100&offset={len(found)}"
+            page = self.api("GET", path)
+            found += page["task_instances"]
+            if len(found) >= page["total_entries"] or not page["task_instances"]:
+                return found
+
+    def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """One task instance, as the API shows it."""
+        for each in self.task_instances(dag_id, run_id):
+            if each["task_id"] == task_id and each["map_index"] == map_index:
+                return each
+        raise LocalAirflowError(f"run {run_id} of {dag_id} has no task {task_id} [{map_index}]")
+
+    def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[dict[str, Any]]:
+        """Every try of a task instance, as the API shows it, the newest included, oldest first."""
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}{mapped}/tries"
+        return sorted(self.api("GET", path)["task_instances"], key=lambda each: int(each["try_number"]))
+
+    def clear(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_ids: Sequence[str | tuple[str, int]] | None = None,
+        *,
+        only_failed: bool = False,
+        downstream: bool = False,
+        upstream: bool = False,
+    ) -> list[str]:
+        """Airflow's own Clear, as the UI does it (no comparison); ``None`` = the whole run. Ids of what it cleared."""
+        body: dict[str, Any] = {
+            "dry_run": False,
+            "only_failed": only_failed,
+            "reset_dag_runs": True,
+            "dag_run_id": run_id,
+            "include_upstream": upstream,
+            "include_downstream": downstream,
+        }
+        if task_ids is not None:
+            body["task_ids"] = [each if isinstance(each, str) else list(each) for each in task_ids]
+        found = self.api("POST", f"/dags/{quote(dag_id)}/clearTaskInstances", body)
+        return [str(each["task_id"]) for each in found["task_instances"]]
+
+    def set_state(self, dag_id: str, run_id: str, task_id: str, state: str, *, map_index: int = -1) -> None:
+        """Mark a task instance ``success``, ``failed`` or ``skipped`` by hand, as in the UI."""
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}{mapped}"
+        self.api("PATCH", path, {"new_state": state})
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
+        """The text of a task's log: one line an entry, with an exception's type and message."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/logs/{try_number}"
+        found = self.api("GET", f"{path}?full_content=true&map_index={map_index}")
+        return "\n".join(_log_line(each) for each in found["content"])
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
+        """One XCom value."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key, safe='')}"
+        return self.api("GET", f"{path}?deserialize=true&map_index={map_index}")["value"]
+
+    def backfill(
+        self,
+        dag_id: str,
+        from_date: datetime | str,
+        to_date: datetime | str,
+        *,
+        reprocess: str = "none",
+        conf: Mapping[str, Any] | None = None,
+        max_active_runs: int = 3,
+    ) -> int:
+        """Create a backfill (``reprocess``: none, failed or completed); its id. Waits for an earlier one."""
+        self.wait_dag(dag_id)
+        dates = [each.isoformat() if isinstance(each, datetime) else each for each in (from_date, to_date)]
+        body: dict[str, Any] = {
+            "dag_id": dag_id,
+            "from_date": dates[0],
+            "to_date": dates[1],
+            "reprocess_behavior": reprocess,
+            "max_active_runs": max_active_runs,
+        }
+        if conf is not None:
+            body["dag_run_conf"] = dict(conf)
+        created: list[int] = []
+
+        def done() -> bool:
+            response = self.request("POST", "/api/v2/backfills", body)
+            # 409: Airflow notices the end of a backfill only every 30 s. 503: it could not lock, and has cleaned up.
+            if response.status_code in (409, 503):
+                return False
+            if not response.ok:
+                raise LocalAirflowError(f"backfill answered {response.status_code}: {response.text[:2000]}")
+            created.append(int(response.json()["id"]))
+            return True
+
+        self.wait_until(done, 90.0, f"an earlier backfill of {dag_id} to complete")
+        return created[0]
+
+    def wait_backfill(self, dag_id: str, backfill_id: int, timeout_s: float = 300.0) -> list[dict[str, Any]]:
+        """Wait until every run of a backfill has ended; the runs."""
+        del backfill_id  # runs don't show it; one backfill of a DAG is active at a time
+
+        def runs() -> list[dict[str, Any]]:
+            return [each for each in self.dag_runs(dag_id) if each["run_type"] == "backfill"]
+
+        def ended() -> bool:
+            found = runs()
+            return bool(found) and all(each["state"] in FINISHED_RUN_STATES for each in found)
+
+        self.wait_until(ended, timeout_s, f"the backfill of {dag_id} to end")
+        return runs()
+
+
+def _run_path(dag_id: str, run_id: str) -> str:
+    return f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
+
+
+def _log_line(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    details = [
+        f"{each.get('exc_type')}: {each.get('exc_value')}"
+        for each in entry.get("error_detail") or []
+        if isinstance(each, dict)
+    ]
+    head = " ".join(str(entry[key]) for key in ("timestamp", "level") if entry.get(key))
+    return " ".join(filter(None, [head, str(entry.get("event", "")), *details]))

@@ -1,0 +1,96 @@
+"""The settings of a local Airflow: what each of its components finds in its environment."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+STATE_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
+
+FAST_SETTINGS = {
+    # Crash tests take seconds instead of minutes.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "3",
+}
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user of this Airflow."""
+
+    user: str
+    password: str
+
+
+def airflow_environment(
+    *,
+    home: Path,
+    dags_folder: Path,
+    url: str,
+    database_url: str,
+    admin: Login,
+    viewer: Login,
+    parallelism: int,
+    recovery_backend: bool,
+    fast: bool,
+) -> dict[str, str]:
+    """The environment of every component; ``url`` is the API server's, with its port. Secrets are drawn anew."""
+    # Nothing of an Airflow that the caller may have configured for himself.
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW_", "_AIRFLOW"))}
+    local = "127.0.0.1,localhost"
+    env.update(
+        {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}",
+            "NO_PROXY": ",".join(filter(None, [env.get("NO_PROXY"), local])),
+            "no_proxy": ",".join(filter(None, [env.get("no_proxy"), local])),
+            "PYTHONUNBUFFERED": "1",
+            "AIRFLOW_HOME": str(home),
+            # The same keys and secrets everywhere: each component would make a key of its own in airflow.cfg.
+            "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": str(parallelism),
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{admin.user}:admin,{viewer.user}:viewer",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database_url,
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
+            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": url.rpartition(":")[2],
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API__SECRET_KEY": secrets.token_hex(16),
+            # The same secret everywhere: otherwise tasks get 403 from the execution API.
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+            "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        }
+    )
+    if recovery_backend:
+        env["AIRFLOW__STATE_STORE__BACKEND"] = STATE_BACKEND
+    if fast:
+        env.update(FAST_SETTINGS)
+    return env
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

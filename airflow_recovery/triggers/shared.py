@@ -1,0 +1,77 @@
+"""Waits in the triggerer while another run makes a shared result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_recovery.errors import RecoveryError
+from airflow_recovery.execution.shared_liveness import SilenceWatch, last_beat
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.records import Making, RunAttempt
+
+
+class SharedResultTrigger(BaseTrigger):
+    """Fires once when the attempt ``making`` has ended, gives no sign of life, or can't be looked at.
+
+    Event: ``{"silent": None}``, or the `Making` that has not changed for ``[recovery] previous_worker_timeout``.
+    A trigger that is moved to another triggerer begins to count anew.
+    """
+
+    def __init__(self, *, making: dict[str, Any], poll_interval_s: float = 5.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.making = making
+        self.poll_interval_s = poll_interval_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments, for the metadata database."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {"making": self.making, "poll_interval_s": self.poll_interval_s},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, wait, look again."""
+        from asgiref.sync import sync_to_async
+
+        # Not asyncio.to_thread: reading an Airflow connection in the thread has to find its way back to this loop.
+        look = sync_to_async(self._look, thread_sensitive=False)
+        settings = RecoverySettings.load()
+        stores = open_stores(settings)
+        watch = SilenceWatch(settings.previous_worker_timeout_s)
+        making = making_from_json(self.making)
+        silent: Making | None = None
+        while True:
+            try:
+                seen = await look(stores, making)
+            except RecoveryError as error:
+                # The task will meet the same error, and says it where people look.
+                self.log.warning("%s could not be looked at: %s", making.region, error)
+                break
+            if seen is None:
+                break
+            if watch.is_silent(seen.attempt, seen.beat):
+                silent = seen
+                break
+            await asyncio.sleep(self.poll_interval_s)
+        yield TriggerEvent({"silent": None if silent is None else asdict(silent)})  # type: ignore[no-untyped-call]
+
+    def _look(self, stores: Stores, making: Making) -> Making | None:
+        """The attempt as it is now; `None` where it has ended."""
+        journal = Journal(stores.journal, shared_identity(making.key), writer="trigger")
+        if journal.read_outcome(making.region, making.attempt) is not None:
+            return None
+        return replace(making, beat=last_beat(journal, making.region, making.attempt))
+
+
+def making_from_json(value: dict[str, Any]) -> Making:
+    """Inverse of `dataclasses.asdict`, after a way through Airflow's database."""
+    owner = value["owner"]
+    return Making(**{**value, "owner": None if owner is None else RunAttempt(**owner)})

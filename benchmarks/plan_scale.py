@@ -1,0 +1,134 @@
+"""What a plan costs: 1,000 regions of a random DAG, and how the cost grows to 100,000 execution vertices."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.failover.plan import Plan
+from airflow_recovery.failover.plan_making import plan
+from airflow_recovery.failover.plan_text import plan_text
+from airflow_recovery.failover.reason import Reason, Why
+from airflow_recovery.failover.request import REBUILD, PartitionGone, Request, RestartRegion, Together
+from airflow_recovery.journal.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from benchmarks.report import Figure, Report, Table, summary
+
+JOB_VERTICES = 1_000
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+MOST_INPUTS = 3
+REACH = 50
+"""How far back, in topological order, an input may lie: long chains and much sharing, as in a real pipeline."""
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """In this process: a plan is pure, so nothing else is started or asked."""
+    del folder
+    rounds = repeats or 5
+    topology, state = random_run(JOB_VERTICES)
+    requests = {
+        "the run as it is": REBUILD,
+        "restart a source": RestartRegion("r0"),
+        "restart one in the middle, and lose ten results": Together(
+            (RestartRegion(f"r{JOB_VERTICES // 2}"), *(PartitionGone(f"r{at * 97 % JOB_VERTICES}") for at in range(10)))
+        ),
+    }
+    table, samples, slowest = [], {}, 0.0
+    for said, request in requests.items():
+        found, times = _timed(rounds, lambda request=request: plan(topology, state, _there, request))  # type: ignore[misc]
+        samples[said] = times
+        slowest = max(slowest, median(times))
+        table.append((said, len(found.running), *summary([1000 * each for each in times])))
+    text = _timed(rounds, lambda: plan_text(found))[1]
+    document = _timed(rounds, lambda: Plan.from_json(json.loads(json.dumps(found.to_json()))))[1]
+    judged = _timed(rounds, lambda: _judge(topology, state))[1]
+    growth, by_size = _growth(max(1, rounds // 2))
+    first, last = by_size[SIZES[0]] / SIZES[0], by_size[SIZES[-1]] / SIZES[-1]
+    return Report(
+        name="plan_scale",
+        title=f"A plan for {JOB_VERTICES} job vertices in a random DAG, and up to {SIZES[-1]} execution vertices",
+        method=(
+            f"A finished run of a random DAG: each region reads up to {MOST_INPUTS} of the {REACH} before it. "
+            "Availability is answered from memory, so the figures are the planner's own. Every request is planned "
+            "anew, from the records of the run to the finished plan with all reasons."
+        ),
+        figures=[
+            Figure("slowest of three plans", 1000 * slowest, "ms"),
+            Figure("text of the plan", 1000 * median(text), "ms"),
+            Figure("JSON and back", 1000 * median(document), "ms"),
+            Figure("what all regions' own pre-checks judge, for comparison", 1000 * median(judged), "ms"),
+            Figure(f"a vertex at {SIZES[-1]} against one at {SIZES[0]}", last / first, "times"),
+        ],
+        tables=[
+            Table(
+                f"Milliseconds a plan of {JOB_VERTICES} regions",
+                ("asked", "regions that run", "median", "least", "most", "plans"),
+                table,
+            ),
+            Table("Growth: restart of a source", ("execution vertices", "run", "ms", "µs a vertex", ""), growth),
+        ],
+        samples={**samples, "by_size": {str(size): each for size, each in by_size.items()}},
+    )
+
+
+def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
+    """A job of ``size`` regions, and a run of it in which each has finished once."""
+    rng = random.Random(seed)
+    inputs: list[list[int]] = []
+    for at in range(size):
+        reachable = range(max(0, at - REACH), at)
+        inputs.append(sorted(rng.sample(reachable, min(len(reachable), rng.randint(1, MOST_INPUTS)))))
+    read = {each for found in inputs for each in found}
+    regions = tuple(
+        RegionPlan(f"r{at}", (f"r{at}",), (f"r{at}",), tuple(f"r{each}" for each in found), at not in read, "code")
+        for at, found in enumerate(inputs)
+    )
+    return PlanRecord("random", regions), RunState({each.name: RegionState({1: _finished(each)}) for each in regions})
+
+
+def _finished(region: RegionPlan) -> Attempt:
+    manifest = PartitionManifest(region.name, f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
+    pins = tuple(InputPin(each, 1) for each in region.inputs)
+    outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
+    return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
+
+
+def _there(region: str, attempt: Attempt) -> Reason | None:
+    return None
+
+
+def _judge(topology: PlanRecord, state: RunState) -> int:
+    judged = Judgement(topology, state, available=_there)
+    reasons = [judged.why_must_run(each.name) for each in topology.regions]
+    return sum(each is not None and each.why is not Why.RESET for each in reasons)
+
+
+def _growth(rounds: int) -> tuple[list[tuple[object, ...]], dict[int, float]]:
+    rows: list[tuple[object, ...]] = []
+    medians: dict[int, float] = {}
+    for size in SIZES:
+        topology, state = random_run(size)
+        request: Request = RestartRegion("r0")
+        found, times = _timed(rounds, lambda: plan(topology, state, _there, request))  # noqa: B023 - called at once
+        medians[size] = median(times)
+        per_vertex_us = 1e6 * medians[size] / size
+        bar = "█" * round(per_vertex_us / 5)
+        rows.append(
+            (f"{size:,}", f"{len(found.running):,}", f"{1000 * medians[size]:,.0f}", f"{per_vertex_us:.1f}", bar)
+        )
+    return rows, medians
+
+
+def _timed(rounds: int, work: Callable[[], Plan | str | int]) -> tuple[Plan, list[float]]:
+    times: list[float] = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        found = work()
+        times.append(time.perf_counter() - begun)
+    return found, times  # type: ignore[return-value]

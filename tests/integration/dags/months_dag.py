@@ -1,0 +1,12 @@
+"""`months`: two mapped task groups, one of literal keys and one of keys that the run decides."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import SparkJobTaskGroup
+
+# As many at once as a test needs to start together: more would only starve each other of heartbeats.
+with DAG("months", schedule=None, max_active_tasks=4):
+    # Depth first: a month is cleaned as soon as it is read.
+    SparkJobTaskGroup("g", job="integration_jobs.months:months", conn_id="connect", weight_rule="upstream")

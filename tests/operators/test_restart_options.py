@@ -1,0 +1,221 @@
+"""What an operator declares of restarts, what the configuration adds, and what contradicts."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from tries import task_context
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.failover.restart_budget import RestartLimits
+from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from airflow_recovery.journal.records import Claim, Failure
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.runtime.failure_class import labelled
+from airflow_recovery.runtime.memory_policy import RaiseMemory
+
+
+def operator(*, default_args: dict[str, Any] | None = None, **arguments: Any) -> RecoverableSparkSubmitOperator:
+    with DAG("d", schedule=None, default_args=default_args or {}):
+        return RecoverableSparkSubmitOperator(
+            task_id="t", application="a.py", outputs={"out": "s3://lake/out/"}, **arguments
+        )
+
+
+def configured(monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
+    for name, value in options.items():
+        monkeypatch.setenv(f"AIRFLOW__RECOVERY__{name.upper()}", value)
+
+
+# arguments and configuration
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limits", "retries"),
+    [
+        ({}, RestartLimits(ExponentialDelay(), 3, None), 12),
+        ({"maximum_per_task_failures": 5}, RestartLimits(ExponentialDelay(), 5, None), 14),
+        ({"maximum_total_task_failures": 9}, RestartLimits(ExponentialDelay(), 3, 9), 12),
+        ({"restart_strategy": FixedDelay(4, 2)}, RestartLimits(FixedDelay(4, 2), None, None), 14),
+        ({"restart_strategy": {"type": "fixed-delay", "fixed-delay.attempts": 4}},
+         RestartLimits(FixedDelay(4), None, None), 14),
+        ({"restart_strategy": FailureRate()}, RestartLimits(FailureRate(), None, None), 100),
+        ({"restart_strategy": NoRestart()}, RestartLimits(NoRestart(), None, None), 10),
+        ({"retries": 4}, RestartLimits(ExponentialDelay(), 3, None), 4),
+    ],
+)  # fmt: skip
+def test_declared(arguments: dict[str, Any], limits: RestartLimits, retries: int) -> None:
+    task = operator(**arguments)
+    assert (task.restart_options.limits, task.retries, task.retry_delay) == (limits, retries, timedelta(0))
+    assert isinstance(task.retry_policy, RecoveryRetryPolicy)
+
+
+def test_the_configuration_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(monkeypatch, maximum_per_task_failures="5", maximum_total_task_failures="20")
+    assert operator().restart_options.limits == RestartLimits(ExponentialDelay(), 5, 20)
+    configured(monkeypatch, restart_strategy='{"type": "fixed-delay", "fixed-delay.delay": "3 s"}')
+    assert operator().restart_options.limits == RestartLimits(FixedDelay(1, 3), 5, 20)
+    # A strategy that is given goes with its own number of failures.
+    assert operator(restart_strategy=FixedDelay(9)).restart_options.limits == RestartLimits(FixedDelay(9), None, 20)
+    configured(monkeypatch, restart_strategy="none", maximum_per_task_failures="")
+    assert operator().restart_options.limits.strategy == NoRestart()
+
+
+def test_default_args_of_a_dag_declare_it_for_all() -> None:
+    assert operator(default_args={"maximum_per_task_failures": 7}).restart_options.limits == RestartLimits.of(None, 7)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("restart_strategy", "sometimes", "t: Expected restart-strategy.type"),
+        ("restart_strategy", "{", "JSON object of Flink's keys"),
+        ("maximum_per_task_failures", "many", "whole number"),
+        ("maximum_total_task_failures", "0", "from 1 on"),
+        ("retention", "a while", "retention"),
+    ],
+)
+def test_a_wrong_setting_is_an_import_error(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str, said: str
+) -> None:
+    configured(monkeypatch, **{option: value})
+    with pytest.raises(JobDefinitionError, match=said):
+        operator()
+
+
+def test_a_task_group_declares_it_for_all_its_regions() -> None:
+    with DAG("d", schedule=None) as dag:
+        SparkJobTaskGroup(
+            "g",
+            job="dagjobs.shapes:diamond",
+            restart_strategy=FixedDelay(4, 2),
+            maximum_per_task_failures=2,
+            maximum_total_task_failures=9,
+        )
+    regions = [each for each in dag.tasks if isinstance(each, SparkRegionOperator)]
+    assert len(regions) > 1
+    for each in regions:
+        assert each.restart_options.limits == RestartLimits(FixedDelay(4, 2), 2, 9)
+        assert each.retries == 11
+
+
+# fault 72: Airflow's retries
+
+
+@pytest.mark.parametrize("arguments", [
+    {"retries": 0, "maximum_per_task_failures": 3},
+    {"retries": 3, "restart_strategy": FixedDelay(attempts=4)},
+])  # fmt: skip
+def test_fault_72_fewer_retries_than_declared_restarts_are_refused_at_parse(arguments: dict[str, Any]) -> None:
+    with pytest.raises(JobDefinitionError, match=r"at least the \d restarts .* Leave retries out"):
+        operator(**arguments)
+
+
+def test_fault_72_control_enough_retries_are_not() -> None:
+    assert operator(retries=2, maximum_per_task_failures=3).retries == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"default_args": {"retries": 0}}, "Airflow's retries is 0 for this task"),
+        ({"retries": 1}, "Airflow's retries is 1 for this task, and its restart limits allow 2 restarts"),
+        ({"retries": 2}, None),
+        ({}, None),
+        ({"retries": 0, "restart_strategy": NoRestart()}, None),
+    ],
+)
+def test_fault_72_few_retries_of_a_dags_default_are_told_in_the_first_try(
+    recovery: object,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: Any,
+    said: str | None,
+) -> None:
+    task = operator(**arguments)
+    monkeypatch.setattr(type(task), "execute_region", lambda self, context: None)
+    monkeypatch.setattr("airflow_recovery.operators.submitting.summary_of", lambda result: {})
+    with caplog.at_level(logging.WARNING):
+        type(task).execute.__wrapped__(task, task_context("t"))
+    assert (said in caplog.text) if said else ("retries" not in caplog.text)
+
+
+# fault 71: retention
+
+
+@pytest.mark.parametrize(
+    ("retention", "arguments", "said"),
+    [
+        ("1h", {"retry_delay": timedelta(hours=2)}, "retry_delay .* found 2h and a retention of 1h"),
+        ("30s", {}, "restart_strategy exponential-delay"),
+        ("1m", {"restart_strategy": FixedDelay(3, 60)}, "restart_strategy fixed-delay"),
+    ],
+)
+def test_fault_71_a_delay_longer_than_the_retention_is_refused_at_parse(
+    monkeypatch: pytest.MonkeyPatch, retention: str, arguments: dict[str, Any], said: str
+) -> None:
+    configured(monkeypatch, retention=retention)
+    with pytest.raises(JobDefinitionError, match=said):
+        operator(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("retention", "arguments"),
+    [("7d", {}), ("7d", {"retry_delay": timedelta(hours=2)}), ("as-consumed 1s", {}), ("on-run-success", {})],
+)
+def test_fault_71_control_a_retention_that_is_longer_or_waits_for_the_consumer_is_not(
+    monkeypatch: pytest.MonkeyPatch, retention: str, arguments: dict[str, Any]
+) -> None:
+    configured(monkeypatch, retention=retention)
+    operator(**arguments)
+
+
+# fault 74: memory
+
+
+def attempt_after(*failures: Failure) -> ClaimedAttempt:
+    claim = Claim("t", 2, "w", "h", (), "r", 2, "i", "tag", "now")
+    return ClaimedAttempt(claim, {}, (), "f", tuple(labelled(each) for each in failures))
+
+
+HEAP = Failure("Py4JJavaError", "java.lang.OutOfMemoryError: Java heap space")
+
+
+def test_fault_74_the_next_attempt_gets_more_memory() -> None:
+    task = operator(driver_memory="2g", memory_policy=RaiseMemory(max_driver_memory="8g"))
+    task.raise_memory(attempt_after(HEAP))
+    assert (task._driver_memory, task.conf) == ("4096m", {"spark.driver.memory": "4096m"})
+
+
+def test_fault_74_control_without_a_policy_it_fails_the_same_way_again() -> None:
+    task = operator(driver_memory="2g")
+    task.raise_memory(attempt_after(HEAP))
+    assert task._driver_memory == "2g"
+
+
+def test_fault_74_over_connect_it_is_said_what_cannot_be_done(caplog: pytest.LogCaptureFixture) -> None:
+    task = operator(memory_policy=RaiseMemory(max_driver_memory="8g"))
+    task.raise_memory(attempt_after(HEAP), is_fixed=True)
+    assert task._driver_memory is None
+    assert "a Spark Connect server keeps the memory that it was started with" in caplog.text
+
+
+# enrichers
+
+
+def test_a_users_labels_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(monkeypatch, failure_enrichers=f"{__name__}.Team")
+    assert dict(operator().labeller()(Failure("TypeError", "x")).labels)["team"] == "routes"
+
+
+class Team:
+    output_keys = frozenset({"team"})
+
+    def process_failure(self, failure: Failure) -> dict[str, str]:
+        return {"team": "routes"}

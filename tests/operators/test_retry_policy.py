@@ -1,0 +1,76 @@
+"""What Airflow is told after each exception. After a kill it is told nothing: `tests/execution/test_restarts.py`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
+
+from airflow_recovery import errors
+from airflow_recovery.execution.restarts import attach
+from airflow_recovery.failover.restart_budget import Budget, RestartDecision
+from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
+
+POLICY = RecoveryRetryPolicy(retries=12)
+
+
+def asked(error: BaseException, *, try_number: int = 1, max_tries: int = 12, policy: RecoveryRetryPolicy = POLICY):
+    return policy.evaluate(error, try_number, max_tries)
+
+
+def decided(allowed: bool) -> errors.RegionFailed:
+    error = errors.RegionFailed("boom")
+    ended = None if allowed else Budget.PER_TASK
+    attach(error, RestartDecision(allowed, 4.5, "R is restarted after failure 2", 2, ended))
+    return error
+
+
+def test_a_failure_waits_as_the_strategy_says_and_the_reason_is_shown() -> None:
+    assert asked(decided(True)) == RetryDecision.retry(timedelta(seconds=4.5), "R is restarted after failure 2")
+
+
+def test_a_decision_is_found_behind_the_error_that_is_raised() -> None:
+    wrapped = RuntimeError("from Airflow")
+    wrapped.__cause__ = decided(True)
+    assert asked(wrapped).retry_delay == timedelta(seconds=4.5)
+
+
+def test_an_ended_budget_ends_the_task() -> None:
+    assert asked(decided(False)).action is RetryAction.FAIL
+    assert asked(errors.RestartsExhausted("maximum-per-task-failures is 3")) == RetryDecision.fail(
+        "maximum-per-task-failures is 3"
+    )
+
+
+def test_a_pause_that_is_not_over_is_given_back() -> None:
+    assert asked(errors.RestartPending("in 90 s", 90.0)).retry_delay == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("kind", [errors.InputLost, errors.Overtaken, errors.AttemptLost, errors.PagesDisagree])
+def test_what_only_waits_does_so_without_a_delay(kind: type[errors.RecoveryError]) -> None:
+    assert asked(kind("wait for P")) == RetryDecision.retry(timedelta(0), "wait for P")
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "delay"),
+    [(1, 12, 1.0), (2, 12, 1.5), (3, 12, 2.25), (5, 16, 1.0), (40, 50, 1.5), (90, 12, 60)],
+)
+def test_what_failed_outside_an_attempt_backs_off_by_tries_since_the_last_clear(
+    try_number: int, max_tries: int, delay: float
+) -> None:
+    decision = asked(errors.StoreUnavailable("503"), try_number=try_number, max_tries=max_tries)
+    assert decision.retry_delay == timedelta(seconds=delay)
+    assert decision.reason == "StoreUnavailable, outside an attempt: no failure of the region"
+
+
+def test_a_delay_of_the_users_own_is_kept_for_failures_and_waiting_stays_without() -> None:
+    own = RecoveryRetryPolicy(retries=12, delay_is_own=True)
+    assert asked(decided(True), policy=own) == RetryDecision.default()
+    assert asked(errors.StoreUnavailable("503"), policy=own) == RetryDecision.default()
+    assert asked(errors.InputLost("P"), policy=own).retry_delay == timedelta(0)
+
+
+def test_serialised_and_read_back() -> None:
+    own = RecoveryRetryPolicy(retries=7, delay_is_own=True)
+    assert RecoveryRetryPolicy.deserialize(own.serialize()).__dict__ == own.__dict__
