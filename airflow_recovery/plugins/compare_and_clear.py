@@ -67,7 +67,9 @@ def clear(
     2. A consumer is cleared, running or finished, iff it is still the observed try and (there are no producers, or one
        of them was cleared here): where no producer moved, somebody else has decided already.
     3. ``unblock``: what is ``upstream_failed`` downstream of the caller and of what was cleared is cleared too.
-    4. The caller is never cleared. A run that has ended is queued again.
+    4. Setups that what is cleared depends on are cleared with their teardowns, as in Airflow's own clear: what a
+       teardown has removed is set up again (faults 68 and 69). Not while a running task uses them.
+    5. The caller is never cleared. A run that has ended is queued again.
 
     ``unmoved`` names what was compared and found to be another try, another state, or not there (try 0).
     Raises `RunMissing`, and `NotMine` where the caller's ``ti_id`` is given and is no longer its try.
@@ -108,6 +110,7 @@ def clear(
     if request.unblock:
         chosen += _blocked(session, run, chosen, own_key)
     if chosen:
+        chosen += _setups(session, run, chosen, own_key)
         if caller is not None:
             note_clears(session, chosen)
         clear_task_instances(chosen, session, DagRunState.QUEUED)
@@ -156,6 +159,34 @@ def _blocked(session: Session, run: DagRun, cleared: list[TaskInstance], own_key
     )
     taken = {_key(each) for each in cleared} | {own_key}
     return [each for each in stuck if each.task_id in below and _key(each) not in taken]
+
+
+def _setups(session: Session, run: DagRun, cleared: list[TaskInstance], own_key: str | None) -> list[TaskInstance]:
+    """The finished setups of what is cleared, and their finished teardowns, unless a running task depends on them."""
+    dag = DBDagBag().get_dag_for_run(run, session=session)
+    if dag is None:
+        return []
+    taken = {_key(each) for each in cleared} | {own_key}
+    needed: set[str] = set()
+    for task_id in {each.task_id for each in cleared}:
+        if dag.has_task(task_id):
+            needed |= {each.task_id for each in dag.get_task(task_id).get_upstreams_only_setups_and_teardowns()}
+    if not needed:
+        return []
+    of_run = _lockable(select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id))
+    instances: list[TaskInstance] = list(session.scalars(of_run))
+    running = {each.task_id for each in instances if _state(each) in RUNNING_STATES and _key(each) not in taken}
+    in_use = {
+        task_id
+        for task_id in needed
+        if dag.get_task(task_id).is_setup and running & dag.get_task(task_id).get_flat_relative_ids(upstream=False)
+    }
+    in_use |= {each.task_id for task_id in in_use for each in dag.get_task(task_id).downstream_list if each.is_teardown}
+    return [
+        each
+        for each in instances
+        if each.task_id in needed - in_use and _key(each) not in taken and _state(each) in FINISHED_STATES
+    ]
 
 
 def _instances(dag_id: str, run_id: str, keys: Iterable[str]) -> Select[Any]:

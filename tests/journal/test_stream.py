@@ -268,7 +268,7 @@ def test_the_frame_is_as_documented(stream: Stream) -> None:
     assert stream.read() == [skipped(number) for number in range(1, 6)]
 
 
-def test_a_torn_last_record_is_dropped_at_every_length(stream: Stream) -> None:
+def test_fault_34_a_torn_last_record_is_dropped_at_every_length(stream: Stream) -> None:
     lengths = set()
     for cut in range(len(stream.second)):
         stream.put(2, stream.second[:cut])

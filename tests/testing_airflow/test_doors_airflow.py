@@ -141,3 +141,15 @@ def test_open_door_takes_the_state_store(airflow: LocalAirflow) -> None:
     assert airflow.wait_run("door_choice", run_id, 60) == "success"
 
     assert read(airflow, run_id, "said") == {"states": {"ask": "running"}, "tries": ["ask"]}
+
+
+@pytest.mark.parametrize(("dag_id", "cleared"), [("door_setup", ["P", "start", "stop"]), ("door_no_setup", ["P"])])
+def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
+    airflow: LocalAirflow, dag_id: str, cleared: list[str]
+) -> None:
+    #   start --> P --> stop, P --> C; the control's start and stop are plain tasks, which a wake-up leaves alone
+    run_id = airflow.trigger(dag_id, run_id=dag_id, conf={"door": "store"})
+
+    assert airflow.wait_run(dag_id, run_id, 120) == "success", airflow.describe(dag_id, run_id)
+
+    assert json.loads((folder(airflow, run_id) / "cleared.json").read_text()) == cleared

@@ -223,3 +223,40 @@ with DAG("door_choice", schedule=None, catchup=False):
         note(run_id, "said", said)
 
     ask()
+
+
+#   start --> P --> stop      C reads P, and finds its result gone once the cluster that held it was stopped
+#             '---> C
+def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
+    with DAG(dag_id, schedule=None, catchup=False) as made:
+
+        @task(**RETRY)
+        def ran() -> None:
+            context = get_current_context()
+            note(context["dag_run"].run_id, f"{context['ti'].task_id}-ran-{context['ti'].try_number}")
+
+        @task(task_id="C", **RETRY)
+        def reader() -> None:
+            from airflow_recovery.execution.scheduler import ClearRequest
+
+            context = get_current_context()
+            run_id = context["dag_run"].run_id
+            if context["ti"].try_number > 1:
+                return
+            door = door_of(context)
+            wait_for(lambda: door.observe().tries["stop"].state == "success")
+            result = door.clear(ClearRequest(producers={"P": door.observe().tries["P"].ti_id}))
+            note(run_id, "cleared", sorted(result.cleared))
+            raise RuntimeError("input lost")
+
+        start, made_by, stop = (ran.override(task_id=each)() for each in ("start", "P", "stop"))
+        if is_setup:
+            start.as_setup()
+            stop.as_teardown(setups=start)
+        start >> made_by >> stop
+        made_by >> reader()
+    return made
+
+
+with_setup = cluster_dag("door_setup", is_setup=True)
+without_setup = cluster_dag("door_no_setup", is_setup=False)
