@@ -117,6 +117,7 @@ class Job:
         self._graph: JobGraph | None = None
         self._regions: RegionGraph | None = None
         self._parallelism: dict[str, Parallelism] | None = None
+        self._co_located: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r}: {', '.join(self._declared) or 'no vertices'}>"
@@ -290,6 +291,26 @@ class Job:
 
         return declare if function is None else declare(function)
 
+    def co_locate(self, *vertices: str) -> None:
+        """Put vertices into one region: subtask i of each runs in one Spark application, and they restart as one unit.
+
+        What stands between two of them comes along. They need the same parallelism. Small vertices that nothing else
+        joins save a start of Spark each; a failure of one is then a failure of all. Raises `JobDefinitionError` where
+        one is in another group already; unknown names are found by `validate`.
+        """
+        if len(set(vertices)) < 2:
+            raise JobDefinitionError(
+                f"job {self.name!r}: expected co_locate() with at least two vertices, found {vertices!r}"
+            )
+        for name in vertices:
+            if name in self._co_located:
+                raise JobDefinitionError(
+                    f"job {self.name!r}, vertex {name!r}: expected at most one co-location, found a second one: name "
+                    "all vertices of a unit in one co_locate()"
+                )
+        self._co_located.update(dict.fromkeys(vertices, vertices[0]))
+        self._graph = self._regions = None
+
     def _declare(
         self,
         function: F,
@@ -419,6 +440,8 @@ class Job:
         """Return the recovery regions, computed once. Raises as `validate`."""
         if self._regions is None:
             self._check_inputs()
+            for name in self._co_located:
+                self.vertex_named(name)
             self._graph = JobGraph(
                 self.name,
                 tuple(
@@ -427,6 +450,7 @@ class Job:
                         tuple(dict.fromkeys(each.vertex for each in vertex.inputs)),
                         vertex.result,
                         is_sink=vertex.kind is VertexKind.SINK,
+                        co_location=self._co_located.get(vertex.name),
                     )
                     for vertex in self.vertices.values()
                 ),
@@ -526,6 +550,11 @@ class Job:
     def _check_parallelism(self, region: Region) -> None:
         for name in region.vertices:
             mine = self.parallelism_of(name)
+            if name in self._co_located and mine is not self.parallelism_of(region.vertices[0]):
+                raise JobDefinitionError(
+                    f"{self.vertices[name].where}: is co-located with {region.vertices[0]!r}, and has not the same "
+                    'subtasks: give both the same parallelism=, for example with same_as("...")'
+                )
             for each in self.vertices[name].inputs:
                 if each.vertex in region.vertices and self.parallelism_of(each.vertex) is not mine:
                     raise JobDefinitionError(
