@@ -36,7 +36,7 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.settle import settle
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
-from airflow_recovery.failover.reason import Reason, Why
+from airflow_recovery.failover.reason import Why
 from airflow_recovery.journal.events import (
     AttemptClaimed,
     AttemptFailed,
@@ -538,10 +538,3 @@ class RegionTask:
 
 def _failure_of(error: BaseException) -> Failure:
     return (error.cause if isinstance(error, RegionFailed) else None) or describe(error)
-
-
-def missing_result(region: str, attempt: Attempt, detail: str, *, is_altered: bool) -> Reason:
-    """The reason for a result that is not there as registered."""
-    return Reason(
-        region, Why.OUTPUT_ALTERED if is_altered else Why.OUTPUT_MISSING, f"attempt {attempt.number}: {detail}"
-    )

@@ -31,6 +31,7 @@ from airflow_recovery.plugins.protocol import Caller
 from airflow_recovery.plugins.recovery_clears import note_clears
 
 if TYPE_CHECKING:
+    from airflow.serialization.definitions.dag import SerializedDAG
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
@@ -107,10 +108,12 @@ def clear(
     if chosen or not request.producers:
         consumers = [pair for pair in request.consumers.items() if pair[0] not in request.producers]
         chosen += matching(consumers, FINISHED_STATES | RUNNING_STATES)
-    if request.unblock:
-        chosen += _blocked(session, run, chosen, own_key)
+    dag = DBDagBag().get_dag_for_run(run, session=session) if chosen or request.unblock else None
+    if dag is not None and request.unblock:
+        chosen += _blocked(session, run, dag, chosen, own_key)
+    if dag is not None and chosen:
+        chosen += _setups(session, run, dag, chosen, own_key)
     if chosen:
-        chosen += _setups(session, run, chosen, own_key)
         if caller is not None:
             note_clears(session, chosen)
         clear_task_instances(chosen, session, DagRunState.QUEUED)
@@ -136,11 +139,10 @@ def _lock(session: Session, dag_id: str, run_id: str) -> DagRun:
     return run
 
 
-def _blocked(session: Session, run: DagRun, cleared: list[TaskInstance], own_key: str | None) -> list[TaskInstance]:
+def _blocked(
+    session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
+) -> list[TaskInstance]:
     """What stayed ``upstream_failed`` below the caller and below what is cleared (fault 65)."""
-    dag = DBDagBag().get_dag_for_run(run, session=session)
-    if dag is None:
-        return []
     roots = {each.task_id for each in cleared}
     if own_key is not None:
         roots.add(own_key.partition("|")[0])
@@ -161,11 +163,10 @@ def _blocked(session: Session, run: DagRun, cleared: list[TaskInstance], own_key
     return [each for each in stuck if each.task_id in below and _key(each) not in taken]
 
 
-def _setups(session: Session, run: DagRun, cleared: list[TaskInstance], own_key: str | None) -> list[TaskInstance]:
+def _setups(
+    session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
+) -> list[TaskInstance]:
     """The finished setups of what is cleared, and their finished teardowns, unless a running task depends on them."""
-    dag = DBDagBag().get_dag_for_run(run, session=session)
-    if dag is None:
-        return []
     taken = {_key(each) for each in cleared} | {own_key}
     needed: set[str] = set()
     for task_id in {each.task_id for each in cleared}:
