@@ -43,6 +43,9 @@ def test_a_clear_by_recovery_forgives_nothing(pipeline: Pipeline) -> None:
     run.hold("left")
     run.start()
     run.wait_called("left")
+    # Else one of these, too, may find its input gone, and `left` is superseded by its wake-up.
+    for each in ("right", "side"):
+        run.wait(lambda each=each: run.state(each) == "success", f"the success of {each}")
     run.delete("base")
     run.make_fail_once("base")
 
