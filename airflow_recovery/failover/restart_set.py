@@ -114,9 +114,9 @@ def _closure(
 
     def restart(vertices: range) -> None:
         for fresh in _unmarked(restarting, vertices):
-            for each in topology.whole_regions(fresh):
-                if not restarting[each.start]:  # one region can have a part in several of these ranges
-                    _mark(restarting, each)
+            for region in topology.whole_regions(fresh):
+                # One region can have a part in several of these ranges.
+                for each in _newly_marked(restarting, region):
                     found.append(each)
                     queue.append(each)
 
@@ -124,15 +124,13 @@ def _closure(
     while queue:
         vertices = queue.pop()
         for edge, groups in graph.groups_read_by(vertices):
-            for fresh in _unmarked(asked, groups):
-                _mark(asked, fresh)
+            for fresh in _newly_marked(asked, groups):
                 partitions = graph.partitions_in(edge, fresh)
                 for missing in _unavailable(topology, edge, partitions, available, lost):
-                    restart(graph.producers_of(missing))
+                    restart(graph.producers_of(edge, missing))
         if with_consumers:
             for edge, groups in graph.groups_fed_by(vertices):
-                for fresh in _unmarked(told, groups):
-                    _mark(told, fresh)
+                for fresh in _newly_marked(told, groups):
                     restart(graph.consumers_of(edge, fresh))
     found.sort(key=_start)
     return found
@@ -140,10 +138,12 @@ def _closure(
 
 def _unavailable(
     topology: ExecutionTopology, edge: int, partitions: range, available: Callable[[int], bool], lost: int | None
-) -> list[range]:
+) -> Sequence[range]:
     """Those of one edge's partitions that are not available, as ranges."""
     if not topology.logical.readable_again[topology.logical.result_of[edge]]:
         return [partitions]
+    if len(partitions) == 1:
+        return (partitions,) if partitions.start == lost or not available(partitions.start) else ()
     missing = [each for each in partitions if each == lost or not available(each)]
     ranges: list[range] = []
     for each in missing:
@@ -158,11 +158,16 @@ def _start(numbers: range) -> int:
     return numbers.start
 
 
-def _mark(marks: bytearray, numbers: range) -> None:
+def _newly_marked(marks: bytearray, numbers: range) -> Sequence[range]:
+    """Mark ``numbers``, and return the parts of it that were not marked before."""
     if len(numbers) == 1:
+        if marks[numbers.start]:
+            return ()
         marks[numbers.start] = 1
-    else:
-        marks[numbers.start : numbers.stop] = b"\1" * len(numbers)
+        return (numbers,)
+    found = _unmarked(marks, numbers)
+    marks[numbers.start : numbers.stop] = b"\1" * len(numbers)
+    return found
 
 
 def _unmarked(marks: bytearray, numbers: range) -> Sequence[range]:

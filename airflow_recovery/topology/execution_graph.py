@@ -177,9 +177,10 @@ class ExecutionGraph:
         result = self.result_of(partition)
         return partition - self._first_partition[result] + self._first_vertex[self.logical.producer_of[result]]
 
-    def producers_of(self, partitions: range) -> range:
-        """The execution vertices that make these partitions, all of one result."""
-        return _moved(partitions, self.producer_of(partitions.start) - partitions.start)
+    def producers_of(self, edge: int, partitions: range) -> range:
+        """The execution vertices that make these partitions, all of the result that the edge reads."""
+        result = self.logical.result_of[edge]
+        return _moved(partitions, self._first_vertex[self.logical.producer_of[result]] - self._first_partition[result])
 
     def group(self, number: int) -> PartitionGroup:
         """One group as an object. Two of the same number are equal."""

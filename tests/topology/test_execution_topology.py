@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_topology import NaiveTopology, logical_topologies, named
+from topologies import ALL_TO_ALL, POINTWISE, chain
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion, UnknownVertex
 from airflow_recovery.topology import (
     BLOCKING,
     PIPELINED,
-    DistributionPattern,
     ExecutionTopology,
     LogicalEdge,
     LogicalResult,
@@ -17,17 +17,6 @@ from airflow_recovery.topology import (
     LogicalVertex,
     ResultType,
 )
-
-ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
-
-
-def chain(*parallelism: int | None, kind: ResultType, pattern: DistributionPattern) -> LogicalTopology:
-    """v0, v1, ... each reading the one before."""
-    return LogicalTopology(
-        [LogicalVertex(f"v{i}", each) for i, each in enumerate(parallelism)],
-        [LogicalResult(f"v{i}", f"v{i}", kind) for i in range(len(parallelism))],
-        [LogicalEdge(f"v{i - 1}", f"v{i}", pattern) for i in range(1, len(parallelism))],
-    )
 
 
 def regions_by_name(topology: ExecutionTopology) -> list[set[str]]:
@@ -40,21 +29,21 @@ def regions_by_name(topology: ExecutionTopology) -> list[set[str]]:
 def test_every_subtask_between_blocking_results_is_a_region() -> None:
     #   v0[0] -> v1[0]
     #   v0[1] -> v1[1]
-    topology = ExecutionTopology(chain(2, 2, kind=BLOCKING, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(2, 2, kind=BLOCKING))
     assert regions_by_name(topology) == [{"v0[0]"}, {"v0[1]"}, {"v1[0]"}, {"v1[1]"}]
 
 
 def test_pipelined_pointwise_chains_are_as_many_regions() -> None:
     #   v0[0] ~> v1[0] ~> v2[0]
     #   v0[1] ~> v1[1] ~> v2[1]
-    topology = ExecutionTopology(chain(2, 2, 2, kind=PIPELINED, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(2, 2, 2, kind=PIPELINED))
     assert regions_by_name(topology) == [{"v0[0]", "v1[0]", "v2[0]"}, {"v0[1]", "v1[1]", "v2[1]"}]
 
 
 def test_pipelined_two_to_three() -> None:
     #   v0[0] ~> v1[0], v1[1]
     #   v0[1] ~> v1[2]
-    topology = ExecutionTopology(chain(2, 3, kind=PIPELINED, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(2, 3, kind=PIPELINED))
     assert regions_by_name(topology) == [{"v0[0]", "v1[0]", "v1[1]"}, {"v0[1]", "v1[2]"}]
 
 
@@ -136,7 +125,7 @@ def test_regions_are_in_topological_order(logical: LogicalTopology) -> None:
     graph = topology.graph
     for consumer in range(graph.vertex_count):
         for edge, groups in graph.groups_read_by(range(consumer, consumer + 1)):
-            for producer in graph.producers_of(graph.partitions_in(edge, groups)):
+            for producer in graph.producers_of(edge, graph.partitions_in(edge, groups)):
                 assert topology.region_of[producer] <= topology.region_of[consumer]
 
 
@@ -169,7 +158,7 @@ def test_the_order_of_initialisation_changes_numbers_only(logical: LogicalTopolo
 
 def test_regions_are_added_as_vertices_become_initialised() -> None:
     #   v0[2] -> v1[?] -> v2[1]
-    topology = ExecutionTopology(chain(2, None, 1, kind=BLOCKING, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(2, None, 1, kind=BLOCKING))
     assert regions_by_name(topology) == [{"v0[0]"}, {"v0[1]"}]
     assert topology.regions_of(1) == range(0)
     assert topology.initialise({"v1": 3}) == range(2, 6)
@@ -186,7 +175,7 @@ def test_regions_are_added_as_vertices_become_initialised() -> None:
     ],
 )
 def test_a_decision_that_cannot_be_is_refused(decision: dict[str, int], message: str) -> None:
-    topology = ExecutionTopology(chain(None, 2, kind=BLOCKING, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(None, 2, kind=BLOCKING))
     with pytest.raises(JobDefinitionError, match=message):
         topology.initialise(decision)
     assert topology.region_count == 0
@@ -207,6 +196,6 @@ def test_an_unknown_vertex_is_an_error(vertex: int) -> None:
 
 @pytest.mark.parametrize(("kind", "count"), [(BLOCKING, 100_000), (PIPELINED, 1)])
 def test_one_chain_of_100_000_job_vertices(kind: ResultType, count: int) -> None:
-    topology = ExecutionTopology(chain(*[1] * 100_000, kind=kind, pattern=POINTWISE))
+    topology = ExecutionTopology(chain(*[1] * 100_000, kind=kind))
     assert topology.region_count == count
     assert len(topology.region_of) == 100_000
