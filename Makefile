@@ -1,6 +1,8 @@
 # `make` alone lists what there is.
 PYTHON_BIN := .venv/bin/python
 PYTEST_ARGS ?=
+# Tests that share an Airflow or a Spark run in one worker (tests/conftest.py), in the order of their files.
+TWO_WORKERS := -n 2 --dist loadscope
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench clean
@@ -22,7 +24,7 @@ lint: setup ## Style, format and strict types
 test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@scripts/setup.sh --test
 	@$(MAKE) --no-print-directory lint
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(TWO_WORKERS) $(PYTEST_ARGS)
 
 bench: setup ## Measure; results are written to a file with the machine's description
 	$(PYTHON_BIN) -m benchmarks

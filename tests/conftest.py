@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,14 +57,42 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("store", ["local", *names], indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         parameters = getattr(item, "callspec", None)
         if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
             item.add_marker(pytest.mark.s3)
+    if hasattr(config, "workerinput"):
+        # The longest unit begins at once, beside all the others; these stay in order, so the fast ones come first.
+        items.sort(key=lambda each: work_unit(each.nodeid) != SHARING_FOLDERS[0])
+
+
+SHARING_FOLDERS = ("tests/integration", "tests/runtime")
+"""Tests that share an Airflow or a Spark of the session."""
+
+
+def work_unit(nodeid: str) -> str:
+    """What one worker of pytest-xdist runs as a whole, so that what its tests share is started once."""
+    file = nodeid.partition("::")[0]
+    folder = file.rpartition("/")[0]
+    return folder if folder in SHARING_FOLDERS else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByWorkUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return work_unit(nodeid)
+
+    # Units are handed out in the order in which they were collected.
+    config.option.loadscopereorder = False
+    return ByWorkUnit(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        return  # The controller knows of the tests of all workers.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped") and session.exitstatus == 0:
         reporter.write_line("\nfailed: a test was skipped, and --fail-on-skip was given", red=True)
