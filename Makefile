@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 TWO_WORKERS := -n 2 --dist loadscope
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test drill lint bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@scripts/setup.sh --test
 	@$(MAKE) --no-print-directory lint
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(TWO_WORKERS) $(PYTEST_ARGS)
+
+drill: ## Thousands of simulated bad days, then ten real kills of each kind (MINUTES=10 of simulation; DRILL=10)
+	@scripts/setup.sh --test
+	$(PYTHON_BIN) -m airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
 
 bench: setup ## Measure; results are written to a file with the machine's description
 	$(PYTHON_BIN) -m benchmarks

@@ -32,7 +32,14 @@ from airflow_recovery.job import (
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy, RecoveryMode
-from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT, PIPELINED, ResultType
+from airflow_recovery.topology.result_type import (
+    BLOCKING,
+    BLOCKING_PERSISTENT,
+    CACHED,
+    CACHED_MEMORY_ONLY,
+    PIPELINED,
+    ResultType,
+)
 from airflow_recovery.topology.retention import Retention
 
 __version__ = "0.1.0"
@@ -40,6 +47,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BLOCKING",
     "BLOCKING_PERSISTENT",
+    "CACHED",
+    "CACHED_MEMORY_ONLY",
     "PIPELINED",
     "ConfigurationError",
     "Determinism",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_recovery.journal.records import Failure, Making
 
 
@@ -62,6 +64,10 @@ class StoreFull(StoreError):
     """No room is left on the disk or in the quota: a write has failed. Nobody ever sees a part of an object."""
 
 
+class CacheUnreachable(StoreError):
+    """The Spark Connect server that keeps a cached result gave no answer, or is not known. Never means "missing"."""
+
+
 class StoreMisconfigured(StoreError):
     """The bucket or base directory does not exist, or the endpoint is not an S3 API."""
 
@@ -79,6 +85,14 @@ class JournalError(RecoveryError):
 
 class RecordInvalid(JournalError):
     """A journal object is not a valid record: damaged, too large, from a newer version, or of another run."""
+
+
+class StreamDamaged(RecordInvalid):
+    """An event stream is not as its writer wrote it. What stands before the damage is good."""
+
+
+class HistoryIncomplete(JournalError):
+    """Events of this try could not be written, and the deployment wants a whole history."""
 
 
 class AttemptLost(JournalError):
@@ -107,6 +121,14 @@ class PartitionUnavailable(RecoveryError):
         super().__init__(f"partition {result}[{subtask}] is not there: its producer must run again")
         self.result = result
         self.subtask = subtask
+
+
+class SubtasksFailed(RecoveryError):
+    """Several subtasks of one task failed. ``errors`` says by region what each of them failed with."""
+
+    def __init__(self, message: str, errors: Mapping[str, Exception] | None = None) -> None:
+        super().__init__(message)
+        self.errors = dict(errors or {})
 
 
 class SubtasksUnknown(RecoveryError):

@@ -15,7 +15,16 @@ sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported
 
 from benchmarks.report import Report  # noqa: E402
 
-NAMES = ("parsing", "s3_requests", "kept_region", "plan_scale", "flink_scale", "overhead_connect", "overhead_submit")
+NAMES = (
+    "parsing",
+    "s3_requests",
+    "kept_region",
+    "plan_scale",
+    "flink_scale",
+    "resume",
+    "overhead_connect",
+    "overhead_submit",
+)
 
 
 def main() -> int:

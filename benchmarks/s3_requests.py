@@ -242,7 +242,7 @@ def _run(stores: RecordingStores, plan: JobPlan, task: str, number: int) -> Run:
         task=TaskIdentity("run", number, own.ti_id),
         now=lambda: datetime.now(timezone.utc).isoformat(),
         log=log,
-        events=EventWriter(stores.journal, JournalLayout(IDENTITY).streams, writer),
+        events=EventWriter(stores.journal, IDENTITY, writer),
     )
 
 

@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="S3 servers to test against; all = moto, and versitygw where it is installed (required where CI is set)",
     )
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
+    parser.addoption("--drill", type=int, metavar="N", help="run tests of kills at N seeded moments each, not at one")
+    parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
 def server_names(config: pytest.Config) -> list[str]:
@@ -78,6 +80,7 @@ def work_unit(nodeid: str) -> str:
     return folder if folder in SHARING_FOLDERS else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 

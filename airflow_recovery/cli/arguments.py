@@ -9,10 +9,14 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.storage.object_store import ObjectStore
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """DAG, RUN and --group."""
+def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False) -> None:
+    """DAG, RUN and --group. With ``all_runs``, RUN may be left out (`None`): every run of the DAG."""
     parser.add_argument("dag", metavar="DAG", type=_name, help="DAG id")
-    parser.add_argument("run", metavar="RUN", type=_name, help="run id, logical date, or run key as the journal has it")
+    named = "run id, logical date, or run key as the journal has it"
+    if all_runs:
+        parser.add_argument("run", metavar="RUN", type=_name, nargs="?", help=f"{named}; default: every run")
+    else:
+        parser.add_argument("run", metavar="RUN", type=_name, help=named)
     parser.add_argument("--group", metavar="G", type=_name, help="task group; needed only where a run has several")
 
 

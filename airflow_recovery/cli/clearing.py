@@ -7,20 +7,20 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from airflow_recovery.failover.plan import PlannedRegion
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.records import RegionPlan, RunIdentity
 
 OPERATORS_GROUP = "(operators)"
 """The group id of operators outside a group (`airflow_recovery.operators.dag_operators`): a region is a task id."""
 
 
-def task_keys(identity: RunIdentity, regions: Iterable[PlannedRegion]) -> list[str]:
-    """The tasks of ``regions``: ``group.region``, and ``group.region|3`` for a subtask."""
+def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]:
+    """The tasks of ``regions``: ``group.region``, and ``group.region|3`` for a subtask; each once."""
     prefix = "" if identity.group_id == OPERATORS_GROUP else f"{identity.group_id}."
-    return [
-        f"{prefix}{each.name}" if each.subtask is None else f"{prefix}{each.subtask[0]}|{each.subtask[1]}"
+    keys = (
+        f"{prefix}{each.name}" if each.subtask is None else f"{prefix}{each.subtask.of}|{each.subtask.map_index}"
         for each in regions
-    ]
+    )
+    return list(dict.fromkeys(keys))
 
 
 def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import ActionCommand, GroupCommand
+from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_recovery.cli.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import CLICommand
+
+log = logging.getLogger(__name__)
 
 
 class _Arguments:
@@ -24,8 +28,15 @@ class _Arguments:
         self._subcommand = subcommand
 
     def add_to_parser(self, parser: argparse.ArgumentParser) -> None:
-        """Let the subcommand declare them."""
-        self._subcommand.load().add_arguments(parser)
+        """Let the subcommand declare them.
+
+        Airflow calls this for every command that anybody gives, outside its own guard against broken providers: one
+        that can't be loaded is told of, and raises when it is used.
+        """
+        try:
+            self._subcommand.load().add_arguments(parser)
+        except Exception:
+            log.exception("`airflow recovery %s` can't be used; every other command can.", self._subcommand.name)
 
 
 def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
@@ -33,7 +44,12 @@ def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
         from airflow_recovery.cli.in_airflow import open_in_airflow
 
         args.open_deployment = open_in_airflow
-        # Airflow ignores what a command returns.
+        args.verbose = False  # asked for by the decorator
+        run_quietly(args)
+
+    @suppress_logs_and_warning
+    def run_quietly(args: argparse.Namespace) -> None:
+        # Airflow logs to standard output, which a script reads. It ignores what a command returns.
         sys.exit(execute(subcommand, args))
 
     return run

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
@@ -47,8 +48,17 @@ class Deployment(Protocol):
         """A store that holds ``location``."""
         ...
 
-    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> tuple[str, ...] | None:
-        """Clear these tasks of a run, whatever they do now. Returns those that were; `None`: there is no way to."""
+    def clear(
+        self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Clear these tasks of a run, whatever they do now. Returns those that were; `None`: there is no way to.
+
+        Those of ``unless_running`` are cleared as well, but only where they have ended.
+        """
+        ...
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt | None:
+        """Set the finished tasks of a re-created run to success. `None`: there is no way into Airflow."""
         ...
 
 
@@ -85,7 +95,10 @@ class StandaloneDeployment:
             self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
         return self._by_root[root]
 
-    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> None:
+    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:
+        """There is no way into Airflow from here."""
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> None:
         """There is no way into Airflow from here."""
 
 

@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     OUTDATED = 4
     NO_ANSWER = 5
     CLEAR_BY_HAND = 6
+    VIOLATED = 7
 
     @property
     def meaning(self) -> str:
@@ -38,6 +39,7 @@ _MEANINGS = {
     ExitCode.OUTDATED: "the plan is outdated, nothing was changed",
     ExitCode.NO_ANSWER: "a store gave no answer, or the journal holds what this version can't read",
     ExitCode.CLEAR_BY_HAND: "applied, and the named tasks have to be cleared by hand",
+    ExitCode.VIOLATED: "verify found an invariant violated",
 }
 EXIT_CODES = tuple(ExitCode)
 

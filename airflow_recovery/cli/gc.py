@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retention", metavar="R", help="'7d', 'on-run-success', 'as-consumed 1h'; default: configured"
     )
     parser.add_argument("--grace", metavar="TIME", help="keep what nobody counts on for so long; default: configured")
+    add_connect_argument(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -43,6 +45,6 @@ def run(args: argparse.Namespace) -> int:
         purge_older_than_s=parse_duration_s(args.older_than) if args.purge else None,
         dry_run=args.dry_run,
     )
-    report = Sweeper(deployment.journal, deployment.results, options).sweep()
+    report = Sweeper(deployment.journal, deployment.results, options, cache_server_of(args)).sweep()
     print(json.dumps(report.to_json(), indent=1) if args.json else report.text())
     return ExitCode.NO_ANSWER if report.unread else ExitCode.DONE

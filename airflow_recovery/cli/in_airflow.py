@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 
 from airflow_recovery.cli.deployment import Deployment
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
@@ -47,7 +49,9 @@ class AirflowDeployment:
         is_ours = location == base or location.startswith(f"{base}/")
         return self._stores.results if is_ours else self._stores.open_external(location)
 
-    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str]) -> tuple[str, ...] | None:
+    def clear(
+        self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()
+    ) -> tuple[str, ...] | None:
         """Through the endpoint in the API server. `None` where ``[recovery] api_conn_id`` is not set."""
         if not self._settings.api_conn_id:
             return None
@@ -55,11 +59,31 @@ class AirflowDeployment:
 
         hook = RecoveryApiHook(self._settings.api_conn_id)
         tries = hook.observe(dag_id, run_id).tries
-        found = {key: tries[key].ti_id for key in task_keys if key in tries}
-        clearable = {key: ti for key, ti in found.items() if tries[key].state in FINISHED_STATES | RUNNING_STATES}
+        begun = {key for key in task_keys if key in tries and tries[key].state in FINISHED_STATES | RUNNING_STATES}
+        ended = {key for key in unless_running if key in tries and tries[key].state in FINISHED_STATES}
+        consumers = {key: tries[key].ti_id for key in sorted(begun | ended)}
+        cleared = hook.clear(dag_id, run_id, ClearRequest(consumers=consumers, unblock=True)).cleared
         # What neither runs nor has ended begins with a pre-check of its own, and needs no clear.
-        cleared = hook.clear(dag_id, run_id, ClearRequest(consumers=clearable, unblock=True)).cleared
-        return (*cleared, *(key for key in found if key not in clearable))
+        return (*cleared, *(key for key in task_keys if key in tries and key not in begun))
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
+        """Through the endpoint in the API server; without ``[recovery] api_conn_id``, in the metadata database itself.
+
+        Raises `ConfigurationError` for a request that Airflow refuses, and our own errors of the hook.
+        """
+        if self._settings.api_conn_id:
+            from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+            return RecoveryApiHook(self._settings.api_conn_id).rebuild(dag_id, request)
+        from airflow.utils.session import create_session
+
+        from airflow_recovery.plugins.rebuild import set_finished
+
+        try:
+            with create_session() as session:
+                return set_finished(session, dag_id, request)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
 
 
 def open_in_airflow(args: argparse.Namespace) -> Deployment:

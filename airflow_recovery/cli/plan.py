@@ -6,11 +6,13 @@ import argparse
 import getpass
 import json
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
 from airflow_recovery.cli.clearing import clear_text, task_keys
+from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
 from airflow_recovery.cli.deployment import Deployment, deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.run_view import RunView, view_run
@@ -31,11 +33,13 @@ from airflow_recovery.failover.request import (
     RestartRegion,
     together,
 )
+from airflow_recovery.journal.recorded import recorded_journal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is asked, how it is shown, and whether it is done."""
     add_run_arguments(parser)
+    add_connect_argument(parser)
     asked = parser.add_argument_group("what if (none: the run as it is; several: all at once)")
     asked.add_argument("--failed", action="append", metavar="R", help="region R fails")
     asked.add_argument("--cause", metavar="TEXT", help="why it fails, for --failed")
@@ -63,10 +67,11 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     if args.apply:
         return _apply(args, deployment, view, _load(args.apply, view))
+    server = cache_server_of(args)
     found = plan(
         view.in_use.plan,
         view.in_use.state,
-        ResultProber(deployment.open_location),
+        ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None),
         _request(args),
         published=view.published,
     )
@@ -130,11 +135,16 @@ def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int
 
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
-    applied = apply_plan(view.journal, found, _who())
+    with recorded_journal(view.journal) as journal:
+        applied = apply_plan(journal, found, _who())
     written = ", ".join(f"{pin.region}@{pin.attempt}" for pin in applied.resets) or "nothing had to be reset"
-    keys = task_keys(view.journal.identity, [found.of(each) for each in applied.clear])
+    regions = {each.name: each for each in view.in_use.plan.regions}
+    keys = task_keys(view.journal.identity, [regions[each] for each in applied.clear])
+    at_work = task_keys(view.journal.identity, [regions[each] for each in applied.at_work])
     run_id = view.airflow_run_id(args.run)
-    cleared = deployment.clear(view.journal.identity.dag_id, run_id, keys) if keys else ()
+    cleared: Sequence[str] | None = ()
+    if keys or at_work:
+        cleared = deployment.clear(view.journal.identity.dag_id, run_id, keys, unless_running=at_work)
     if args.json:
         resets = [[pin.region, pin.attempt] for pin in applied.resets]
         print(json.dumps({"resets": resets, "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))

@@ -18,6 +18,8 @@ from airflow_recovery.storage.object_store import ObjectStore
 RUNS_LOOKED_AT = 100
 """A run id says nothing of its run key where the run has a logical date: so many runs' claims are read to find it."""
 
+_ALL_RUNS = 1_000_000
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:?\d{2}(?::?\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:?\d{2})?")
 
 
@@ -52,6 +54,22 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     elif readable(encode(group_id)) not in groups:
         raise NothingRecorded(f"{where} has no group {group_id!r}. It has {', '.join(groups)}.")
     return _exact(store, RunIdentity(dag_id, key, group_id))
+
+
+def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> list[RunIdentity]:
+    """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none."""
+    dag = f"{encode(dag_id)}/"
+    wanted = None if group_id is None else encode(group_id)
+    found = [
+        _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
+        for key in folders(store, dag, most=_ALL_RUNS)
+        for group in folders(store, f"{dag}{key}/")
+        if wanted in (None, group)
+    ]
+    if not found:
+        what = f"DAG {dag_id!r}" if group_id is None else f"group {group_id!r} of DAG {dag_id!r}"
+        raise NothingRecorded(f"The journal {store.base_uri} has no run of {what}.")
+    return found
 
 
 def _keys_of(run: str) -> Iterable[str]:

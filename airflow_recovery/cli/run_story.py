@@ -8,9 +8,9 @@ from airflow_recovery.cli.run_view import RunView
 from airflow_recovery.errors import RecordInvalid, StoreError
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import RegionKept
+from airflow_recovery.journal.history import read_stream
 from airflow_recovery.journal.records import AttemptState, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.journal.stream import read_stream
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def _kept(view: RunView) -> dict[str, RegionKept]:
     """Of each region, the event that says why it was kept, at the highest attempt. Best effort: streams may be torn."""
     found: dict[str, RegionKept] = {}
     try:
-        for event in read_stream(view.journal.store, view.journal.layout.streams):
+        for each in read_stream(view.journal.store, view.journal.identity, gaps=[]):
+            event = each.event
             if isinstance(event, RegionKept):
                 before = found.get(event.region)
                 if before is None or (before.attempt, before.occurred_at) <= (event.attempt, event.occurred_at):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import uuid
+from dataclasses import asdict
 from typing import Any
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.run_history import history_of
 from airflow_recovery.cli.run_story import RegionStory, tell
 from airflow_recovery.cli.run_view import view_run
 from airflow_recovery.failover.plan_text import cut, ranges, table
@@ -24,17 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
     view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
-    stories = tell(view)
+    stories, history = tell(view), history_of(view)
     if args.json:
-        print(json.dumps(_document(view.journal.identity, view.in_use.plan_hash, stories), indent=1))
+        document = _document(view.journal.identity, view.in_use.plan_hash, stories)
+        print(json.dumps({**document, "history": asdict(history)}, indent=1))
     else:
-        print("\n\n".join([view.header(), _regions(stories), _attempts(stories)]))
+        print("\n\n".join([view.header(), _regions(stories), _attempts(stories), history.text()]))
     return ExitCode.DONE
 
 
 def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(each) for each in stories]}
 
 

@@ -1,5 +1,15 @@
 """One try of one region's task, from the pre-check to the settled success (PROTOCOL section 5).
 
+    region_task     which of the following one listing of the journal asks for
+    first_attempt   nothing has ever failed: only the inputs are looked at
+    predecessor     an earlier try left its attempt open: it is ended
+    recompute       everything runs again, once an epoch
+    full_restart    a failure restarts the whole job
+    wake            an input is lost: its producer is woken
+    restarts        how often, and when, a failed region may run again
+    attempt         claimed, run beside its release check, finished or ended by `failed_attempt`
+    settle          before every success: who stands on what was superseded?
+
 Speaks to the journal, to the results and to Airflow through interfaces that are handed in, so that the same code runs
 in a worker, in a simulation and in a test. Never imports Airflow or Spark.
 """

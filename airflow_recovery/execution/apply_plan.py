@@ -16,11 +16,14 @@ from airflow_recovery.journal.run_state import RegionState
 class AppliedPlan:
     """What was written, and which regions' tasks are to be cleared, in whatever state they are, running too.
 
-    Until they are, the restart is pending: whenever one of these tasks runs, its pre-check honours it.
+    Until they are, the restart is pending: whenever one of these tasks runs, its pre-check honours it. ``at_work`` run
+    as well, but have begun by themselves and read nothing that is made again: they are cleared only where their task
+    has ended without telling the journal.
     """
 
     resets: tuple[InputPin, ...]
     clear: tuple[str, ...]
+    at_work: tuple[str, ...] = ()
 
 
 def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
@@ -44,8 +47,14 @@ def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
             continue
         for pin in plan.resets:
             journal.reset(Reset(pin.region, pin.attempt, who, plan.request.text()))
-        return AppliedPlan(plan.resets, plan.running)
+        at_work = tuple(name for name in plan.running if _is_at_work(plan, name, listing.state.of(name)))
+        return AppliedPlan(plan.resets, tuple(name for name in plan.running if name not in at_work), at_work)
     raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; apply the plan again.")
+
+
+def _is_at_work(plan: Plan, region: str, now: RegionState) -> bool:
+    is_concerned = plan.of(region).after or any(pin.region == region for pin in plan.resets or ())
+    return now.open_attempt is not None and not is_concerned
 
 
 def _check_unchanged(journal: Journal, planned: PlannedRegion, now: RegionState) -> None:

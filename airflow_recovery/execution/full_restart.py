@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest, Observation
 from airflow_recovery.failover.reason import LOST_DATA, Reason
-from airflow_recovery.journal.events import ExecutionVertexReset
 from airflow_recovery.journal.records import FenceCause, Reset
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -46,9 +45,6 @@ def restart_all(run: Run, state: RunState, region: str, cause: str, observation:
             continue
         who, why = run.task.airflow_run_id, f"failover strategy full: {cause}"
         run.journal.reset(Reset(name, before.top, who, why, failover=True))
-        run.events.record(
-            ExecutionVertexReset(occurred_at=run.now(), region=name, attempt=before.top, who=who, why=why)
-        )
     if observation is None:
         return
     tries = run.tries(observation)

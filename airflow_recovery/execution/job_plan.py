@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
@@ -49,12 +49,28 @@ class JobPlan:
     regions: Mapping[str, ExecutionRegion]
 
     def task_keys(self, group_id: str) -> dict[str, str]:
-        """The key in Airflow of each region's task: ``<group>.<region>``, and ``|<map index>`` for a subtask."""
-        keys = {each.name: f"{group_id}.{each.name}" for each in self.record.regions}
-        for name, each in self.regions.items():
-            if each.subtask is not None:
-                keys[name] = f"{group_id}.{each.region.name}|{each.subtask.index}"
-        return keys
+        """The key in Airflow of each region's task: ``<group>.<region>``, and ``|<map index>`` for a subtask.
+
+        The subtasks of one batch have one task.
+        """
+        return {
+            each.name: f"{group_id}.{each.name}"
+            if each.subtask is None
+            else f"{group_id}.{each.subtask.of}|{each.subtask.map_index}"
+            for each in self.record.regions
+        }
+
+    def in_batches(self, size_of: Callable[[int], int]) -> JobPlan:
+        """This plan with the batch of each subtask. ``size_of(n)``: how many of n subtasks one task instance runs."""
+
+        def placed(each: RegionPlan) -> RegionPlan:
+            subtask = self.regions[each.name].subtask if each.name in self.regions else None
+            size = 1 if subtask is None else size_of(subtask.parallelism)
+            if subtask is None or each.subtask is None or size == 1:
+                return each
+            return replace(each, subtask=replace(each.subtask, batch=subtask.index // size))
+
+        return replace(self, record=replace(self.record, regions=tuple(map(placed, self.record.regions))))
 
 
 def plan_job(job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None) -> JobPlan:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 
-from airflow_recovery.errors import OutputAltered
+from airflow_recovery.errors import CacheUnreachable, OutputAltered
 from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.shuffle.availability import AvailabilityState, probe_manifest
+from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import ObjectStore
 
 MAX_EVIDENCE = 10
@@ -34,21 +36,31 @@ class ResultProber:
     to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
     later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
 
-    Raises the store's errors: "denied" and "timed out" are no answers. Raises `OutputAltered` by policy.
+    ``ask_cached`` asks the Spark Connect server that keeps a cached result: `None` where it does, else why it is lost.
+
+    Raises the store's errors: "denied" and "timed out" are no answers. Raises `CacheUnreachable` where the server gives
+    none, or where nobody here knows how to ask it. Raises `OutputAltered` by policy.
     """
 
     def __init__(
         self,
         open_location: Callable[[str], ObjectStore],
         on_altered: Mapping[str, OnAltered] | None = None,
+        ask_cached: Callable[[PartitionManifest], str | None] | None = None,
     ) -> None:
         self._open = open_location
+        self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
 
     def __call__(self, region: str, attempt: Attempt) -> Reason | None:
         """`None` where every registered object of ``attempt`` is there as registered, else why not."""
         outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
         for manifest in outputs:
+            if is_cached_location(manifest.location):
+                lost = self._why_cached_is_lost(region, attempt, manifest)
+                if lost is not None:
+                    return lost
+                continue
             store = self._open(manifest.location)
             found = probe_manifest(store, manifest)
             if found.is_available and not found.added:
@@ -66,6 +78,21 @@ class ResultProber:
             return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=said)
         return None
 
+    def _why_cached_is_lost(self, region: str, attempt: Attempt, manifest: PartitionManifest) -> Reason | None:
+        said = self._ask_cached(manifest)
+        if said is not None:
+            evidence = (Evidence(f"the server of {manifest.location}", said),)
+            return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {said}", evidence=evidence)
+        # What is evicted is made again of these files: of other rows, if one was overwritten. One that is gone fails.
+        for folder, found in _folders(attempt).items():
+            read = replace(manifest, location=folder, objects=tuple(found))
+            altered = probe_manifest(self._open(folder), read).altered
+            if altered:
+                said = f"{folder}/{altered[0]}, of which {manifest.result} is made, was altered since"
+                detail = f"attempt {attempt.number}: {said}: what is evicted would be made of other rows"
+                return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", said),))
+        return None
+
     def _judge_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
@@ -73,3 +100,19 @@ class ResultProber:
                 "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
                 "declare on_altered='recompute' to have it made again whenever it was altered."
             )
+
+
+def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
+    """The external files that the attempt read, by the folder that they are in."""
+    found: dict[str, list[ResultObject]] = {}
+    for each in attempt.outcome.externals if attempt.outcome is not None else ():
+        folder, _, name = each.uri.rpartition("/")
+        found.setdefault(folder, []).append(ResultObject(name, each.size, each.etag))
+    return found
+
+
+def _nobody_to_ask(manifest: PartitionManifest) -> str | None:
+    raise CacheUnreachable(
+        f"expected a Spark Connect server to ask whether {manifest.result!r} is still cached at {manifest.location}, "
+        "found none that is known here: name it, on the command line with --connect sc://host:port"
+    )

@@ -8,8 +8,7 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.wake import refuse_without_door, wake_producers
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
-from airflow_recovery.journal.events import ResultPublished
-from airflow_recovery.journal.records import InputPin, Publish, PublishedRegion
+from airflow_recovery.journal.records import Publish, PublishedRegion
 from airflow_recovery.journal.run_state import RunState
 
 CALLER = "publish"
@@ -55,13 +54,6 @@ class PublishTask:
                 continue
             self._run.log.info(
                 "Publish %d: %s.", publish.number, ", ".join(f"{each.region}@{each.attempt}" for each in cut)
-            )
-            self._run.events.record(
-                ResultPublished(
-                    occurred_at=self._run.now(),
-                    number=publish.number,
-                    regions=tuple(InputPin(each.region, each.attempt) for each in cut),
-                )
             )
             return publish
         raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")

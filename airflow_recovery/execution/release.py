@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.execution.run import Run
+from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.release import Releaser, ReleaseRule
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import ReleasePolicy, Retention
@@ -23,6 +24,20 @@ def release_consumed(run: Run, region: str, results: ObjectStore, default: Reten
 def release_published(run: Run, results: ObjectStore, default: Retention) -> None:
     """After the run has published: let go of everything inside the job, where that is `ON_RUN_SUCCESS`."""
     _release(run, run.regions, results, default, ReleasePolicy.ON_RUN_SUCCESS)
+
+
+def drop_cached(run: Run, views: CachedViews) -> None:
+    """At the end of a run: nobody reads its cached results any more. Those of all its attempts, and of no other run.
+
+    A region that is cleared later finds them lost, and has them made again if it must run.
+    """
+    try:
+        mine = views_of_run(run.journal, run.plan, run.list().state).keys() & views.names()
+        views.drop(mine)
+    except (StoreError, JournalError) as error:
+        run.log.warning("The cached results of this run were not dropped, gc --connect will: %s", error)
+    else:
+        run.log.info("%d cached results of this run were dropped.", len(mine))
 
 
 def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Retention, policy: ReleasePolicy) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_recovery.errors import ObjectMissing, RestartPending, RestartsExhausted
+from airflow_recovery.errors import ObjectMissing, RestartPending, RestartsExhausted, UserCodeError
 from airflow_recovery.execution.run import Run
 from airflow_recovery.failover.reason import LOST_DATA, Reason
 from airflow_recovery.failover.restart_budget import (
@@ -129,6 +129,25 @@ class Restarts:
     def failures(self, state: RunState) -> tuple[OwnFailure, ...]:
         """The failed attempts of this region that count, oldest first."""
         return tuple(each for each in self._failed(state, self._region) if self._is_mine(each.attempt))
+
+    def check_not_in_vain(self, state: RunState) -> None:
+        """Raises `UserCodeError` where the newest attempt failed in a way that the same code would meet again.
+
+        A task of one region fails at once then. Where a task runs several, it may be retried for another's sake.
+        """
+        mine = state.of(self._region)
+        newest = mine.attempts.get(mine.top)
+        outcome = newest.outcome if newest is not None and newest.number > _forgiven(mine) else None
+        if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE:
+            return
+        if label_of(outcome.failure, RECOVERABLE_LABEL) != "no":
+            return
+        if outcome.fingerprint == self._run.regions[self._region].fingerprint and self._is_mine(outcome.attempt):
+            raise UserCodeError(
+                f"{self._region}@{outcome.attempt} failed, and the same code would fail again, so it is not retried: "
+                f"{outcome.detail or 'no reason given'}",
+                outcome.failure,
+            )
 
     def _decide(self, state: RunState, limits: RestartLimits, failed: Outcome | None = None) -> RestartDecision:
         own = [each.at_s for each in self.failures(state) if failed is None or each.attempt != failed.attempt]

@@ -80,15 +80,19 @@ def _why_published_anew(run: Run, state: RunState, judged: Judgement) -> str | N
     return None
 
 
+def _of_other_tasks(run: Run, region: str) -> list[str]:
+    """Not those that this very task runs besides ``region``: it looks at them itself before it succeeds."""
+    own = run.task_keys[region]
+    return [each for each in run.regions if each != region and run.task_keys[each] != own]
+
+
 def _clear_overtaken(
     run: Run, region: str, judged: Judgement, observation: Observation, publish_anew: str | None
 ) -> None:
     tries = run.tries(observation)
     targets: dict[str, str] = {}
     reasons: list[str] = []
-    for other in run.regions:
-        if other == region:
-            continue
+    for other in _of_other_tasks(run, region):
         seen = tries.get(other)
         why = judged.why_overtaken(other, judged.basis(other, seen.ti_id if seen is not None else None))
         if why is not None and seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
@@ -113,8 +117,8 @@ def _refuse_overtaken(run: Run, region: str, judged: Judgement, publish_anew: st
     """
     overtaken = {
         other: why
-        for other in run.regions
-        if other != region and (why := judged.why_overtaken(other, judged.basis(other, None))) is not None
+        for other in _of_other_tasks(run, region)
+        if (why := judged.why_overtaken(other, judged.basis(other, None))) is not None
     }
     if overtaken:
         states = run.scheduler.states([run.task_keys[each] for each in overtaken])

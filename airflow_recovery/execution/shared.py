@@ -23,8 +23,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed, SharedMadeElsewhere
-from airflow_recovery.execution.region_task import ClaimedAttempt, RegionRunner, RegionTask
+from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.shared_liveness import BEATS_PER_TIMEOUT, Heartbeat, SilenceWatch, last_beat
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal

@@ -23,7 +23,7 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import plan_of
 from airflow_recovery.failover.plan_text import brief, plan_line
 from airflow_recovery.failover.reason import Reason
-from airflow_recovery.journal.events import InputsLost, RegionSkipped
+from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
 from airflow_recovery.journal.records import InputPin, Lost
 
 
@@ -58,7 +58,7 @@ def wake_producers(
     )
     result = run.scheduler.clear(request)
     gone = tuple(InputPin(region, attempt.number) for region in lost if (attempt := judged.current(region)) is not None)
-    run.events.record(InputsLost(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
+    run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
     said = "; ".join(reason.text() for reason in lost.values())
     woken = ", ".join(result.cleared) or "nobody: they are awake already"
     return InputLost(

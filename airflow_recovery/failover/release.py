@@ -1,8 +1,10 @@
 """Which results nobody needs any more: Flink's release rule, by group of partitions (FLIP-1).
 
 A group goes when every region that reads it is finished, if we are the ones to let it go and it is not persistent. So
-an all-to-all input goes as a whole, and only when the last of its readers is done. When and whether data is then
-deleted is a matter of policy; this is only the rule.
+an all-to-all input goes as a whole, and only when the last of its readers is done.
+
+This is only the rule. `airflow_recovery.failover.unread` asks it of a run as the journal has it; when and whether data
+is then deleted is the matter of `airflow_recovery.shuffle.release`.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ class PartitionGroupRelease:
         """
         self._grow()
         graph, logical = self._topology.graph, self._topology.logical
-        found: set[int] = set()
+        asked: set[int] = set()  # each once, though it is in a group of every edge along which it is read
         for group in map(graph.group, groups):
             readers = [logical.consumer_of[edge] for edge in logical.readers_of[group.result]]
             if all(map(graph.is_initialised, readers)):
-                found.update(partition for partition in group.partitions if self._is_unread(partition))
-        return sorted(found)
+                asked.update(group.partitions)
+        return sorted(filter(self._is_unread, asked))
 
     def _is_unread(self, partition: int) -> bool:
         graph = self._topology.graph

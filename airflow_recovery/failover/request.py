@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.failover.judgement import Available
+from airflow_recovery.failover.lookup import downstream, region_of_result, regions_named
 from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
 from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.topology.graph import did_you_mean
 
 SUPPOSED = "supposed"
 """Stands in for the writer and the time of records that are not written."""
@@ -33,9 +32,10 @@ class Supposition:
 
 @dataclass(frozen=True)
 class Request:
-    """Base of all requests. ``kind`` names it in JSON."""
+    """Base of all requests. ``kind`` names it in JSON, ``words`` tells it to people, with its fields in braces."""
 
     kind: ClassVar[str]
+    words: ClassVar[str]
 
     def suppose(self, run: Supposition) -> Supposition:
         """``run`` as this request supposes it. Raises `UnknownRegion` for a name that the topology does not hold."""
@@ -43,7 +43,7 @@ class Request:
 
     def text(self) -> str:
         """A few words."""
-        raise NotImplementedError
+        return self.words.format_map(vars(self))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `request_from_json` is the inverse."""
@@ -55,14 +55,11 @@ class Rebuild(Request):
     """The run as the journal has it: what a clear of everything, or the loss of Airflow's database, would run."""
 
     kind = "rebuild"
+    words = "the run as it is"
 
     def suppose(self, run: Supposition) -> Supposition:
         """No change."""
         return run
-
-    def text(self) -> str:
-        """A few words."""
-        return "the run as it is"
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class RegionFailure(Request):
     region: str
     cause: str = "a failure"
     kind = "failure"
+    words = "{region} fails: {cause}"
 
     def suppose(self, run: Supposition) -> Supposition:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
@@ -91,10 +89,6 @@ class RegionFailure(Request):
             regions[name] = replace(before, attempts=attempts)
         return replace(run, state=replace(run.state, regions=regions), resets=None)
 
-    def text(self) -> str:
-        """A few words."""
-        return f"{self.region} fails: {self.cause}"
-
 
 @dataclass(frozen=True)
 class PartitionGone(Request):
@@ -102,6 +96,7 @@ class PartitionGone(Request):
 
     result: str
     kind = "partition gone"
+    words = "{result} is gone"
 
     def suppose(self, run: Supposition) -> Supposition:
         """Whoever asks for its data hears that it is missing, without the store being asked."""
@@ -120,10 +115,6 @@ class PartitionGone(Request):
 
         return replace(run, available=available, resets=None)
 
-    def text(self) -> str:
-        """A few words."""
-        return f"{self.result} is gone"
-
 
 @dataclass(frozen=True)
 class CodeChanged(Request):
@@ -131,6 +122,7 @@ class CodeChanged(Request):
 
     vertex: str
     kind = "code changed"
+    words = "the code of {vertex} has changed"
 
     def suppose(self, run: Supposition) -> Supposition:
         """No recorded fingerprint is today's."""
@@ -141,60 +133,60 @@ class CodeChanged(Request):
         )
         return replace(run, topology=replace(run.topology, regions=regions), resets=None)
 
-    def text(self) -> str:
-        """A few words."""
-        return f"the code of {self.vertex} has changed"
+
+class Restart(Request):
+    """Base of what a person asks for: the newest attempts of some regions do not count (PROTOCOL 5.4)."""
+
+    who: str  # no field of this class, so that it stays the last one, with a default, in each subclass
+
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """The regions. Raises `UnknownRegion` for a name that the topology does not hold."""
+        raise NotImplementedError
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """A reset of the newest attempt of each of them."""
+        return _reset(run, self.restarted(run.topology), self.who, self.text())
 
 
 @dataclass(frozen=True)
-class RestartRegion(Request):
-    """Restart this region: its attempts so far do not count (PROTOCOL 5.4)."""
+class RestartRegion(Restart):
+    """Restart this region."""
 
     region: str
     who: str = "you"
     kind = "restart region"
+    words = "restart {region}"
 
-    def suppose(self, run: Supposition) -> Supposition:
-        """A reset of its newest attempt."""
-        return _reset(run, regions_named(run.topology, self.region), self.who, self.text())
-
-    def text(self) -> str:
-        """A few words."""
-        return f"restart {self.region}"
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """It alone; a name of several subtasks is all of them."""
+        return regions_named(topology, self.region)
 
 
 @dataclass(frozen=True)
-class RestartFrom(Request):
+class RestartFrom(Restart):
     """Restart from this vertex on: its region and everything downstream, whatever their determinism says."""
 
     vertex: str
     who: str = "you"
     kind = "restart from"
+    words = "restart from {vertex} on"
 
-    def suppose(self, run: Supposition) -> Supposition:
-        """A reset of the newest attempt of each of them."""
-        first = regions_named(run.topology, self.vertex)
-        return _reset(run, downstream(run.topology, first), self.who, self.text())
-
-    def text(self) -> str:
-        """A few words."""
-        return f"restart from {self.vertex} on"
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """Its region, and whatever reads it over any number of steps."""
+        return downstream(topology, regions_named(topology, self.vertex))
 
 
 @dataclass(frozen=True)
-class RecomputeAll(Request):
+class RecomputeAll(Restart):
     """Everything runs again."""
 
     who: str = "you"
     kind = "recompute all"
+    words = "recompute all"
 
-    def suppose(self, run: Supposition) -> Supposition:
-        """A reset of every region's newest attempt."""
-        return _reset(run, [each.name for each in run.topology.regions], self.who, self.text())
-
-    def text(self) -> str:
-        """A few words."""
-        return "recompute all"
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """All of them."""
+        return [each.name for each in topology.regions]
 
 
 @dataclass(frozen=True)
@@ -245,66 +237,10 @@ def together(requests: Iterable[Request]) -> Request:
     return REBUILD if not found else found[0] if len(found) == 1 else Together(found)
 
 
-def regions_named(topology: PlanRecord, name: str) -> list[str]:
-    """The regions that ``name`` stands for: a region, all its subtasks, or what holds a vertex of that name.
-
-    Raises `UnknownRegion` with the closest name.
-    """
-    names = [each.name for each in topology.regions]
-    if name in names:
-        return [name]
-    found = [each.name for each in topology.regions if each.subtask is not None and each.subtask.of == name]
-    found = found or [each.name for each in topology.regions if name in each.vertices]
-    if found:
-        return found
-    known = {*names, *(vertex for each in topology.regions for vertex in each.vertices)}
-    raise UnknownRegion(
-        f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
-        f"{some(names)}."
-    )
-
-
-def region_of_result(topology: PlanRecord, result: str) -> str:
-    """The region that makes ``result``, named by itself, by ``<region>.<result>``, or by its region.
-
-    Raises `UnknownRegion` with the closest name.
-    """
-    found: dict[str, str] = {}
-    for each in topology.regions:
-        found.setdefault(each.name, each.name)
-        for name in each.results:
-            found[f"{each.name}.{name}"] = each.name
-    for each in topology.regions:
-        for name in each.results:
-            found.setdefault(name, each.name)
-    if result not in found:
-        raise UnknownRegion(
-            f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
-            f"{some(name for each in topology.regions for name in each.results)}."
-        )
-    return found[result]
-
-
-def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
-    """``regions`` and everything that reads them, over however many steps, in topological order."""
-    found = set(regions)
-    for each in topology.regions:
-        if not found.isdisjoint(each.inputs):
-            found.add(each.name)
-    return [each.name for each in topology.regions if each.name in found]
-
-
 def restart_everything(run: Supposition) -> Supposition:
     """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
     names = [each.name for each in run.topology.regions]
     return replace(_reset(run, names, SUPPOSED, "the failover strategy is full"), resets=None)
-
-
-def some(names: Iterable[str], most: int = 12) -> str:
-    """The first of ``names``, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
 
 
 def _reset(run: Supposition, names: Iterable[str], who: str, why: str) -> Supposition:

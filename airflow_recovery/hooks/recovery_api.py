@@ -9,6 +9,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseHook
 
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
+from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
 from airflow_recovery.plugins.protocol import API_PREFIX, Caller
 
@@ -73,12 +74,16 @@ class RecoveryApiHook(BaseHook):
 
     def observe(self, dag_id: str, run_id: str) -> Observation:
         """All tries of a run."""
-        return Observation.from_json(self._call(dag_id, run_id, "observe", {}))
+        return Observation.from_json(self._call(_of_run(dag_id, run_id, "observe"), {}))
 
     def clear(self, dag_id: str, run_id: str, request: ClearRequest, caller: Caller | None = None) -> ClearResult:
         """Compare and clear. Raises `NotMine` where ``caller`` is no longer its own try."""
         body = {"request": request.to_json(), "caller": None if caller is None else caller.to_json()}
-        return ClearResult.from_json(self._call(dag_id, run_id, "clear", body))
+        return ClearResult.from_json(self._call(_of_run(dag_id, run_id, "clear"), body))
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
+        """Set the finished tasks of a re-created run to success. A repeated request finds nothing left to set."""
+        return Rebuilt.from_json(self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", request.to_json()))
 
     @property
     def base_url(self) -> str:
@@ -98,8 +103,8 @@ class RecoveryApiHook(BaseHook):
             self._connection = self.get_connection(self.recovery_conn_id)
         return self._connection
 
-    def _call(self, dag_id: str, run_id: str, operation: str, body: dict[str, Any]) -> dict[str, Any]:
-        path = f"{API_PREFIX}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{operation}"
+    def _call(self, operation: str, body: dict[str, Any]) -> dict[str, Any]:
+        path = f"{API_PREFIX}{operation}"
         response = self._send("POST", path, body, token=self._get_token())
         if response.status_code == 401:
             # The token ran out, or the server was given another secret: one more try with a fresh one.
@@ -174,6 +179,10 @@ class RecoveryApiHook(BaseHook):
                 f"API server runs, and check the host of connection {self.recovery_conn_id!r}."
             )
         raise RecoveryError(f"Expected {where} to succeed, found HTTP {status}: {_detail(response)}")
+
+
+def _of_run(dag_id: str, run_id: str, operation: str) -> str:
+    return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{operation}"
 
 
 def _detail(response: requests.Response) -> str:

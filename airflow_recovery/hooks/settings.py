@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.topology.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
 from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 SECTION = "recovery"
@@ -30,6 +31,8 @@ class RecoverySettings:
     retention: Retention = DEFAULT_RETENTION
     grace_s: int = DEFAULT_GRACE_S
     previous_worker_timeout_s: int = 30
+    job_recovery: DeclaredJobRecovery = ALL_DEFAULTS
+    """For jobs that declare nothing else."""
 
     @classmethod
     def load(cls) -> RecoverySettings:
@@ -68,7 +71,16 @@ class RecoverySettings:
             previous_worker_timeout_s=parse_duration_s(
                 conf.get(SECTION, "previous_worker_timeout", fallback="") or f"{cls.previous_worker_timeout_s}s"
             ),
+            job_recovery=configured_job_recovery(),
         )
+
+
+def configured_job_recovery() -> DeclaredJobRecovery:
+    """FLIP-383's options as ``[recovery]`` has them, in Airflow's spelling. Raises `ConfigurationError`."""
+    from airflow.sdk.configuration import conf
+
+    given = {key: conf.get(SECTION, name, fallback="") for name, key in SETTINGS.items()}
+    return DeclaredJobRecovery.parse({key: value for key, value in given.items() if (value or "").strip()})
 
 
 def _is_below_a_dag(journal: str, results: str) -> bool:

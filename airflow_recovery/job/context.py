@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from airflow_recovery.job.accumulators import Accumulators
 
 
 class RunLike(Protocol):
@@ -65,3 +67,5 @@ class RegionContext:
     data_interval_start: str | None = None
     data_interval_end: str | None = None
     subtask: Subtask = ONLY_SUBTASK
+    accumulators: Accumulators = field(default_factory=Accumulators, compare=False)
+    """Count here what is not in the rows; the vertices of a region count together."""

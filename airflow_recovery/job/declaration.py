@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.appends import how_it_appends
+from airflow_recovery.job.cached import check_cached
 from airflow_recovery.job.context import RunLike
 from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, checked_parallelism, resolve
@@ -27,8 +29,16 @@ from airflow_recovery.topology.failover_strategy import (
     declared_strategy,
 )
 from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
+from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
-from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT, PIPELINED, ResultType
+from airflow_recovery.topology.result_type import (
+    BLOCKING,
+    BLOCKING_PERSISTENT,
+    CACHED,
+    CACHED_MEMORY_ONLY,
+    PIPELINED,
+    ResultType,
+)
 from airflow_recovery.topology.retention import Retention, checked_retention
 
 if TYPE_CHECKING:
@@ -38,7 +48,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT)
+RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY)
 """The result types that a region's application can make and read today."""
 
 MAX_VERTEX_NAME_LENGTH = 80
@@ -57,6 +67,7 @@ def job(
     retention: Retention | None = None,
     failover_strategy: FailoverStrategyLike | None = None,
     recovery_mode: RecoveryModeLike | None = None,
+    job_recovery: Mapping[str, object] | None = None,
 ) -> Job:
     """Begin a job. Vertices are added with the decorators of the returned `Job`.
 
@@ -65,6 +76,7 @@ def job(
     every vertex that does not say it itself. ``retention`` says when intermediate results may be deleted
     (``Retention.as_consumed()``); without it, the configuration does. ``failover_strategy`` is ``region`` (what must
     run again), ``full`` (everything) or ``individual``; ``recovery_mode="JOB_LEVEL"`` makes it ``full``.
+    ``job_recovery`` has FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``.
     """
     return Job(
         name,
@@ -74,6 +86,7 @@ def job(
         retention=retention,
         failover_strategy=failover_strategy,
         recovery_mode=recovery_mode,
+        job_recovery=job_recovery,
     )
 
 
@@ -95,6 +108,7 @@ class Job:
         retention: Retention | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
         recovery_mode: RecoveryModeLike | None = None,
+        job_recovery: Mapping[str, object] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise JobDefinitionError(f"job: expected a name, found {name!r}: give the job a name that is not empty")
@@ -110,6 +124,7 @@ class Job:
         self.determinism = _checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
         declared = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")
         self.failover_strategy = declared or FailoverStrategy.REGION
+        self.job_recovery = declared_job_recovery(job_recovery, f"job {name!r}")
         self.module_ref: str | None = None
         """Where it was loaded from, ``package.module:name``; set by `load_job`."""
         self._declared: dict[str, tuple[Vertex, Signature]] = {}
@@ -213,8 +228,10 @@ class Job:
         - ``inputs``: parameter to vertex, where their names differ: ``{"left": "cleaned"}``.
         - ``params``: JSON values handed in under their names; texts in them may be templates over the run alone.
         - ``spark_conf``: settings of the Spark application that the vertex's region needs; no part of the fingerprint.
-        - ``result``: ``PIPELINED`` (fused with its readers), ``BLOCKING`` (written, registered, read again), or
-          ``BLOCKING_PERSISTENT`` (made once for all runs, DAGs and backfills with equal code, parameters and inputs).
+        - ``result``: ``PIPELINED`` (fused with its readers), ``BLOCKING`` (written, registered, read again),
+          ``BLOCKING_PERSISTENT`` (made once for all runs, DAGs and backfills with equal code, parameters and inputs),
+          or, over Spark Connect, ``CACHED`` (kept by the server on its disks, for as long as it runs) and
+          ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`.
         - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
           ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers
           keep theirs where it is equal. ``"assume"``: any finish of this vertex will do, and where several vertices of
@@ -258,6 +275,8 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        idempotent: bool | None = None,
+        allow_duplicates: bool = False,
     ) -> Callable[[F], F]: ...
     def sink(
         self,
@@ -271,8 +290,18 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        idempotent: bool | None = None,
+        allow_duplicates: bool = False,
     ) -> Any:
-        """Declare a final result: always wanted, written and registered. Options as in `vertex`; others may read it."""
+        """Declare a final result: always wanted, written and registered. Options as in `vertex`; others may read it.
+
+        The two that are a sink's alone are about what the function writes elsewhere by itself, beside its result:
+
+        - ``idempotent``: ``True``: doing that twice changes nothing; ``False``: it does, and the sink is refused unless
+          duplicates are allowed. Not said: the function's own code is looked at, and ``False`` where it is seen to
+          append (`airflow_recovery.job.appends` says what is seen, and what is not).
+        - ``allow_duplicates``: it may happen twice; a warning in the task's log says when it may have.
+        """
 
         def declare(function: F) -> F:
             return self._declare(
@@ -287,6 +316,8 @@ class Job:
                 version,
                 None,
                 parallelism,
+                idempotent,
+                allow_duplicates,
             )
 
         return declare if function is None else declare(function)
@@ -324,6 +355,8 @@ class Job:
         version: str | None,
         splits: FilePattern | None,
         parallelism: ParallelismLike | None,
+        idempotent: bool | None = None,
+        allow_duplicates: bool = False,
     ) -> F:
         decorator = f"@{kind.value.lower()}"
         if not inspect.isfunction(function):
@@ -352,6 +385,8 @@ class Job:
         plain_params = _checked_params(params or {}, where, is_parallel=subtasks is not None)
         if splits is not None:
             check_templates({"splits": splits.pattern}, where=where, is_parallel=subtasks is not None)
+        if not allow_duplicates:
+            _check_idempotent(function, kind, idempotent, where)
         signature = read_signature(function, params=plain_params, renamed=inputs or {}, where=where)
         _check_splits(signature, kind, splits, where)
         if kind is VertexKind.SOURCE:
@@ -372,6 +407,7 @@ class Job:
             wants_context=signature.wants_context,
             wants_splits=signature.wants_splits,
             parallelism=subtasks,
+            allow_duplicates=allow_duplicates,
         )
         self._declared[name] = (vertex, signature)
         self._vertices = self._graph = self._regions = self._parallelism = None
@@ -460,6 +496,7 @@ class Job:
                 self._merged_conf(region.vertices)
                 self._check_parallelism(region)
             check_persistent(regions, self.vertices)
+            check_cached(regions, self.vertices)
             self.check_strategy(self.failover_strategy, regions)
             self._regions = regions
         return self._regions
@@ -610,6 +647,24 @@ def _checked_determinism(given: object, where: str, default: Determinism) -> Det
             f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {given!r}: 'verify' checks "
             "that the rows are the same, 'assume' takes your word for it"
         ) from None
+
+
+def _check_idempotent(function: Callable[..., Any], kind: VertexKind, idempotent: bool | None, where: str) -> None:
+    """An attempt that has written elsewhere and then dies is run again (PROMISES, fault 80)."""
+    code = getattr(inspect.unwrap(function), "__code__", function.__code__)
+    seen = how_it_appends(code) if idempotent is None else None
+    if idempotent is False or seen is not None:
+        advice = (
+            "say idempotent=True where a second time changes nothing, or allow_duplicates=True where its readers can "
+            "live with both"
+            if kind is VertexKind.SINK
+            else "declare what writes by itself as a @sink, which can say what a second time does"
+        )
+        raise JobDefinitionError(
+            f"{where}: expected a vertex that can run again, found {seen or 'idempotent=False'}: an attempt that dies "
+            "after it has written is run again, and writes once more. Return the DataFrame instead, which recovery "
+            f"writes so that one attempt counts; or overwrite a place of the run's own; or {advice}"
+        )
 
 
 def _check_splits(signature: Signature, kind: VertexKind, splits: FilePattern | None, where: str) -> None:

@@ -6,6 +6,7 @@ that has grown, keeps what stands (PROMISES 55 and 62). A fixed number has the k
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,7 @@ def checked_keys(given: Iterable[Any], *, where: str) -> tuple[str, ...]:
             f"{where}: expected at least one key, found none: a vertex without subtasks would make nothing; skip the "
             "run instead, or give one key"
         )
-    twice = sorted({key for key in keys if keys.count(key) > 1})
+    twice = sorted(key for key, times in Counter(keys).items() if times > 1)
     if twice:
         raise JobDefinitionError(f"{where}: expected unique keys, found {twice[0]!r} more than once: remove one")
     return keys

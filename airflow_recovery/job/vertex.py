@@ -66,6 +66,8 @@ class Vertex:
     wants_splits: bool
     parallelism: Parallelism | SameAs | None = None
     """As declared; `Job.parallelism_of` says whose subtasks `SameAs` means."""
+    allow_duplicates: bool = False
+    """Whether what a sink writes elsewhere by itself may be written once more by a later attempt."""
 
     @property
     def where(self) -> str:

@@ -2,10 +2,11 @@
 
 One JSON object a record::
 
-    {"format": 1, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}}
+    {"format": 1, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}, "crc": ...}
 
-Reading is strict, since what is read decides what is run: another run's record, a newer format, a duplicate key, a
-NaN, or a document that is too large or too deep is refused with `RecordInvalid`.
+Reading is strict, since what is read decides what is run: another run's record, a newer format, a wrong checksum, a
+duplicate key, a NaN, or a document that is too large or too deep is refused with `RecordInvalid`. ``crc`` is the crc32
+of the body's canonical JSON; a record without one, as the first journals had them, is read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from enum import Enum
@@ -32,6 +34,7 @@ from airflow_recovery.journal.records import (
     PlanRecord,
     Publish,
     PublishedRegion,
+    ReadMetrics,
     Record,
     RegionPlan,
     Released,
@@ -72,8 +75,9 @@ def canonical_json(value: Any) -> str:
 
 def encode_record(identity: RunIdentity, record: Record) -> bytes:
     """The bytes of ``record`` in the journal of ``identity``."""
-    document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": plain(record)}
-    return canonical_json(document).encode()
+    body = plain(record)
+    document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": body}
+    return canonical_json({**document, "crc": _crc(body)}).encode()
 
 
 def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: str) -> R:
@@ -100,21 +104,28 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
                 f"{where}: belongs to another journal: expected {name}={value!r}, found {document.get(name)!r}. "
                 "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
             )
+    if "crc" in document and document["crc"] != _crc(document.get("body")):
+        raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
     try:
-        record: R = _from_plain(kind, document["body"])
+        record: R = from_plain(kind, document["body"])
         return record
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
+
+
+def _crc(body: Any) -> int:
+    return zlib.crc32(canonical_json(body).encode())
 
 
 def parse_json(body: bytes, *, where: str) -> Any:
     """Strict JSON: bounded size and depth, no duplicate keys, no NaN. Raises `RecordInvalid`."""
     if len(body) > MAX_RECORD_BYTES:
         raise RecordInvalid(f"{where}: {len(body)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
-    if _depth(body) > MAX_DEPTH:
+    # With so few brackets it is not too deep, however they are nested: most documents need no closer look.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise RecordInvalid(f"{where}: nested deeper than {MAX_DEPTH} levels.")
     try:
-        return json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        return _DECODER.decode(body.decode())
     except ValueError as error:
         raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
 
@@ -154,7 +165,7 @@ def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _record(kind: type[Any]) -> Callable[[Any], Any]:
-    return lambda value: _from_plain(kind, value)
+    return lambda value: from_plain(kind, value)
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -167,6 +178,13 @@ def _pair(value: Any) -> tuple[str, ...]:
     if len(pair := _names(value)) != 2:
         raise ValueError(f"expected two names, found {value!r}")
     return pair
+
+
+def _count(value: Any) -> tuple[str, float]:
+    name, amount = _list(value)
+    if type(name) is not str or type(amount) not in (int, float):
+        raise ValueError(f"expected a name and a number, found {value!r}")
+    return name, amount
 
 
 def _mode(value: Any) -> tuple[str, Determinism]:
@@ -187,6 +205,10 @@ def _manifest(value: Any) -> PartitionManifest:
     ):
         _check_scalar(f"PartitionManifest.{name}", annotation, value[name])
     _check_scalar("PartitionManifest.digest", "str | None", value.get("digest"))
+    for path in (value["location"], *(found[0] for found, _ in objects)):
+        # What is read, and one day deleted, must be what it says (PROMISES, fault 86).
+        if "\0" in path or any(part in (".", "..") for part in path.split("/")):
+            raise ValueError(f"expected a path that stays where it begins, found {path!r}")
     return PartitionManifest.from_json(value)
 
 
@@ -218,6 +240,8 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "failure": _optional(_record(Failure)),
         "shared": _optional(_record(SharedPin)),
         "subtasks": _names,
+        "read": _optional(_record(ReadMetrics)),
+        "accumulators": _tuple_of(_count),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"results": _names},
@@ -227,16 +251,28 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _from_plain(kind: type[Any], value: dict[str, Any]) -> Any:
+def from_plain(kind: type[Any], value: dict[str, Any]) -> Any:
+    """The record of ``kind`` that `plain` made ``value`` of. Raises `ValueError`, `KeyError`, `TypeError` or
+    `AttributeError` for anything else.
+    """
     readers = _READERS.get(kind, {})
     # A field of a later minor version is ignored: what changes meaning raises the format number instead.
-    known = {each.name: each.type for each in fields(kind)}
+    known = _annotations(kind)
     arguments = {
-        name: readers[name](each) if name in readers else _check_scalar(f"{kind.__name__}.{name}", known[name], each)
+        name: readers[name](each) if name in readers else _check_scalar(name, known[name], each)
         for name, each in value.items()
         if name in known
     }
     return kind(**arguments)
+
+
+_KNOWN: dict[type[Any], dict[str, Any]] = {}
+
+
+def _annotations(kind: type[Any]) -> dict[str, Any]:
+    if kind not in _KNOWN:
+        _KNOWN[kind] = {each.name: each.type for each in fields(kind)}
+    return _KNOWN[kind]
 
 
 # By the annotation's text: the records' annotations are not evaluated. A bool is no number here.
@@ -295,3 +331,6 @@ def _finite(text: str) -> float:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not allowed")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)

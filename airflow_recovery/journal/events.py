@@ -1,17 +1,20 @@
-"""JobEvents, as in FLIP-383: what happened, for people and metrics. Recovery never reads them.
+"""JobEvents, as in FLIP-383: the whole history of a run, for people, metrics and checks. Recovery never reads them.
 
-What recovery needs stands in the write-once records, so a torn, late or missing event never changes a plan. An event
-carries the time at which it occurred as the caller saw it (ISO 8601); nothing is ordered by it.
+What recovery needs stands in the write-once records, so a torn, late or missing event never changes a plan. Whatever a
+process writes there it records here as well, so that replaying the events (`airflow_recovery.journal.replay`) comes to
+the same state. An event carries the time at which it occurred as the caller saw it (ISO 8601); nothing is ordered by
+it. One may be recorded twice: what it is about, an attempt or a number, is its identity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
-from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.codec import plain
-from airflow_recovery.journal.records import Failure, InputPin
+from airflow_recovery.errors import RecordInvalid, StreamDamaged
+from airflow_recovery.journal.codec import canonical_json, from_plain, plain
+from airflow_recovery.journal.records import Claim, Closed, InputPin, Lost, Outcome, Publish, Released, Reset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,105 @@ class JobEvent:
 
     occurred_at: str
     optional: ClassVar[bool] = False
+
+
+# What was written into the journal.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlanned(JobEvent):
+    """One version of the job's code begins to run: the plan is in the journal under its hash."""
+
+    job: str
+    plan_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptClaimed(JobEvent):
+    """An attempt of a region begins; Spark is about to start."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionVertexFinished(JobEvent):
+    """An attempt finished (FLIP-383): its writer and worker, what it read, and its accumulators.
+
+    Its outputs are the shuffle snapshot, an incremental one: partitions with files, sizes and rows. Also recorded by a
+    try that keeps the attempt, since the process that finished it may have died with its last events.
+    """
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionVertexFailed(JobEvent):
+    """An attempt was ended without a result. The outcome's cause says whether by its own failure."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionVertexReset(JobEvent):
+    """Attempts up to and including that of the reset do not count any more."""
+
+    reset: Reset
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultLost(JobEvent):
+    """A consumer reports that the result of an attempt is gone."""
+
+    lost: Lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionsReleased(JobEvent):
+    """The data of an attempt may not be used any more."""
+
+    released: Released
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultPublished(JobEvent):
+    """A coherent cut is what readers outside the run follow now."""
+
+    publish: Publish
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunClosed(JobEvent):
+    """The run is being purged, for the ``number``-th time."""
+
+    number: int
+    closed: Closed
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteInDoubt(JobEvent):
+    """Whether the object at ``key`` was written is unknown: the store gave no answer for too long."""
+
+    key: str
+    why: str
+
+
+# What is known of the stream itself.
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsDropped(JobEvent):
+    """Here ``count`` events of this writer are missing."""
+
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamEnded(JobEvent):
+    """The writer has said everything. A stream without this event is still written, or its process was killed."""
+
+
+# What is in no record.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,27 +136,6 @@ class JobVertexInitialized(JobEvent):
     keys: tuple[str, ...]
     appeared: tuple[str, ...]
     vanished: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptClaimed(JobEvent):
-    """An attempt of a region begins; Spark is about to start."""
-
-    region: str
-    attempt: int
-    writer: str
-    try_number: int
-    inputs: tuple[InputPin, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionVertexFinished(JobEvent):
-    """An attempt finished. ``rows``: (result, rows written) where the rows are known."""
-
-    region: str
-    attempt: int
-    rows: tuple[tuple[str, int], ...]
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +166,7 @@ class ConsumerKept(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExecutionVertexReset(JobEvent):
-    """Attempts up to and including ``attempt`` do not count any more."""
-
-    region: str
-    attempt: int
-    who: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputsLost(JobEvent):
+class FailoverPlanned(JobEvent):
     """A region can't read its inputs; ``plan`` is the failover as planned: (region, why it must run)."""
 
     region: str
@@ -104,28 +175,11 @@ class InputsLost(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptFailed(JobEvent):
-    """An attempt failed, with what is known of the cause."""
-
-    region: str
-    attempt: int
-    failure: Failure
-
-
-@dataclass(frozen=True, kw_only=True)
 class RegionSkipped(JobEvent):
     """A region was skipped by Airflow or by an input that was."""
 
     region: str
     why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultPublished(JobEvent):
-    """The ``number``-th coherent cut is what readers outside the run follow now."""
-
-    number: int
-    regions: tuple[InputPin, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,16 +194,23 @@ class Degraded(JobEvent):
 EVENTS: dict[str, type[JobEvent]] = {
     each.__name__: each
     for each in (
-        JobVertexInitialized,
+        JobPlanned,
         AttemptClaimed,
         ExecutionVertexFinished,
+        ExecutionVertexFailed,
+        ExecutionVertexReset,
+        ResultLost,
+        PartitionsReleased,
+        ResultPublished,
+        RunClosed,
+        WriteInDoubt,
+        EventsDropped,
+        StreamEnded,
+        JobVertexInitialized,
         RegionKept,
         ConsumerKept,
-        ExecutionVertexReset,
-        InputsLost,
-        AttemptFailed,
+        FailoverPlanned,
         RegionSkipped,
-        ResultPublished,
         Degraded,
     )
 }
@@ -160,14 +221,19 @@ def event_to_json(event: JobEvent) -> dict[str, Any]:
     return {"type": type(event).__name__, "optional": event.optional, **plain(event)}
 
 
+def event_text(event: JobEvent) -> str:
+    """Canonical JSON. Raises `ValueError` for NaN and infinities, `TypeError` for what JSON does not know."""
+    return canonical_json(event_to_json(event))
+
+
 def event_from_json(value: Any, *, where: str) -> JobEvent | None:
     """The event that ``value`` stands for; `None` for an unknown type that is marked optional.
 
-    ``where`` names the record in messages. Raises `RecordInvalid` for an unknown type that is not optional, and for
-    fields that do not fit. A field that a newer version added to a known type is ignored.
+    ``where`` names the record in messages. Raises `RecordInvalid` for an unknown type that is not optional, and
+    `StreamDamaged` for fields that do not fit. A field that a newer version added to a known type is ignored.
     """
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise RecordInvalid(f"{where}: expected an event with a type, found {type(value).__name__}.")
+        raise StreamDamaged(f"{where}: expected an event with a type, found {type(value).__name__}.")
     kind = EVENTS.get(value["type"])
     if kind is None:
         if value.get("optional") is True:
@@ -176,16 +242,12 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
             f"{where}: unknown event type {value['type']!r}, written by a newer version. Upgrade airflow-recovery here."
         )
     try:
-        return kind(**{each.name: _read(each.type, value[each.name]) for each in fields(kind)})
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordInvalid(f"{where}: a {value['type']} event with invalid fields: {error!r}.") from error
+        return kind(**{name: read(value[name]) for name, read in _FIELDS[kind]})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StreamDamaged(f"{where}: a {value['type']} event with invalid fields: {error!r}.") from error
 
 
-def _read(kind: Any, value: Any) -> Any:
-    return _READERS[kind](value)
-
-
-def _scalar(*allowed: type) -> Any:
+def _scalar(*allowed: type) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if type(value) not in allowed:
             raise ValueError(f"expected {' or '.join(each.__name__ for each in allowed)}, found {value!r}")
@@ -194,16 +256,13 @@ def _scalar(*allowed: type) -> Any:
     return read
 
 
-def _pair(first: Any, second: Any) -> Any:
-    def read(value: Any) -> Any:
-        one, two = value
-        return first(one), second(two)
-
-    return read
+def _pair(value: Any) -> tuple[str, str]:
+    one, two = value
+    return _text(one), _text(two)
 
 
-def _tuple(item: Any) -> Any:
-    def read(value: Any) -> Any:
+def _tuple(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise ValueError(f"expected a list, found {value!r}")
         return tuple(item(each) for each in value)
@@ -211,30 +270,27 @@ def _tuple(item: Any) -> Any:
     return read
 
 
-def _dataclass(kind: type, **readers: Any) -> Any:
+def _record(kind: type[Any]) -> Callable[[Any], Any]:
+    needed = [each.name for each in fields(kind) if each.default is MISSING]
+
     def read(value: Any) -> Any:
-        known = {each.name: each for each in fields(kind)}
-        missing = [name for name, each in known.items() if each.default is MISSING and name not in value]
-        if missing:
-            raise ValueError(f"{kind.__name__} lacks {missing}")
-        return kind(**{name: readers.get(name, lambda same: same)(value[name]) for name in known if name in value})
+        if not isinstance(value, dict) or any(name not in value for name in needed):
+            raise ValueError(f"expected a {kind.__name__} with {', '.join(needed)}")
+        return from_plain(kind, value)
 
     return read
 
 
 _text = _scalar(str)
-_digests = _tuple(_pair(_text, _text))
-_pins = _tuple(_dataclass(InputPin, region=_text, attempt=_scalar(int), digests=_digests))
 
 # By the annotation's text: the module's annotations are not evaluated.
-_READERS: dict[Any, Any] = {
+_READERS: dict[Any, Callable[[Any], Any]] = {
     "str": _text,
     "int": _scalar(int),
-    "float": _scalar(int, float),
     "float | None": _scalar(int, float, type(None)),
     "tuple[str, ...]": _tuple(_text),
-    "tuple[InputPin, ...]": _pins,
-    "tuple[tuple[str, int], ...]": _tuple(_pair(_text, _scalar(int))),
-    "tuple[tuple[str, str], ...]": _tuple(_pair(_text, _text)),
-    "Failure": _dataclass(Failure, type=_text, message=_text, chain=_tuple(_text), labels=_tuple(_pair(_text, _text))),
+    "tuple[InputPin, ...]": _tuple(_record(InputPin)),
+    "tuple[tuple[str, str], ...]": _tuple(_pair),
+    **{each.__name__: _record(each) for each in (Claim, Outcome, Reset, Lost, Released, Publish, Closed)},
 }
+_FIELDS = {kind: [(each.name, _READERS[each.type]) for each in fields(kind)] for kind in EVENTS.values()}

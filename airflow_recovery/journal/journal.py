@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid
+from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid, StoreTimeout, StoreUnavailable
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.masking import Mask, masked, no_mask
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.record_cache import RecordCache
+from airflow_recovery.journal.recording import JournalListener, NoListener
 from airflow_recovery.journal.records import (
     AttemptState,
     Claim,
@@ -26,7 +29,7 @@ from airflow_recovery.journal.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
@@ -41,6 +44,8 @@ class Listing:
 
     state: RunState
     etags: Mapping[str, str]
+    snapshot: ObjectInfo | None = None
+    """A cache of outcomes, as it was listed beside them."""
 
 
 class Journal:
@@ -48,7 +53,8 @@ class Journal:
 
     ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
     one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
-    repeated (PROTOCOL, PUT rule).
+    repeated (PROTOCOL, PUT rule). ``listener`` is told what was written; ``mask`` takes secrets out of free text.
+    ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`).
     """
 
     def __init__(
@@ -58,6 +64,9 @@ class Journal:
         *,
         writer: str,
         deadline_s: float = 60.0,
+        listener: JournalListener | None = None,
+        mask: Mask = no_mask,
+        writes_snapshot: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
@@ -67,17 +76,23 @@ class Journal:
         self.layout = JournalLayout(identity)
         self.writer = writer
         self._deadline_s = deadline_s
+        self._listener = listener or NoListener()
+        self._mask = mask
+        self._cache = RecordCache(store, self.layout.snapshot, writes=writes_snapshot)
+        self._told: set[tuple[str, int, type[Record]]] = set()
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
 
-    def beside(self, identity: RunIdentity) -> Journal:
-        """The journal of ``identity`` in the same store, for the same process."""
+    def beside(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
+        """The journal of ``identity`` in the same store, for the same process. ``listener`` is told what it writes."""
         return Journal(
             self.store,
             identity,
             writer=self.writer,
             deadline_s=self._deadline_s,
+            listener=listener,
+            mask=self._mask,
             sleep=self._sleep,
             clock=self._clock,
             rng=self._rng,
@@ -95,6 +110,7 @@ class Journal:
         plans: set[str] = set()
         newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
+        snapshot: ObjectInfo | None = None
         for info in self.store.list(self.layout.prefix):
             etags[info.key] = info.etag
             key = self.layout.parse_attempt(info.key)
@@ -109,14 +125,16 @@ class Journal:
                 newest_publish = max(newest_publish, number)
             elif (number := self.layout.parse_closed(info.key)) is not None:
                 newest_closed = max(newest_closed, number)
-        closed_at = self._closed_at(newest_closed) if newest_closed else {}
+            elif info.key == self.layout.snapshot:
+                snapshot = info
+        closed_at = self.closed_at(newest_closed) if newest_closed else {}
         state = RunState(
-            regions={name: RegionState(_in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
+            regions={name: RegionState(in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
             plans=frozenset(plans),
             newest_publish=newest_publish,
             is_closed=newest_closed > 0,
         )
-        return Listing(state, etags)
+        return Listing(state, etags, snapshot)
 
     def load(self, listing: Listing, regions: Iterable[str] | None = None) -> RunState:
         """The listing's state with the contents of outcomes, and of open claims, of ``regions`` (default: all).
@@ -133,12 +151,13 @@ class Journal:
                     keys[self.layout.attempt(region, n, "claim")] = (region, n, "claim")
                 if attempt.is_reset:
                     keys[self.layout.attempt(region, n, "reset")] = (region, n, "reset")
-        found = get_many(self.store, keys)
+        etags = {key: listing.etags[key] for key in keys}
+        found = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
         filled: dict[str, dict[int, Attempt]] = {
             region: dict(each.attempts) for region, each in listing.state.regions.items()
         }
         for key, (region, n, kind) in keys.items():
-            body = found[key].body
+            body = found[key]
             before = filled[region][n]
             if kind == "outcome":
                 outcome = self._decode(Outcome, body, key)
@@ -155,6 +174,10 @@ class Journal:
         )
         _check_pages(state, wanted)
         return state
+
+    def wait_for_snapshot(self) -> None:
+        """Until the snapshot that `load` has begun to write, if any, is written. For tests and measurements."""
+        self._cache.wait()
 
     def open_claims(self) -> tuple[Claim, ...]:
         """Every claim without an outcome, of whatever region, by one listing: what is pinned now."""
@@ -246,7 +269,7 @@ class Journal:
 
         Raises `AttemptLost` where another sweeper has closed the run at other attempts.
         """
-        self._put(closed, self.layout.tombstone(number), lambda found: found == closed)
+        self._put(closed, self.layout.tombstone(number), lambda found: found == closed, number)
 
     def publish(self, publish: Publish) -> None:
         """Record a coherent cut. Raises `AttemptLost` where the number is taken by another cut."""
@@ -255,6 +278,17 @@ class Journal:
             self.layout.publish(publish.number),
             lambda found: (found.regions, found.skipped) == (publish.regions, publish.skipped),
         )
+
+    def noticed(self, record: Claim | Outcome) -> None:
+        """Tell the listener of a record that another process has written, unless it was told of it already.
+
+        The driver ends its attempt by itself, and a process may die before its events are written: whoever finds what
+        it left says it again.
+        """
+        key = (record.region, record.attempt, type(record))
+        if key not in self._told:
+            self._told.add(key)
+            self._listener.wrote(record)
 
     def _end(self, outcome: Outcome, state: AttemptState) -> ObjectInfo:
         if outcome.state is not state:
@@ -265,18 +299,37 @@ class Journal:
             lambda found: found.writer == outcome.writer and found.state is outcome.state,
         )
 
-    def _put(self, record: R, key: str, is_mine: Callable[[R], bool]) -> ObjectInfo:
+    def _put(self, record: R, key: str, is_mine: Callable[[R], bool], number: int = 0) -> ObjectInfo:
         kind = type(record)
-        written = write_once(
-            self.store,
-            key,
-            encode_record(self.identity, record),
-            is_mine=lambda body: is_mine(self._decode(kind, body, key)),
-            deadline_s=self._deadline_s,
-            sleep=self._sleep,
-            clock=self._clock,
-            rng=self._rng,
-        )
+        # What is in the journal in the end: somebody else's record may be as good as ours.
+        stored = masked(record, self._mask)
+
+        def judge(body: bytes) -> bool:
+            nonlocal stored
+            found = self._decode(kind, body, key)
+            if is_mine(found):
+                stored = found
+                return True
+            return False
+
+        try:
+            written = write_once(
+                self.store,
+                key,
+                encode_record(self.identity, stored),
+                is_mine=judge,
+                deadline_s=self._deadline_s,
+                sleep=self._sleep,
+                clock=self._clock,
+                rng=self._rng,
+            )
+        except (StoreTimeout, StoreUnavailable) as error:
+            self._listener.in_doubt(key, str(error))
+            raise
+        if isinstance(stored, (Claim, Outcome)):
+            self.noticed(stored)
+        else:
+            self._listener.wrote(stored, number)
         return written.info
 
     def _read(self, kind: type[R], key: str) -> R:
@@ -294,7 +347,8 @@ class Journal:
                 )
         return record
 
-    def _closed_at(self, number: int) -> dict[str, int]:
+    def closed_at(self, number: int) -> dict[str, int]:
+        """The attempts up to which tombstone ``number`` has made them void. Raises `ObjectMissing`."""
         return {each.region: each.attempt for each in self.read_closed(number).highest}
 
 
@@ -308,11 +362,6 @@ def _mark(attempt: Attempt, kind: str, info: ObjectInfo) -> Attempt:
     if kind == "lost":
         return replace(attempt, is_lost=True)
     return replace(attempt, is_released=True)
-
-
-def _in_order(attempts: dict[int, Attempt]) -> dict[int, Attempt]:
-    top = max((n for n, each in attempts.items() if each.is_claimed), default=0)
-    return {n: replace(each, is_followed=n < top) for n, each in attempts.items()}
 
 
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:

@@ -4,6 +4,7 @@
                                         /t/<region>/<n>.claim|outcome|reset|lost|released
                                         /publish/<k>
                                         /closed, closed-<k>
+                                        /snap/newest           a cache (`airflow_recovery.journal.record_cache`)
     <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
 
@@ -106,6 +107,11 @@ class JournalLayout:
     def heartbeat(self, region: str, attempt: int) -> str:
         """Overwritten while an attempt runs: a sign of life, and nothing else."""
         return f"{self.prefix}h/{encode(region)}/{attempt:08d}"
+
+    @property
+    def snapshot(self) -> str:
+        """Overwritten: what was read of many outcomes, so that the next process reads one object."""
+        return f"{self.prefix}snap/newest"
 
     @property
     def closed(self) -> str:

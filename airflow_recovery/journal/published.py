@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.errors import NotPublished, ObjectMissing
+from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import InputPin
+from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
@@ -31,7 +32,8 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     """The registered result named ``result`` of the journal's newest publish.
 
     Raises `NotPublished`, with the reason, where there is no publish, it does not name the result, or the result has
-    been superseded since. Raises the store's errors where the journal can't be read. Does not look at the data itself.
+    been superseded since; `JobDefinitionError` for a cached one, which is its run's alone. Raises the store's errors
+    where the journal can't be read. Does not look at the data itself.
     """
     where = f"{journal.identity.dag_id} / {journal.identity.run_key} / {journal.identity.group_id}"
     number = journal.list(()).state.newest_publish
@@ -70,6 +72,11 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
         found = [each for each in outcome.outputs if each.result == result] if outcome is not None else []
         if not found:
             raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
+        if any(is_cached_location(each.location) for each in found):
+            raise JobDefinitionError(
+                f"{where}: {result!r} is kept by a Spark Connect server, for its own run and until that ends; expected "
+                "a result in files. Declare it with result=BLOCKING, or as a sink, where others read it."
+            )
         manifests += found
     # Of `by_month[2013-01]` the region is `by_month`.
     name, attempt = regions[0].region.partition("[")[0], max(each.attempt for each in regions)

@@ -6,6 +6,7 @@ the same prefix is refused. `airflow_recovery.journal.codec` turns records into 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -90,11 +91,18 @@ class Failure:
 
 @dataclass(frozen=True)
 class SubtaskPlan:
-    """A region that is one subtask of region ``of``: its map index in Airflow, and the content key that names it."""
+    """A region that is one subtask of region ``of``: its index, and the content key that names it."""
 
     of: str
     index: int
     key: str
+    batch: int | None = later(None)
+    """Which batch of subtasks it is in, where one task instance runs several (`airflow_recovery.job.batches`)."""
+
+    @property
+    def map_index(self) -> int:
+        """The map index of its task instance in Airflow."""
+        return self.index if self.batch is None else self.batch
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,25 @@ class PlanRecord:
     retention: Retention | None = later(None)
     """When intermediate results may go; `None`: as configured where they are released."""
     failover_strategy: FailoverStrategy = later(FailoverStrategy.REGION)
+
+
+@dataclass(frozen=True)
+class ReadMetrics:
+    """What an attempt read, as its inputs were registered. ``rows`` is `None` where some of them are not counted."""
+
+    files: int
+    bytes: int
+    rows: int | None
+
+    @classmethod
+    def of(cls, inputs: Sequence[PartitionManifest], externals: Sequence[ExternalObject]) -> ReadMetrics:
+        """Of everything that is registered as read; the rows in external objects are not known."""
+        counted = [each.rows for each in inputs if each.rows is not None]
+        return cls(
+            files=sum(len(each.objects) for each in inputs) + len(externals),
+            bytes=sum(each.size for each in inputs) + sum(each.size for each in externals),
+            rows=sum(counted) if len(counted) == len(inputs) and not externals else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -192,6 +219,11 @@ class Outcome:
     """The outputs are those of a shared result, which this attempt holds until it is released."""
     subtasks: tuple[str, ...] = later(())
     """Of what decides a parallelism in the run: the keys by map index (FLIP-383's initialised job vertex)."""
+    read: ReadMetrics | None = later(None)
+    accumulators: tuple[tuple[str, float], ...] = later(())
+    """What user code has counted (`airflow_recovery.job.accumulators`): (name, sum), by name."""
+    worker: str | None = later(None)
+    """The host on which the driver ran."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +245,9 @@ class AttemptTrace:
         spark_seconds: float | None = None,
         application_id: str | None = None,
         subtasks: tuple[str, ...] = (),
+        read: ReadMetrics | None = None,
+        accumulators: tuple[tuple[str, float], ...] = (),
+        worker: str | None = None,
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran."""
         return Outcome(
@@ -228,6 +263,9 @@ class AttemptTrace:
             spark_seconds=spark_seconds,
             application_id=application_id,
             subtasks=subtasks,
+            read=read,
+            accumulators=accumulators,
+            worker=worker,
         )
 
 

@@ -7,7 +7,7 @@ What the names alone say (which attempts exist, which are reset, released, repor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Reset
@@ -41,6 +41,15 @@ class Attempt:
     def is_finished(self) -> bool:
         """Ended with a result. False where the outcome was not fetched."""
         return self.outcome is not None and self.outcome.state is AttemptState.FINISHED
+
+
+def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:
+    """``attempts``, each knowing whether a later one was claimed."""
+    top = max((n for n, each in attempts.items() if each.is_claimed), default=0)
+    # Most attempts are the only one of their region: nothing to replace.
+    return {
+        n: each if each.is_followed == (n < top) else replace(each, is_followed=n < top) for n, each in attempts.items()
+    }
 
 
 @dataclass(frozen=True)

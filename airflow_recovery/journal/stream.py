@@ -1,10 +1,10 @@
-"""Event streams: segments of framed events, written by a thread of its own, and how they are read back.
+"""The event store of one process: what it records, a thread writes as segments of one stream (FLIP-383).
 
-    <prefix>/<writer>/<segment, 8 digits>        put-if-absent, one writer each
-    {"crc":<crc32 of the event's canonical JSON>,"event":{...},"seq":<number in this writer's stream>}\\n
+    <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<segment, 8 digits>      put-if-absent, one writer each
 
 A stream is for people: losing it changes no plan. So recording never waits and never raises; what could not be written
-is counted and reported when the stream is closed.
+is counted, and said in the stream where that is possible, and when it is closed. `airflow_recovery.journal.history`
+reads it back.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from datetime import datetime, timezone
+from typing import Protocol
 
-from airflow_recovery.errors import AttemptLost, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import MAX_RECORD_BYTES, canonical_json, parse_json
-from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
+from airflow_recovery.errors import AttemptLost, StoreError
+from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded, event_text
+from airflow_recovery.journal.frames import MAX_EVENT_BYTES, SegmentHeader, record_line
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.masking import Mask, masked, no_mask
+from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
@@ -28,7 +31,11 @@ from airflow_recovery.storage.object_store import ObjectStore
 log = logging.getLogger(__name__)
 
 MAX_WAITING_EVENTS = 10_000
-"""Events between `record` and the store. More are dropped and counted: memory stays bounded while a store is down."""
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""What may wait between `record` and the store. More is dropped and counted: memory stays bounded while it is down."""
+
+MAX_TEXT = MAX_EVENT_BYTES - 4096
+"""Of an event as JSON: its line holds also the writer and the number."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,21 @@ class StreamClosed:
     written: int
     dropped: int
     failed: str | None
+
+
+@dataclass(frozen=True)
+class _Line:
+    """``counts``: an event that was recorded, not one that speaks of the stream itself."""
+
+    body: bytes
+    counts: bool
+
+
+@dataclass(frozen=True)
+class _Segment:
+    lines: int
+    events: int
+    body: bytes
 
 
 class EventSink(Protocol):
@@ -64,36 +86,48 @@ class NoEvents:
 
 
 class EventWriter:
-    """Writes one stream ``<prefix>/<writer_id>/`` from a daemon thread that starts with the first event.
+    """Writes one stream of the run ``identity`` from a daemon thread that starts with the first event.
 
     A segment is written as soon as ``buffer_bytes`` wait, or ``flush_interval_s`` after the first event that waits
     (FLIP-383: ``write-buffer.size``, ``write-buffer.flush-interval``). Where that fails, the same segment is written
-    again after the next interval, so the stream has no holes; meanwhile events wait, up to `MAX_WAITING_EVENTS`.
-    Does not survive a fork, nor a kill: what waits then is lost.
+    again after the next interval, so the stream has no holes; meanwhile events wait, up to ``max_waiting_events`` and
+    ``max_waiting_bytes``. Where events were dropped all the same, an `EventsDropped` stands in their place, and the
+    last record is a `StreamEnded`. ``mask`` takes secrets out of free text.
+
+    Does not survive a fork, nor a kill: what waits then is lost, and the stream has no end.
     """
 
     def __init__(
         self,
         store: ObjectStore,
-        prefix: str,
+        identity: RunIdentity,
         writer_id: str,
         *,
         buffer_bytes: int = 1024 * 1024,
         flush_interval_s: float = 1.0,
         max_waiting_events: int = MAX_WAITING_EVENTS,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        mask: Mask = no_mask,
+        now: Callable[[], str] = lambda: datetime.now(timezone.utc).isoformat(),
     ) -> None:
         self._store = store
-        self._where = f"{prefix.rstrip('/')}/{encode(writer_id)}"
+        self._identity = identity
+        self._writer_id = writer_id
+        self._where = JournalLayout(identity).streams + encode(writer_id)
         self._buffer_bytes = buffer_bytes
         self._flush_interval_s = flush_interval_s
         self._max_waiting_events = max_waiting_events
+        self._max_waiting_bytes = max_waiting_bytes
+        self._mask = mask
+        self._now = now
         self._changed = threading.Condition()
         # All below is guarded by `_changed`.
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[_Line] = deque()
         self._waiting_bytes = 0
         self._first_at_s = 0.0
-        self._segment: tuple[int, bytes] | None = None  # events and bytes of a segment whose outcome is not known yet
-        self._segments = self._recorded = self._written = self._dropped = 0
+        self._segment: _Segment | None = None  # one whose outcome is not known yet
+        self._segments = self._lines = self._lines_written = 0
+        self._recorded = self._written = self._dropped = self._dropped_unsaid = 0
         self._failed: str | None = None
         self._dead = False
         self._closing_at_s: float | None = None
@@ -102,24 +136,32 @@ class EventWriter:
     def record(self, event: JobEvent) -> None:
         """Hand in one event. Never waits for the store and never raises; when too many wait, it is dropped."""
         try:
-            body = event_to_json(event)
-            crc = zlib.crc32(canonical_json(body).encode())
-        except (TypeError, ValueError) as error:
+            text = event_text(masked(event, self._mask))
+        except Exception as error:
             with self._changed:
-                self._drop(1, f"an event can't be written as JSON: {error}")
+                self._drop(1, f"an event can't be written as JSON: {error!r}")
             return
         with self._changed:
             if self._dead or self._closing_at_s is not None:
                 self._drop(1, self._failed or "the stream was closed already")
+            elif len(text) > MAX_TEXT:
+                self._drop(1, f"an event has {len(text)} bytes, the limit is {MAX_TEXT}")
             elif len(self._waiting) >= self._max_waiting_events:
                 self._drop(1, self._failed or f"more than {self._max_waiting_events} events were waiting")
+            elif self._waiting and self._waiting_bytes + len(text) > self._max_waiting_bytes:
+                self._drop(1, self._failed or f"more than {self._max_waiting_bytes} bytes of events were waiting")
             else:
-                self._append(crc, body)
+                self._say_what_was_dropped()
+                self._recorded += 1
+                self._append(text, counts=True)
 
     def close(self, timeout_s: float = 10.0) -> StreamClosed:
         """Write what is still waiting, for at most ``timeout_s``, and say how it went. A second call says it again."""
         with self._changed:
             if self._closing_at_s is None:
+                if not self._dead and (self._lines or self._dropped_unsaid):
+                    self._say_what_was_dropped()
+                    self._append(event_text(StreamEnded(occurred_at=self._now())), counts=False)
                 self._closing_at_s = time.monotonic() + timeout_s
             self._changed.notify_all()
             thread = self._thread
@@ -145,15 +187,26 @@ class EventWriter:
                 why,
             )
         self._dropped += events
+        self._dropped_unsaid += events
         self._failed = self._failed or why
 
-    def _append(self, crc: int, event: dict[str, Any]) -> None:
-        self._recorded += 1
-        # Numbered here, where it is certain to be in the stream: a dropped event leaves no hole.
-        line = canonical_json({"seq": self._recorded, "crc": crc, "event": event}).encode() + b"\n"
+    def _say_what_was_dropped(self) -> None:
+        if self._dropped_unsaid:
+            try:
+                why = self._mask(self._failed or "unknown")
+            except Exception:
+                why = "the reason can't be masked"
+            said = EventsDropped(occurred_at=self._now(), count=self._dropped_unsaid, why=why)
+            self._dropped_unsaid = 0
+            self._append(event_text(said), counts=False)
+
+    def _append(self, event: str, *, counts: bool) -> None:
+        # Numbered here, where it is certain to be in the stream: a dropped event leaves no hole in the numbers.
+        self._lines += 1
+        line = record_line(self._writer_id, self._lines, event)
         if not self._waiting:
             self._first_at_s = time.monotonic()
-        self._waiting.append(line)
+        self._waiting.append(_Line(line, counts))
         self._waiting_bytes += len(line)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="recovery-events", daemon=True)
@@ -200,17 +253,22 @@ class EventWriter:
         return max(0.0, self._first_at_s + self._flush_interval_s - time.monotonic())
 
     def _cut_segment(self) -> None:
-        lines: list[bytes] = []
+        lines: list[_Line] = []
         size = 0
         while self._waiting and (not lines or size < self._buffer_bytes):
             lines.append(self._waiting.popleft())
-            size += len(lines[-1])
+            size += len(lines[-1].body)
         self._waiting_bytes -= size
         self._first_at_s = time.monotonic()
-        self._segment = (len(lines), b"".join(lines))
+        header = SegmentHeader(self._identity, self._writer_id, self._segments + 1, self._lines_written + 1)
+        self._segment = _Segment(
+            lines=len(lines),
+            events=sum(each.counts for each in lines),
+            body=header.line() + b"".join(each.body for each in lines),
+        )
 
-    def _write(self, number: int, segment: tuple[int, bytes]) -> bool:
-        events, body = segment
+    def _write(self, number: int, segment: _Segment) -> bool:
+        body = segment.body
         try:
             # One PUT: this thread does the repeating, so that `close` need not wait for a pause of write_once.
             write_once(
@@ -238,56 +296,8 @@ class EventWriter:
         with self._changed:
             self._segment = None
             self._segments += 1
-            self._written += events
+            self._lines_written += segment.lines
+            self._written += segment.events
             if not self._dropped:
                 self._failed = None
         return True
-
-
-def read_stream(store: ObjectStore, prefix: str) -> Iterator[JobEvent]:
-    """The events of all streams below ``prefix``, writer by writer, each in the order in which it was recorded.
-
-    A torn last record of a writer is normal and left out. Raises `RecordInvalid` for damage anywhere else and for a
-    hole in the numbers; events before it have been yielded then. Unknown event types that are marked optional are
-    skipped. Does not order events of different writers.
-    """
-    root = prefix.rstrip("/") + "/"
-    writers: dict[str, list[str]] = {}
-    for info in store.list(root):
-        if info.size > MAX_RECORD_BYTES:
-            raise RecordInvalid(
-                f"{store.base_uri}/{info.key}: {info.size} bytes, more than the limit of {MAX_RECORD_BYTES}."
-            )
-        writers.setdefault(info.key.rpartition("/")[0], []).append(info.key)
-    for keys in writers.values():
-        yield from _read_writer(store, sorted(keys))
-
-
-def _read_writer(store: ObjectStore, keys: list[str]) -> Iterator[JobEvent]:
-    expected = 1
-    for number, key in enumerate(keys, start=1):
-        where = f"{store.base_uri}/{key}"
-        if not key.endswith(f"/{number:08d}"):
-            raise RecordInvalid(
-                f"{where}: expected segment {number:08d}; a segment is missing. Events after the hole are not shown."
-            )
-        *lines, rest = store.get(key).body.split(b"\n")
-        for line in lines:
-            event = _read_record(line, expected, where)
-            expected += 1
-            if event is not None:
-                yield event
-        if number < len(keys) and (rest or not lines):
-            raise RecordInvalid(f"{where}: cut in the middle of the stream, after record {expected - 1}.")
-
-
-def _read_record(line: bytes, expected: int, where: str) -> JobEvent | None:
-    where = f"{where}, record {expected}"
-    record = parse_json(line, where=where)
-    if not isinstance(record, dict) or record.keys() != {"seq", "crc", "event"}:
-        raise RecordInvalid(f"{where}: expected seq, crc and event, found another document.")
-    if record["seq"] != expected:
-        raise RecordInvalid(f"{where}: expected number {expected}, found {record['seq']!r}; records are missing.")
-    if zlib.crc32(canonical_json(record["event"]).encode()) != record["crc"]:
-        raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged.")
-    return event_from_json(record["event"], where=where)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import JobDefinitionError, OutputAltered, RegionFailed
 from airflow_recovery.execution.probing import OnAltered
-from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
+from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.operators.externals import list_external
 from airflow_recovery.operators.references import OutputReference, filled, qualified
@@ -60,7 +60,7 @@ def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
 
 
 class ApplicationRunner:
-    """The `airflow_recovery.execution.region_task.RegionRunner` of a drop-in operator."""
+    """The `airflow_recovery.execution.runner.RegionRunner` of a drop-in operator."""
 
     def __init__(
         self,
@@ -110,6 +110,11 @@ class ApplicationRunner:
         claim = attempt.claim
         arguments = filled(self._operator.application_args, self._locations(attempt))
         self._operator.raise_memory(attempt)
+        if self._operator.allow_duplicates and claim.attempt > 1:
+            self._run.log.warning(
+                "Attempt %d: what it appends, an earlier attempt may have appended already (allow_duplicates).",
+                claim.attempt,
+            )
         started = time.monotonic()
         try:
             self._operator.submit_application(self._context, arguments, claim.attempt)
@@ -120,7 +125,8 @@ class ApplicationRunner:
             raise ERRORS[classify(failure)](told, failure) from error
         outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
         seconds = round(time.monotonic() - started, 3)
-        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds)
+        read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
+        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
         self._run.journal.finish(outcome)
         return outcome
 
@@ -143,6 +149,11 @@ class ApplicationRunner:
                 outputs = {each.result: each for each in attempt.inputs[given.task_id].outputs}
                 found["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
         return found
+
+    def _manifests_read(self, attempt: ClaimedAttempt) -> list[PartitionManifest]:
+        references = self._operator.references().values()
+        read = {qualified(each.task_id, each.name) for each in references}
+        return [each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read]
 
     def _managed(self, claim: Claim, name: str) -> str:
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
+from airflow_recovery.job.batches import batch_size
 from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.operators.references import qualified
 from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
 
 if TYPE_CHECKING:
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
@@ -94,6 +97,30 @@ def retention_of(dag: Any, group_id: str) -> Retention | None:
     """What the task group declares about the release of its results; `None`: as the job, or the configuration, says."""
     found: Retention | None = getattr(dag.task_group_dict.get(group_id), "retention", None)
     return found
+
+
+def batch_size_of(dag: Any, group_id: str) -> Callable[[int], int]:
+    """How many of n subtasks one task instance of the task group runs, as `in_batches` of a plan asks for it."""
+    from airflow.sdk import conf
+
+    limit = conf.getint("core", "max_map_length")
+    declared: int | None = getattr(dag.task_group_dict.get(group_id), "subtasks_per_task", None)
+    return lambda count: batch_size(count, limit=limit, declared=declared)
+
+
+def job_recovery_of(dag: Any, group_id: str) -> DeclaredJobRecovery:
+    """What the task group, and its job, declare of FLIP-383's options."""
+    found: DeclaredJobRecovery = getattr(dag.task_group_dict.get(group_id), "job_recovery", NOTHING_DECLARED)
+    return found
+
+
+def recovers(dag: Any, group_id: str | None) -> bool:
+    """Whether the job of a group recovers, or, without one, any of the operators of ``dag``."""
+    from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
+
+    if group_id is None:
+        return any(each.recovers for each in operators_of(dag).values())
+    return job_recovery_in_effect(job_recovery_of(dag, group_id), group_id).enabled
 
 
 def strategy_of(dag: Any, group_id: str) -> FailoverStrategy | None:

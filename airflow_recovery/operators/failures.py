@@ -26,6 +26,13 @@ NOT_CURED_BY_RETRY = (
 """The same try would end the same way: fail with the reason, so that somebody looks (faults 27 and 78)."""
 
 
+def is_final(error: BaseException) -> bool:
+    """No retry can help: so it is where several subtasks failed, and none of them would fare better."""
+    if isinstance(error, errors.SubtasksFailed):
+        return bool(error.errors) and all(map(is_final, error.errors.values()))
+    return isinstance(error, NOT_CURED_BY_RETRY)
+
+
 @contextmanager
 def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
     """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came.
@@ -35,19 +42,17 @@ def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except NOT_CURED_BY_RETRY as error:
-        from airflow.sdk.exceptions import AirflowFailException
-
-        raise AirflowFailException(str(error)) from error
     except errors.InputSkipped as error:
         from airflow.sdk.exceptions import AirflowSkipException
 
         raise AirflowSkipException(str(error)) from error
     except errors.RecoveryError as error:
-        if not is_last_try:
-            raise
         from airflow.sdk.exceptions import AirflowFailException
 
+        if is_final(error):
+            raise AirflowFailException(str(error)) from error
+        if not is_last_try:
+            raise
         raise AirflowFailException(
             f"{error} Airflow's own retries have ended with this try; the region's restart budget "
             "(maximum-per-task-failures and the others) has not. Clear this task to go on, and raise its retries, or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,10 +18,17 @@ from airflow_recovery.job.chains import initializers
 from airflow_recovery.journal.events import JobVertexInitialized
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.operators.dag_operators import publish_tasks_of, retention_of, strategy_of
+from airflow_recovery.operators.dag_operators import (
+    batch_size_of,
+    job_recovery_of,
+    publish_tasks_of,
+    retention_of,
+    strategy_of,
+)
 from airflow_recovery.operators.open_run import OpenRun, open_run
 from airflow_recovery.operators.run_context import run_facts, run_identity
 from airflow_recovery.runtime.spec import RunFacts
+from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,15 @@ class OpenJobRun:
 
 @contextmanager
 def open_job_run(
-    context: Mapping[str, Any], job: Job, ref: str, group_id: str, dag: Any, log: logging.Logger
+    context: Mapping[str, Any],
+    job: Job,
+    ref: str,
+    group_id: str,
+    dag: Any,
+    log: logging.Logger,
+    ask_cached: Callable[[PartitionManifest], str | None] | None = None,
 ) -> Iterator[OpenJobRun]:
-    """The run of ``context`` for one try of one task of ``job``.
+    """The run of ``context`` for one try of one task of ``job``. ``ask_cached`` is `ResultProber`'s.
 
     Raises `SubtasksUnknown` where subtasks are decided at run time and the run has not recorded them.
     """
@@ -72,7 +85,7 @@ def open_job_run(
                 f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
             )
     plan = plan_job(job, ref, facts, keys)
-    with open_planned(context, plan, facts, identity, group_id, dag, log, stores) as found:
+    with open_planned(context, plan, facts, identity, group_id, dag, log, stores, ask_cached) as found:
         yield found
 
 
@@ -86,16 +99,28 @@ def open_planned(
     dag: Any,
     log: logging.Logger,
     stores: Stores,
+    ask_cached: Callable[[PartitionManifest], str | None] | None = None,
 ) -> Iterator[OpenJobRun]:
     """The run of ``context`` with a plan that is known."""
     retention = retention_of(dag, group_id)
     if retention is not None:
         plan = replace(plan, record=replace(plan.record, retention=retention))
+    plan = plan.in_batches(batch_size_of(dag, group_id))
     strategy = strategy_of(dag, group_id)
     if strategy is not None:
         plan = replace(plan, record=replace(plan.record, failover_strategy=strategy))
     keys, publishes = plan.task_keys(group_id), publish_tasks_of(dag, group_id)
-    with open_run(context, identity, plan.record, keys, log, publish_keys=publishes, stores=stores) as opened:
+    with open_run(
+        context,
+        identity,
+        plan.record,
+        keys,
+        log,
+        publish_keys=publishes,
+        stores=stores,
+        ask_cached=ask_cached,
+        job_recovery=job_recovery_of(dag, group_id),
+    ) as opened:
         yield OpenJobRun(opened, plan, facts, identity)
 
 

@@ -9,18 +9,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_recovery.errors import HistoryIncomplete
 from airflow_recovery.execution.probing import OnAltered, ResultProber
 from airflow_recovery.execution.run import Run
 from airflow_recovery.hooks.doors import open_door
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.records import PlanRecord, RunIdentity
-from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.journal.stream import EventWriter, StreamClosed
 from airflow_recovery.operators.run_context import task_identity
+from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.probe import probe
+from airflow_recovery.topology.job_recovery import (
+    NOTHING_DECLARED,
+    ON_FAILURE,
+    DeclaredJobRecovery,
+    OnStoreFailure,
+)
 
 
 @dataclass(frozen=True)
@@ -48,20 +56,42 @@ def open_run(
     publish_keys: tuple[str, ...] = (),
     fingerprints: Mapping[str, str] | None = None,
     stores: Stores | None = None,
+    ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+    job_recovery: DeclaredJobRecovery = NOTHING_DECLARED,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
-    Raises `ConfigurationError` where ``[recovery] journal`` is not set.
+    ``ask_cached`` is `ResultProber`'s. ``job_recovery`` is what the job declares of FLIP-383's options.
+
+    Raises `ConfigurationError` where ``[recovery] journal`` is not set, and at the end `HistoryIncomplete` where events
+    could not be written and that shall fail the task.
     """
     settings = RecoverySettings.load()
     stores = stores or open_stores(settings)
+    options = job_recovery.over(settings.job_recovery).in_effect()
     writer = uuid.uuid4().hex
-    events = EventWriter(stores.journal, JournalLayout(identity).streams, writer)
+    events = EventWriter(
+        stores.journal,
+        identity,
+        writer,
+        buffer_bytes=options.buffer_bytes,
+        flush_interval_s=options.flush_interval_s,
+        mask=_mask,
+    )
+    journal = Journal(
+        stores.journal,
+        identity,
+        writer=writer,
+        deadline_s=float(settings.request_timeout),
+        listener=Recorder(events.record, _now),
+        mask=_mask,
+        writes_snapshot=True,
+    )
     run = Run(
         plan=plan,
-        journal=Journal(stores.journal, identity, writer=writer, deadline_s=float(settings.request_timeout)),
+        journal=journal,
         scheduler=open_door(context, settings.api_conn_id),
-        available=ResultProber(_opener(stores), on_altered),
+        available=ResultProber(_opener(stores), on_altered, ask_cached),
         task_keys=task_keys,
         task=task_identity(context),
         now=_now,
@@ -72,12 +102,28 @@ def open_run(
     )
     try:
         yield OpenRun(run, stores, settings)
-    finally:
-        closed = events.close()
-        if closed.failed:
-            log.warning(
-                "The job events of this try are incomplete in the journal: %s. Recovery is not affected.", closed
-            )
+    except BaseException:
+        _end(events, log)
+        raise
+    closed = _end(events, log)
+    if closed.failed and options.on_store_failure is OnStoreFailure.FAIL:
+        raise HistoryIncomplete(
+            f"{closed.dropped} job events of this try could not be written ({closed.failed}), and "
+            f"{ON_FAILURE} is 'fail'. What the task has made stands in the journal: the next try keeps it, and records "
+            "it again. See that the journal's store is reachable and not full."
+        )
+
+
+def _end(events: EventWriter, log: logging.Logger) -> StreamClosed:
+    closed = events.close()
+    if closed.failed:
+        log.warning(
+            "The history of this run has a hole: %d job events of this try could not be written (%s). Recovery is not "
+            "affected.",
+            closed.dropped,
+            closed.failed,
+        )
+    return closed
 
 
 def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
@@ -88,6 +134,13 @@ def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
         return stores.open_external(location)
 
     return open_location
+
+
+def _mask(text: str) -> str:
+    """With every secret masked that Airflow knows in this process: those of connections, variables and its settings."""
+    from airflow.sdk.log import redact  # type: ignore[attr-defined]  # there for all to use, but not re-exported
+
+    return str(redact(text))
 
 
 def _now() -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.operators.open_run import OpenRun
+    from airflow_recovery.runtime.cached import CacheServer
+    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 PUBLISH_TASK = "publish"
 
@@ -32,6 +34,8 @@ class RecoveryPublishOperator(BaseOperator):
 
     :param job: ``package.module:name`` of the job, or `None` for the recoverable operators of the DAG.
     :param group_id: the full id of the task group, where there is one.
+    :param conn_id: the connection of the job's regions: its Spark Connect server is told to drop the run's cached
+        results (``CACHED``). Asked for where the job has some.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class RecoveryPublishOperator(BaseOperator):
         *,
         job: str | None = None,
         group_id: str | None = None,
+        conn_id: str | None = None,
         retries: int | None = 3,
         retry_delay: timedelta | float = timedelta(0),
         trigger_rule: str = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
@@ -49,15 +54,23 @@ class RecoveryPublishOperator(BaseOperator):
             raise ValueError("expected job and group_id together (a declared job), or neither (the DAG's operators)")
         self.job = job
         self.group_id = group_id
+        self.conn_id = conn_id
+        self._keeps_cached_results = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""
         from airflow_recovery.execution.publish import PublishTask
-        from airflow_recovery.execution.release import release_published
+        from airflow_recovery.execution.release import drop_cached, release_published
+        from airflow_recovery.operators.dag_operators import recovers
 
+        if not recovers(self.get_dag(), self.group_id):
+            log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
+            return {"publish": None, "regions": {}}
         with airflow_errors(), self._open(context) as opened:
             publish = PublishTask(opened.run).execute()
             release_published(opened.run, opened.stores.results, opened.settings.retention)
+            if self._keeps_cached_results:
+                drop_cached(opened.run, self._server())
         return {"publish": publish.number, "regions": {each.region: each.attempt for each in publish.regions}}
 
     @contextmanager
@@ -76,5 +89,18 @@ class RecoveryPublishOperator(BaseOperator):
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.operators.job_run import open_job_run
 
-        with open_job_run(context, load_job(self.job), self.job, self.group_id, self.get_dag(), log) as found:
+        declared = load_job(self.job)
+        self._keeps_cached_results = any(each.result.is_cached for each in declared.vertices.values())
+        ask_cached = self._ask_cached
+        with open_job_run(context, declared, self.job, self.group_id, self.get_dag(), log, ask_cached) as found:
             yield found.opened
+
+    def _ask_cached(self, manifest: PartitionManifest) -> str | None:
+        return self._server().ask(manifest)
+
+    def _server(self) -> CacheServer:
+        from airflow.sdk import BaseHook
+
+        from airflow_recovery.operators.cached import cache_server
+
+        return cache_server(BaseHook.get_connection(self.conn_id or "spark_default"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Sequence
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError, SharedMadeElsewhere, SubtasksUnknown
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
+from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped
+from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
+from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts
 from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.operators.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
 from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
@@ -22,16 +26,18 @@ from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, s
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
-    from airflow_recovery.execution.region_task import ClaimedAttempt
+    from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.execution.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
-    from airflow_recovery.journal.records import Making
+    from airflow_recovery.journal.records import Making, RunIdentity
+    from airflow_recovery.operators.job_run import OpenJobRun
     from airflow_recovery.operators.region_runner import SparkApplication
+    from airflow_recovery.operators.subtask_batch import BeforeClaim
+    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 log = logging.getLogger(__name__)
 
-CONNECT = "spark_connect"
 SUBMIT = ("spark", "k8s", "local", "mesos", "yarn")
 """Connection types that the provider's hook submits to: a connection given as a URI has the master's scheme as type."""
 
@@ -54,7 +60,8 @@ class SparkRegionOperator(SubmittingOperator):
     :param group_id: the full id of the task group, which is a part of the journal's identity.
     :param deferrable: wait in the triggerer while another run makes a shared result (``BLOCKING_PERSISTENT``) that this
         region needs; else in the worker.
-    :param subtask: in a mapped task group, the key of the subtask that each task instance is; Airflow fills it in.
+    :param subtask: in a mapped task group, the key of the subtask that each task instance is, or the label of its batch
+        of subtasks; Airflow fills it in.
     """
 
     template_fields: Sequence[str] = (*SubmittingOperator.template_fields, "subtask")
@@ -70,9 +77,11 @@ class SparkRegionOperator(SubmittingOperator):
         self.deferrable = deferrable
         self._silent: Making | None = None
         self._application: SparkApplication | SharedRunner | None = None
+        self._is_killed = False
 
     def on_kill(self) -> None:
-        """Kill the Spark application, within Airflow's five seconds."""
+        """Kill the Spark application, within Airflow's five seconds; of a batch, no other is started."""
+        self._is_killed = True
         if self._application is not None:
             self._application.stop()
 
@@ -83,70 +92,137 @@ class SparkRegionOperator(SubmittingOperator):
         self._silent = None if event["silent"] is None else making_from_json(event["silent"])
         return self.execute(context)
 
-    def execute_region(self, context: Context) -> RegionResult:
+    def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
-        from airflow_recovery.execution.release import release_consumed
-        from airflow_recovery.execution.shared import SharedRunner
-        from airflow_recovery.job.chains import subtask_region
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.operators.job_run import open_job_run
-        from airflow_recovery.operators.region_runner import RegionRunner
 
         if self.subtask is None:
             refuse_mapped(context)
         die_with_supervisor()
         job = load_job(self.job)
-        name = subtask_region(self.region, self.subtask)
-        with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log) as found:
-            opened = found.opened
-            if name not in found.plan.regions:
-                raise SubtasksUnknown(
-                    f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from the "
-                    "keys that are declared, or recorded. Clear the task group with its downstream tasks."
-                )
-            os.environ.update(opened.stores.driver_env())
-            application = self._make_application(job, context, opened.stores)
-            make_runner = partial(
-                RegionRunner,
-                job=job,
-                ref=self.job,
-                region=found.plan.regions[name],
-                facts=found.facts,
-                stores=opened.stores,
-                application=application,
-                log=log,
-                on_claim=self._on_claim,
-                prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
-            )
-            runner: SharedRunner | RegionRunner = make_runner(identity=found.identity)
-            self._application = application
-            if opened.run.regions[name].persistent:
-                runner = SharedRunner(
-                    opened.run,
-                    name,
-                    lambda identity: make_runner(identity=identity),
-                    timeout_s=opened.settings.previous_worker_timeout_s,
-                    silent=self._silent,
-                    waits_here=not self.deferrable,
-                )
-                self._application = runner
-                self._defer_while(runner.find_maker() if self.deferrable else None)
-            task = RegionTask(
-                opened.run,
-                name,
-                runner,
-                epoch=recompute_epoch(context),
-                prepare_journal=found.prepare_journal,
-                restarts=self.restarts(opened.run, name),
-                label=self.labeller(),
-            )
+        if not self.recovers:
+            return self._run_plainly(job, context)
+        ask_cached = self._ask_cached
+        with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as found:
+            os.environ.update(found.opened.stores.driver_env())
+            batch = batch_of(found.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:
-                result = task.execute()
+                if batch is not None:
+                    run_subtask = partial(self._run_subtask, job, context, found)
+                    results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self._is_killed).execute()
+                    return BatchResult(self.region, results)
+                name = subtask_region(self.region, self.subtask)
+                if name not in found.plan.regions:
+                    raise SubtasksUnknown(
+                        f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
+                        "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
+                    )
+                return self._run_region(job, context, found, name)
             except SharedMadeElsewhere as found_elsewhere:
                 self._defer_while(found_elsewhere.making)
                 raise
-            release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
-            return result
+
+    def _run_plainly(self, job: Job, context: Context) -> RegionResult | BatchResult:
+        """Recovery is off: the region, or each subtask of the batch, runs, and that is all."""
+        from airflow_recovery.operators.dag_operators import batch_size_of
+        from airflow_recovery.operators.plain import PlainRun, plain_plan, run_plain_region
+        from airflow_recovery.operators.region_runner import RegionRunner
+
+        facts, run = run_facts(context), PlainRun(context, self.group_id)
+        os.environ.update(run.stores.driver_env())
+        plan = plain_plan(job, self.job, facts, run).in_batches(batch_size_of(self.get_dag(), self.group_id))
+
+        def run_one(name: str) -> RegionResult:
+            def make_runner(stores: Stores, identity: RunIdentity) -> RegionRunner:
+                self._application = application = self._make_application(job, context, stores)
+                region = plan.regions[name]
+                return RegionRunner(
+                    job=job,
+                    ref=self.job,
+                    region=region,
+                    facts=facts,
+                    identity=identity,
+                    stores=stores,
+                    application=application,
+                    log=log,
+                )
+
+            return run_plain_region(run, plan, name, make_runner)
+
+        batch = batch_of(plan.record, self.region, self.subtask, context["ti"].map_index)
+        if batch is None:
+            return run_one(subtask_region(self.region, self.subtask))
+        declared = {key: value for key, value in vars(self).items() if key != "_is_killed"}
+        results = {}
+        for name in batch:
+            results[name] = run_one(name)
+            vars(self).update(declared)
+        return BatchResult(self.region, results)
+
+    def _run_subtask(
+        self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim
+    ) -> RegionResult:
+        """One subtask of a batch. A submission changes this operator (name, conf, memory): the next begins anew."""
+        declared = {key: value for key, value in vars(self).items() if key != "_is_killed"}
+        try:
+            return self._run_region(job, context, found, name, before_claim)
+        finally:
+            vars(self).update(declared)
+
+    def _run_region(
+        self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
+    ) -> RegionResult:
+        """The protocol of one region. Raises `SharedMadeElsewhere` where this task may wait in the triggerer."""
+        from airflow_recovery.execution.release import release_consumed
+        from airflow_recovery.execution.shared import SharedRunner
+        from airflow_recovery.job.cached import cached_results
+        from airflow_recovery.operators.region_runner import RegionRunner
+
+        opened, region = found.opened, found.plan.regions[name]
+        if cached_results(region.region, job.vertices):
+            check_cached_connection(job, region.region, self._connection)
+        application = self._make_application(job, context, opened.stores)
+        make_runner = partial(
+            RegionRunner,
+            job=job,
+            ref=self.job,
+            region=region,
+            facts=found.facts,
+            stores=opened.stores,
+            application=application,
+            log=log,
+            on_claim=self._on_claim,
+            prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
+        )
+        runner: SharedRunner | RegionRunner | GuardedRunner = make_runner(identity=found.identity)
+        self._application = application
+        if opened.run.regions[name].persistent:
+            self._application = runner = SharedRunner(
+                opened.run,
+                name,
+                lambda identity: make_runner(identity=identity),
+                timeout_s=opened.settings.previous_worker_timeout_s,
+                silent=self._silent,
+                waits_here=not self.deferrable,
+            )
+            making = runner.find_maker() if self.deferrable else None
+            if making is not None:
+                raise SharedMadeElsewhere(making.text(), making)
+        restarts = self.restarts(opened.run, name)
+        if before_claim is not None:
+            runner = GuardedRunner(runner, restarts.check_not_in_vain, before_claim)
+        result = RegionTask(
+            opened.run,
+            name,
+            runner,
+            epoch=recompute_epoch(context),
+            prepare_journal=found.prepare_journal,
+            restarts=restarts,
+            label=self.labeller(),
+        ).execute()
+        release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
+        return result
 
     def _defer_while(self, making: Making | None) -> None:
         """A shared result is made once; whoever else wants it waits in the triggerer, and has no attempt open."""
@@ -171,16 +247,15 @@ class SparkRegionOperator(SubmittingOperator):
 
         return BaseHook.get_connection(self._conn_id)
 
+    def _ask_cached(self, manifest: PartitionManifest) -> str | None:
+        return cache_server(self._connection).ask(manifest)
+
     def _make_application(self, job: Job, context: Context, stores: Stores) -> SparkApplication:
         connection = self._connection
         if connection.conn_type == CONNECT:
-            from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-
-            hook = SparkConnectHook(self._conn_id)
-            setattr(hook, "get_connection", lambda conn_id: connection)  # noqa: B010 - it would ask again
             return ConnectApplication(
-                hook.get_connection_url(),
-                user_id=connection.login or "airflow-recovery",
+                connect_url(connection),
+                user_id=user_of(connection),
                 packages=job.packages,
                 conf={str(key): str(value) for key, value in (self.conf or {}).items()},
                 journal=stores.journal,
@@ -213,7 +288,9 @@ class SparkRegionOperator(SubmittingOperator):
             self.files = _joined(self.files, str(path))
         if self.name == _PROVIDERS_DEFAULT_NAME:
             self.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"
-        self.submit_attempt(context, spec.attempt)
+        # The regions of a batch have one task instance; and a map index gets another subtask when keys have gone.
+        subtask = "" if self.subtask is None else f"/{hashlib.sha256(spec.region.encode()).hexdigest()[:16]}"
+        self.submit_attempt(context, f"{spec.attempt}{subtask}")
 
 
 def _nothing() -> None:

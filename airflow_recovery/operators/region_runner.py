@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from airflow_recovery.errors import DriverLost, ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.errors import ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.execution.job_plan import ExecutionRegion
-from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
@@ -20,11 +22,14 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators.externals import list_external
+from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.runtime.spec import RegionSpec, RunFacts, VertexSpec
 from airflow_recovery.source.inventory import object_key
+
+_OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
 
 class SparkApplication(Protocol):
@@ -44,7 +49,7 @@ class SparkApplication(Protocol):
 
 
 class RegionRunner:
-    """The `airflow_recovery.execution.region_task.RegionRunner` of a job's region."""
+    """The `airflow_recovery.execution.runner.RegionRunner` of a job's region."""
 
     def __init__(
         self,
@@ -160,6 +165,7 @@ class RegionRunner:
             is_scratch=not is_result and readers > 1 and not vertex.determinism.is_recomputable,
             # Where no other region reads it, nobody would ever compare.
             is_digested=is_result and vertex.determinism.is_verified and name in self._read_elsewhere(),
+            storage_level=STORAGE_LEVELS.get(vertex.result) if is_result else None,
         )
 
 
@@ -168,11 +174,16 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     where = f"{spec.region}@{spec.attempt}"
     if failure is None:
         said_nothing = Failure("DriverLost", f"It ended without an outcome and said nothing. ({error})")
-        return DriverLost(
+        # The exit code alone may tell that it was for its memory.
+        return ERRORS[classify(said_nothing)](
             f"{where}: the Spark application ended without an outcome and said nothing: it was killed, or never "
             f"started. ({error})",
             said_nothing,
         )
+    exit_code = _OUT_OF_MEMORY_EXIT.search(str(error))
+    if exit_code is not None:
+        # A driver whose Spark is ending tells of whatever that breaks first; the exit code tells why it ended.
+        failure = replace(failure, chain=(*failure.chain, exit_code[0]))
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
     condition = ", ".join(each for each in (failure.condition, failure.sql_state) if each)
     told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")

@@ -11,11 +11,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
+from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision, RetryPolicy
 
 from airflow_recovery import errors
 from airflow_recovery.execution.restarts import decision_of
 from airflow_recovery.failover.restart_strategy import ExponentialDelay
+from airflow_recovery.operators.failures import is_final
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,6 +43,8 @@ class RecoveryRetryPolicy(RetryPolicy):
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
         """What Airflow does after ``exception``."""
+        if isinstance(exception, errors.SubtasksFailed):
+            return self._of_several(exception, try_number, max_tries, context)
         if isinstance(exception, errors.RestartsExhausted):
             return RetryDecision.fail(reason=str(exception))
         if isinstance(exception, errors.RestartPending):
@@ -58,6 +61,19 @@ class RecoveryRetryPolicy(RetryPolicy):
         tries = max(1, try_number - max(0, max_tries - self.retries))
         delay = min(_ELSE.initial_backoff_s * _ELSE.backoff_multiplier ** min(tries - 1, 50), _ELSE.max_backoff_s)
         return self._retry(delay, f"{type(exception).__name__}, outside an attempt: no failure of the region")
+
+    def _of_several(
+        self, exception: errors.SubtasksFailed, try_number: int, max_tries: int, context: Context | None
+    ) -> RetryDecision:
+        """The longest pause of those that may be retried: none of them starts before its own is over."""
+        asked = [each for each in exception.errors.values() if not is_final(each)]
+        decisions = [self.evaluate(each, try_number, max_tries, context) for each in asked]
+        retried = [each for each in decisions if each.action is not RetryAction.FAIL]
+        if not retried:
+            return RetryDecision.fail(reason=str(exception))
+        if any(each.action is RetryAction.DEFAULT for each in retried):
+            return RetryDecision.default()
+        return self._retry(max(each.retry_delay or timedelta(0) for each in retried).total_seconds(), str(exception))
 
     def serialize(self) -> dict[str, Any]:
         """Plain JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -12,6 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
+from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.operators.references import (
     OutputReference,
     check_targets,
@@ -70,6 +72,10 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     :param deterministic: ``"always"`` (operators that read what is made again run again) or ``"assume"`` (any finish of
         this application will do for them). Not ``"verify"``: its rows are not seen, so nothing could be compared.
 
+    :param idempotent: whether a second run after one that died half-way leaves what a single one would have left. Not
+        said: ``False`` where there are fixed outputs and the application, a Python file here, is seen to append.
+    :param allow_duplicates: accept an application that is not idempotent; its rows may be there twice.
+
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
 
@@ -82,6 +88,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         inputs: Mapping[str, OutputReference | str] | None = None,
         on_altered: str = "stop",
         deterministic: DeterminismLike = Determinism.ALWAYS,
+        idempotent: bool | None = None,
+        allow_duplicates: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -95,10 +103,20 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
             ) from error
         self.determinism = _checked_determinism(self.task_id, deterministic)
+        self.allow_duplicates = allow_duplicates
+        if not allow_duplicates:
+            self._check_idempotent(idempotent)
         self._check_inputs()
         self._check_placeholders()
         for name, reference in self.references().items():
-            self.set_upstream(self._producer(name, reference))
+            producer = self._producer(name, reference)
+            if producer.recovers is not self.recovers:
+                raise JobDefinitionError(
+                    f"{self.task_id}: reads {reference.task_id!r}, and recovery is on for one of them and off for the "
+                    "other: neither would find what the other has made. Give all operators of a DAG the same "
+                    "job_recovery=."
+                )
+            self.set_upstream(producer)
 
     def result(self, name: str) -> OutputReference:
         """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`."""
@@ -122,6 +140,10 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         )
         from airflow_recovery.operators.open_run import open_run
 
+        if not self.recovers:
+            from airflow_recovery.operators.plain import run_plain_application
+
+            return run_plain_application(self, context)
         refuse_mapped(context)
         # Templates have been rendered since the declaration was checked.
         self.outputs = checked_outputs(self.task_id, self.outputs)
@@ -141,6 +163,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             on_altered=on_altered_of(dag),
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
+            job_recovery=self.job_recovery,
         ) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
@@ -162,6 +185,22 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         """Run the application with ``arguments``, as one attempt. Raises Airflow's exception where it failed."""
         self.application_args = list(arguments)
         self.submit_attempt(context, attempt)
+
+    def _check_idempotent(self, idempotent: bool | None) -> None:
+        """What is appended to a user's own location by an attempt that died stays there (PROMISES, fault 80)."""
+        fixed = [name for name, uri in self.outputs.items() if uri is not None]
+        seen = None
+        if idempotent is None and fixed:
+            seen = how_application_appends(Path(str(self.application).removeprefix("file://")))
+        if idempotent is False or seen is not None:
+            where = f" for output {fixed[0]!r} at a location of its own" if fixed else ""
+            raise JobDefinitionError(
+                f"{self.task_id}: expected an application that can run again{where}, found "
+                f"{seen or 'idempotent=False'}: an attempt that dies after it has written is run again, and writes "
+                "once more. Overwrite instead, or name the output without a URI, so that each attempt has a place of "
+                "its own; or say idempotent=True where a second time changes nothing, or allow_duplicates=True where "
+                "its readers can live with both."
+            )
 
     def _check_inputs(self) -> None:
         for name, given in self.inputs.items():

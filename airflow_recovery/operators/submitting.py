@@ -14,21 +14,25 @@ from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
 from airflow_recovery.hooks.settings import SECTION
 from airflow_recovery.operators.failures import airflow_errors
+from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.restart_options import advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.operators.summary import summary_of
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.topology.job_recovery import DeclaredJobRecovery, declared_job_recovery
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
     from airflow.sdk.definitions.retry_policy import RetryPolicy
 
-    from airflow_recovery.execution.region_task import ClaimedAttempt, RegionResult
+    from airflow_recovery.execution.region_task import RegionResult
     from airflow_recovery.execution.run import Run
+    from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.journal.records import Failure
+    from airflow_recovery.operators.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,9 @@ class SubmittingOperator(SparkSubmitOperator):
         counted apart, up to the same number.
     :param maximum_total_task_failures: the n-th failure of all regions of the run ends every region that has failed;
         failures of one moment count once. Give all tasks of a DAG the same.
+    :param job_recovery: FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``;
+        for the rest, ``[recovery]``. With ``"execution.batch.job-recovery.enabled": False`` this is plain Airflow:
+        every try runs, Airflow's own ``retries`` hold and no restart strategy does, and the journal is not touched.
     :param memory_policy: `RaiseMemory`, for the attempt after one that ran out of memory; spark-submit only.
 
     Raises `JobDefinitionError` where these contradict each other, ``retries``, or the retention of results.
@@ -67,17 +74,26 @@ class SubmittingOperator(SparkSubmitOperator):
         maximum_per_task_failures: int | None = None,
         maximum_total_task_failures: int | None = None,
         memory_policy: RaiseMemory | None = None,
+        job_recovery: Mapping[str, object] | DeclaredJobRecovery | None = None,
         **kwargs: Any,
     ) -> None:
+        self.job_recovery = declared_job_recovery(job_recovery, str(kwargs.get("task_id")))
+        self.recovers = job_recovery_in_effect(self.job_recovery, str(kwargs.get("task_id"))).enabled
         self.restart_options = restart_options(
             str(kwargs.get("task_id")),
             strategy=restart_strategy,
             maximum_per_task_failures=maximum_per_task_failures,
             maximum_total_task_failures=maximum_total_task_failures,
-            retries=retries,
+            retries=retries if self.recovers else None,
             retry_delay=retry_delay,
         )
         self.memory_policy = memory_policy
+        if not self.recovers:
+            # What is not given is Airflow's own default, also that of the DAG.
+            given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
+            kwargs.update({name: value for name, value in given.items() if value is not None})
+            super().__init__(**kwargs)
+            return
         options = self.restart_options
         self._pauses = retry_policy is None and not options.delay_is_own
         super().__init__(
@@ -90,6 +106,8 @@ class SubmittingOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""
+        if not self.recovers:
+            return summary_of(self.execute_region(context))
         instance = context["ti"]
         advice = advice_on_few_retries(self.restart_options)
         if advice is not None and int(instance.try_number) <= 1:
@@ -138,12 +156,14 @@ class SubmittingOperator(SparkSubmitOperator):
             setattr(self, f"_{side}_memory", size)
             self.conf = {**(self.conf or {}), f"spark.{side}.memory": size}
 
-    def execute_region(self, context: Context) -> RegionResult:
+    def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """The protocol of one try. Raises our own errors."""
         raise NotImplementedError
 
-    def submit_attempt(self, context: Context, attempt: int) -> None:
+    def submit_attempt(self, context: Context, attempt: int | str) -> None:
         """Submit what the operator's attributes say, and wait. Raises Airflow's exception where it failed.
+
+        ``attempt`` is a name for the attempt that no other of this task instance has.
 
         In cluster modes the provider's operator keeps the job's id in Airflow and connects to it again. Its keys
         outlive a clear and would hand the job of an old attempt to a new one: here they name the attempt.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.batches import batch_label, batch_size, batches, number_of_batches
 from airflow_recovery.operators.failures import airflow_errors
 from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
@@ -17,8 +18,8 @@ from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.execution.region_task import ClaimedAttempt
     from airflow_recovery.execution.run import Run
+    from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
     from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class RecoverySubtasksOperator(BaseOperator):
-    """Decides the subtasks of a mapped task group, and returns their keys in the order of the map indexes.
+    """Decides the subtasks of a mapped task group, and returns what is mapped: their keys, or a label for each batch.
 
     Made by `SparkJobTaskGroup` where ``parallelism=`` is a template or `per_file`. It goes through the same protocol as
     a region: what it has recorded is kept while the rendered keys, or the names of the files, are the same. Where they
@@ -57,10 +58,31 @@ class RecoverySubtasksOperator(BaseOperator):
         self.initializer = initializer
 
     def execute(self, context: Context) -> list[str]:
-        """One try: keep what is recorded, or decide anew and record it. Returns the keys."""
+        """One try: keep what is recorded, or decide anew and record it. Returns the keys, or labels of batches."""
+        from airflow_recovery.operators.dag_operators import recovers
+
         with airflow_errors():
             refuse_mapped(context)
-            return list(self._decide(context))
+            keys = self._decide(context) if recovers(self.get_dag(), self.group_id) else self._decide_plainly(context)
+            return [batch_label(each) for each in batches(keys, self._batch_size(len(keys)))]
+
+    def _batch_size(self, count: int) -> int:
+        from airflow_recovery.operators.dag_operators import batch_size_of
+
+        return batch_size_of(self.get_dag(), self.group_id)(count)
+
+    def _decide_plainly(self, context: Context) -> Sequence[str]:
+        """Today's keys, whatever there was before: recovery is off."""
+        from airflow.sdk import conf
+
+        from airflow_recovery.job.loading import load_job
+        from airflow_recovery.operators.plain import PlainRun, hand_over_keys
+
+        run = PlainRun(context, self.group_id)
+        keys, _ = _today(load_job(self.job), self.initializer, run_facts(context), run.stores)
+        check_length(len(keys), self._batch_size(len(keys)), conf.getint("core", "max_map_length"), self.task_id)
+        hand_over_keys(run, self.initializer, keys)
+        return keys
 
     def _decide(self, context: Context) -> Sequence[str]:
         from airflow.sdk import conf
@@ -87,7 +109,7 @@ class RecoverySubtasksOperator(BaseOperator):
                 # So that the plan is that of the tasks to come, and written once.
                 keys[name] = _today(job, name, facts, stores)[0]
         mine = keys[self.initializer]
-        check_length(len(mine), conf.getint("core", "max_map_length"), f"{self.task_id}")
+        check_length(len(mine), self._batch_size(len(mine)), conf.getint("core", "max_map_length"), self.task_id)
         plan = plan_job(job, self.job, facts, keys)
         with open_planned(context, plan, facts, identity, self.group_id, self.get_dag(), log, stores) as found:
             runner = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
@@ -154,13 +176,14 @@ class _Recorder:
         """Nothing runs."""
 
 
-def check_length(count: int, limit: int, where: str) -> None:
-    """Raises `JobDefinitionError` for more subtasks than Airflow maps."""
-    if count > limit:
+def check_length(count: int, size: int, limit: int, where: str) -> None:
+    """Raises `JobDefinitionError` for more batches of subtasks than Airflow maps."""
+    found = number_of_batches(count, size)
+    if found > limit:
         raise JobDefinitionError(
-            f"{where}: expected at most {limit} subtasks ([core] max_map_length), found {count}. Each is a task "
-            "instance and a Spark application: give a number (files are then dealt out to that many subtasks), or a "
-            "coarser key; or raise max_map_length in every component."
+            f"{where}: expected at most {limit} task instances ([core] max_map_length), found {found}, for {count} "
+            f"subtasks and subtasks_per_task={size}. Leave subtasks_per_task out, or say "
+            f"{batch_size(count, limit=limit)} or more; or raise max_map_length in every component."
         )
 
 

@@ -9,13 +9,16 @@ from airflow.sdk import TaskGroup, conf, task_group
 from airflow.sdk.definitions.taskgroup import MappedTaskGroup
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.batches import batch_label, batch_size, batches
 from airflow_recovery.job.chains import Chain, chains, initializers
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
+from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
 from airflow_recovery.topology.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
+from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.retention import Retention, checked_retention
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ class SparkJobTaskGroup(TaskGroup):
 
     Parallel regions that are read subtask by subtask form a chain, which becomes one mapped task group: subtask i of
     the chain is map index i of each of its tasks, ``<group_id>.<region>``. Where the keys are decided at run time, a
-    task ``<group_id>.<region>.subtasks`` decides and records them, before anything else of the group runs.
+    task ``<group_id>.<region>.subtasks`` decides and records them, before anything else of the group runs. Airflow maps
+    a task at most ``[core] max_map_length`` (1024) times: of more subtasks each task instance runs a batch, one after
+    the other, each as a region and a Spark application of its own (`airflow_recovery.operators.subtask_batch`).
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
@@ -58,6 +63,9 @@ class SparkJobTaskGroup(TaskGroup):
     :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
     :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; without
         it, as the job says.
+    :param subtasks_per_task: how many subtasks one task instance runs; without it one, or as few as make them fit.
+    :param job_recovery: FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``;
+        what it does not say, the job says, else the configuration.
     :param recovery_mode: ``TASK_LEVEL``, or ``JOB_LEVEL``, which restarts the whole job whatever the strategy says.
     """
 
@@ -70,7 +78,9 @@ class SparkJobTaskGroup(TaskGroup):
         outlets: Sequence[Asset] | None = None,
         retention: Retention | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
+        job_recovery: Mapping[str, object] | None = None,
         recovery_mode: RecoveryModeLike | None = None,
+        subtasks_per_task: int | None = None,
         default_args: dict[str, Any] | None = None,
         tooltip: str = "",
         **operator_args: Any,
@@ -85,9 +95,13 @@ class SparkJobTaskGroup(TaskGroup):
         defaults: Any = default_args or {}
         super().__init__(group_id=group_id, default_args=defaults, tooltip=tooltip or f"Spark job {job}")
         self.retention = checked_retention(retention, f"SparkJobTaskGroup {group_id!r}")
+        self.subtasks_per_task = _checked_batch(subtasks_per_task, f"SparkJobTaskGroup {group_id!r}")
         self._refuse_mapped()
+        options = declared_job_recovery(job_recovery, f"SparkJobTaskGroup {group_id!r}")
         self.failover_strategy = declared_strategy(failover_strategy, recovery_mode, f"SparkJobTaskGroup {group_id!r}")
         declared = load_job(job)
+        self.job_recovery = options.over(declared.job_recovery)
+        self._refuse_cached_without_recovery(declared)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
         full_id = str(self.group_id)
@@ -110,13 +124,14 @@ class SparkJobTaskGroup(TaskGroup):
                     job=job,
                     region=region,
                     group_id=full_id,
-                    **{"doc_md": _doc_of(found), **mapped, **operator_args},
+                    **{"doc_md": _doc_of(found), "job_recovery": self.job_recovery, **mapped, **operator_args},
                 )
 
             in_chains: set[str] = set()
             for chain in chains(declared):
                 in_chains.update(chain.regions)
-                _map_chain(chain, deciding, declared, add, where=f"Job {job}, region {chain.name}")
+                where = f"Job {job}, region {chain.name}"
+                _map_chain(chain, deciding, declared, add, self.subtasks_per_task, where=where)
             for region in regions.regions:
                 if region.name not in in_chains:
                     add(region.name)
@@ -130,7 +145,8 @@ class SparkJobTaskGroup(TaskGroup):
                 job=job,
                 group_id=full_id,
                 outlets=list(outlets or ()),
-                **for_all,
+                # For the server that keeps cached results; that of `default_args` comes by itself.
+                **(for_all if conn_id is None else {**for_all, "conn_id": conn_id}),
             )
             for region in regions.regions:
                 for producer in region.upstream:
@@ -141,6 +157,16 @@ class SparkJobTaskGroup(TaskGroup):
                         each >> operators[region.name]
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
+
+    def _refuse_cached_without_recovery(self, declared: Job) -> None:
+        if job_recovery_in_effect(self.job_recovery, f"SparkJobTaskGroup {self.group_id!r}").enabled:
+            return
+        for name, vertex in declared.vertices.items():
+            if vertex.result.is_cached:
+                raise JobDefinitionError(
+                    f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the result of {name!r} is cached by a "
+                    "server that only recovery tells when to drop it: declare it with result=BLOCKING."
+                )
 
     def _refuse_mapped(self) -> None:
         group = self.parent_group
@@ -159,23 +185,32 @@ def _map_chain(
     deciding: Mapping[str, RecoverySubtasksOperator],
     declared: Job,
     add: Callable[[str, Any], None],
+    subtasks_per_task: int | None,
     *,
     where: str,
 ) -> None:
-    """Subtask i of all regions of a chain is map index i of one mapped task group."""
+    """Subtask i of all regions of a chain, or its batch i, is map index i of one mapped task group."""
     parallelism = chain.parallelism
     if isinstance(parallelism, (FixedParallelism, LiteralKeys)):
-        keys: Any = list(parallelism.keys)
-        check_length(len(keys), conf.getint("core", "max_map_length"), where)
+        keys, limit = parallelism.keys, conf.getint("core", "max_map_length")
+        size = batch_size(len(keys), limit=limit, declared=subtasks_per_task)
+        check_length(len(keys), size, limit, where)
+        mapped: Any = [batch_label(each) for each in batches(keys, size)]
     else:
-        keys = next(deciding[name].output for name, spec in initializers(declared).items() if spec is parallelism)
+        mapped = next(deciding[name].output for name, spec in initializers(declared).items() if spec is parallelism)
 
     def add_all(subtask: Any) -> None:
         for region in chain.regions:
             add(region, subtask)
 
     # Of the group's own id nothing depends: Airflow gives it a suffix where a task has it.
-    task_group(group_id=f"{chain.name.replace('.', '-')}-chain", prefix_group_id=False)(add_all).expand(subtask=keys)
+    task_group(group_id=f"{chain.name.replace('.', '-')}-chain", prefix_group_id=False)(add_all).expand(subtask=mapped)
+
+
+def _checked_batch(given: object, where: str) -> int | None:
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given > 0):
+        return given
+    raise JobDefinitionError(f"{where}: expected subtasks_per_task as a number from 1, found {given!r}")
 
 
 def _doc_of(region: Region) -> str:

@@ -17,8 +17,10 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import OperationalError
 
 from airflow_recovery.errors import NotMine
+from airflow_recovery.execution.rebuild import RebuildRequest
 from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
+from airflow_recovery.plugins.rebuild import set_finished
 
 app = FastAPI(title="Airflow Recovery", description="Observe a run's tries, and clear those that are still observed.")
 
@@ -59,5 +61,19 @@ def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDe
         raise HTTPException(404, str(error)) from error
     except NotMine as error:
         raise HTTPException(410, str(error)) from error
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error
+
+
+@app.post(
+    "/dags/{dag_id}/rebuild",
+    dependencies=[Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE))],
+)
+def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep) -> dict[str, Any]:
+    """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
+    try:
+        return set_finished(session, dag_id, RebuildRequest.from_json(body)).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
     except ValueError as error:
         raise HTTPException(422, str(error)) from error

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
+USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred", "up_for_reschedule"}
+"""States of a task that works with what a setup has made, or is about to: nobody looks at its upstream any more."""
+
+
 class RunMissing(RecoveryError, LookupError):
     """The DAG has no such run."""
 
@@ -69,15 +73,15 @@ def clear(
        of them was cleared here): where no producer moved, somebody else has decided already.
     3. ``unblock``: what is ``upstream_failed`` downstream of the caller and of what was cleared is cleared too.
     4. Setups that what is cleared depends on are cleared with their teardowns, as in Airflow's own clear: what a
-       teardown has removed is set up again (faults 68 and 69). Not while a running task uses them.
+       teardown has removed is set up again (faults 68 and 69). Not while a task uses them that runs or is about to.
     5. The caller is never cleared. A run that has ended is queued again.
 
     ``unmoved`` names what was compared and found to be another try, another state, or not there (try 0).
     Raises `RunMissing`, and `NotMine` where the caller's ``ti_id`` is given and is no longer its try.
     """
-    run = _lock(session, dag_id, run_id)
+    run = lock_run(session, dag_id, run_id)
     if caller is not None and caller.ti_id is not None:
-        current = session.scalar(_instances(dag_id, run_id, [caller.key]))
+        current = session.scalar(instances_of(dag_id, run_id, [caller.key]))
         if current is None or str(current.id) != caller.ti_id:
             raise NotMine(
                 f"Expected {caller.key} of {dag_id} / {run_id} to be task instance {caller.ti_id}, found "
@@ -87,7 +91,7 @@ def clear(
     wanted = sorted({*request.producers, *request.consumers} - {own_key})
     # Rows are locked as well: a task's own state report takes no lock on the run, and must not commit between the
     # comparison and the clear. Airflow's id in the identity map may be old, hence populate_existing.
-    found = {_key(each): each for each in session.scalars(_instances(dag_id, run_id, wanted))} if wanted else {}
+    found = {key_of(each): each for each in session.scalars(instances_of(dag_id, run_id, wanted))} if wanted else {}
 
     unmoved: dict[str, tuple[int, str | None]] = {}
 
@@ -97,7 +101,7 @@ def clear(
             if key == own_key:
                 continue
             instance = found.get(key)
-            state = None if instance is None else _state(instance)
+            state = None if instance is None else state_of(instance)
             if instance is not None and str(instance.id) == ti_id and state in states:
                 chosen.append(instance)
             else:
@@ -119,10 +123,11 @@ def clear(
         clear_task_instances(chosen, session, DagRunState.QUEUED)
         # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
         session.flush()
-    return ClearResult(tuple(_key(each) for each in chosen), unmoved)
+    return ClearResult(tuple(key_of(each) for each in chosen), unmoved)
 
 
-def _lock(session: Session, dag_id: str, run_id: str) -> DagRun:
+def lock_run(session: Session, dag_id: str, run_id: str) -> DagRun:
+    """The run, locked until the session ends. Raises `RunMissing`."""
     if get_dialect_name(session) == "sqlite":
         # SQLite has no row locks, and pysqlite begins a transaction only at the first write: without one, two threads
         # would both compare and then both clear. An update that changes nothing takes the database's write lock.
@@ -159,15 +164,15 @@ def _blocked(
             )
         )
     )
-    taken = {_key(each) for each in cleared} | {own_key}
-    return [each for each in stuck if each.task_id in below and _key(each) not in taken]
+    taken = {key_of(each) for each in cleared} | {own_key}
+    return [each for each in stuck if each.task_id in below and key_of(each) not in taken]
 
 
 def _setups(
     session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
 ) -> list[TaskInstance]:
-    """The finished setups of what is cleared, and their finished teardowns, unless a running task depends on them."""
-    taken = {_key(each) for each in cleared} | {own_key}
+    """The finished setups of what is cleared, and their finished teardowns, unless a task at work depends on them."""
+    taken = {key_of(each) for each in cleared} | {own_key}
     needed: set[str] = set()
     for task_id in {each.task_id for each in cleared}:
         if dag.has_task(task_id):
@@ -176,21 +181,22 @@ def _setups(
         return []
     of_run = _lockable(select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id))
     instances: list[TaskInstance] = list(session.scalars(of_run))
-    running = {each.task_id for each in instances if _state(each) in RUNNING_STATES and _key(each) not in taken}
+    using = {each.task_id for each in instances if state_of(each) in USING_STATES and key_of(each) not in taken}
     in_use = {
         task_id
         for task_id in needed
-        if dag.get_task(task_id).is_setup and running & dag.get_task(task_id).get_flat_relative_ids(upstream=False)
+        if dag.get_task(task_id).is_setup and using & dag.get_task(task_id).get_flat_relative_ids(upstream=False)
     }
     in_use |= {each.task_id for task_id in in_use for each in dag.get_task(task_id).downstream_list if each.is_teardown}
     return [
         each
         for each in instances
-        if each.task_id in needed - in_use and _key(each) not in taken and _state(each) in FINISHED_STATES
+        if each.task_id in needed - in_use and key_of(each) not in taken and state_of(each) in FINISHED_STATES
     ]
 
 
-def _instances(dag_id: str, run_id: str, keys: Iterable[str]) -> Select[Any]:
+def instances_of(dag_id: str, run_id: str, keys: Iterable[str]) -> Select[Any]:
+    """The task instances with these keys, locked when they are read."""
     pairs = [_split(key) for key in keys]
     return _lockable(
         select(TaskInstance).where(
@@ -216,11 +222,13 @@ def _split(key: str) -> tuple[str, int]:
     return task_id, int(index) if mapped else -1
 
 
-def _key(instance: TaskInstance) -> str:
+def key_of(instance: TaskInstance) -> str:
+    """`airflow_recovery.execution.scheduler.TaskTry.key`."""
     return instance.task_id if instance.map_index < 0 else f"{instance.task_id}|{instance.map_index}"
 
 
-def _state(instance: TaskInstance) -> str | None:
+def state_of(instance: TaskInstance) -> str | None:
+    """Its state as text; `None` before it is scheduled."""
     return None if instance.state is None else TaskInstanceState(instance.state).value
 
 

@@ -67,14 +67,16 @@ def run_over_connect(
         reporting_failure(spec, progress, log),
         guarding(url, session_id=session_id, tag=spec.tag, user_id=user_id),
     ):
-        log.info("Spark Connect server: %s, session %s", _host(url), session_id)
+        log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
         spark = open_session(url, session_id=session_id, user_id=user_id)
         try:
             spark.addTag(spec.tag)
             # No vertex is called before it has arrived; the session's settings and the inputs don't need it.
             shipped = beside(lambda: spark.addArtifacts(str(archive), pyfile=True), "ship code")
             apply_spark_conf(spark, "The task", conf or {}, log)
-            result = run_region(spark, spec, log=log, progress=progress, results=results, ready=shipped)
+            result = run_region(
+                spark, spec, log=log, progress=progress, results=results, ready=shipped, server=host_of(url)
+            )
             finish_attempt(spec, result, log, store=journal)
             return result
         finally:
@@ -137,5 +139,6 @@ def session_url(url: str, *, session_id: str, user_id: str) -> str:
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={quote(user_id, safe='')}"])
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """``host:port`` of a Connect URL: the part of it that may be shown."""
     return urlsplit(url.split(";")[0]).netloc.rpartition("@")[2]

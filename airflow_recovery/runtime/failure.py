@@ -19,7 +19,7 @@ _SYNTAX_OR_ACCESS_RULE = "42"
 """SQLSTATE class: the query itself is wrong (syntax, missing table or column, wrong type)."""
 
 _MISSING_CONDITIONS = ("FAILED_READ_FILE.FILE_NOT_EXIST", "PATH_NOT_FOUND")
-_MISSING_TYPES = ("FileNotFoundException", "FileNotFoundError")
+_MISSING_TYPES = ("FileNotFoundException", "FileNotFoundError", "PartitionMissing")
 
 _USER_TYPES = frozenset(
     {

@@ -62,7 +62,9 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|\bMemoryError\b|UNABLE_TO_ACQUIRE_MEMORY|OOMKilled|exceeding (?:physical |virtual )?memory|"
-    r"ExecutorLostFailure.*(?:exit code 52\b|exit status: 52\b|exit code 137\b|exit status: 137\b)",
+    r"ExecutorLostFailure.*(?:exit code 52\b|exit status: 52\b|exit code 137\b|exit status: 137\b)|"
+    # Spark's own exit code for it. In local mode a task takes the driver with it, which then says nothing else.
+    r"Error code is: 52\b",
     re.DOTALL,
 )
 _ON_AN_EXECUTOR = re.compile(r"Lost task|ExecutorLostFailure|Container killed|executor \d+\)")

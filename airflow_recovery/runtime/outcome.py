@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 from datetime import datetime, timezone
 
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import ReadMetrics
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.receipt import write_receipt
 from airflow_recovery.runtime.region import RegionResult
@@ -45,6 +47,9 @@ def finish_attempt(
         result.outputs,
         spark_seconds=result.spark_seconds,
         application_id=result.application_id,
+        read=ReadMetrics.of(spec.inputs, spec.trace.externals),
+        accumulators=result.accumulators,
+        worker=socket.gethostname(),
     )
     info = journal.finish(outcome)
     log.info("Region %s attempt %d is finished: %s", spec.region, spec.attempt, info.key)

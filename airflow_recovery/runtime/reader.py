@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.runtime.cached import read_cached
 from airflow_recovery.runtime.paths import decoded, spark_glob, spark_path
+from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.location import comparable
 from airflow_recovery.shuffle.manifest import PartitionManifest
 
@@ -22,10 +24,13 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
     One listing of the location is compared with the manifest and used where they agree (Spark freezes its file index
     here, so that a file that comes later is not read); else every file is named, which costs two or three requests
     each. A file that is gone fails, here or in the action: see `failure.is_missing_input`. Sizes and etags are not
-    compared: that is `airflow_recovery.shuffle.availability`.
+    compared: that is `airflow_recovery.shuffle.availability`. A cached result is read from the server that keeps it.
 
-    Raises `ManifestInvalid` for a manifest without files and without a schema.
+    Raises `ManifestInvalid` for a manifest without files and without a schema, and `PartitionMissing` for a cached
+    result that this session's server does not keep.
     """
+    if is_cached_location(manifest.location):
+        return read_cached(spark, manifest)
     schema = _schema(manifest)
     if not manifest.objects:
         if schema is None:
@@ -61,6 +66,8 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
                 f"{first.location} and {_columns(each)} at {each.location}: give every subtask's rows the same names "
                 "and types, and have what differs made again"
             )
+    if any(is_cached_location(each.location) for each in manifests):
+        return _union([read_manifest(spark, each) for each in manifests])
     full = [each for each in manifests if each.objects]
     schema = _schema(first)
     if not full:
@@ -69,6 +76,14 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
     if {decoded(each) for each in whole.inputFiles()} == {comparable(uri) for each in full for uri in each.uris()}:
         return whole
     return _reader(spark, schema).parquet(*(spark_glob(uri) for each in full for uri in each.uris()))
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    """By halves: a thousand frames one below the other are deeper than what Spark's client may send."""
+    while len(frames) > 1:
+        pairs = [frames[at : at + 2] for at in range(0, len(frames), 2)]
+        frames = [pair[0].unionByName(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+    return frames[0]
 
 
 def _columns(manifest: PartitionManifest) -> str:

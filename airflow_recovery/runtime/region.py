@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
+from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.sources import FileSplit, FileSplits
 from airflow_recovery.runtime.beside import beside
+from airflow_recovery.runtime.cached import cache_result, check_after
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifests
@@ -20,6 +22,7 @@ from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.shuffle.cached import cached_view_name
 from airflow_recovery.shuffle.manifest import PartitionManifest
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class RegionResult:
     outputs: tuple[PartitionManifest, ...]
     spark_seconds: float
     application_id: str | None
+    accumulators: tuple[tuple[str, float], ...] = ()
 
 
 def run_region(
@@ -48,6 +52,7 @@ def run_region(
     progress: Progress,
     results: ObjectStore | None = None,
     ready: Callable[[], object] = lambda: None,
+    server: str | None = None,
 ) -> RegionResult:
     """Run the vertices of ``spec`` in its order and return the manifests of their results.
 
@@ -55,19 +60,26 @@ def run_region(
     spec says, so that all of them read the same rows. Does not touch the journal.
 
     ``results`` is the spec's store of results, where it is open already. ``ready`` is called before each vertex: it
-    waits for what the session still needs.
+    waits for what the session still needs. ``server`` is the ``host:port`` of the Connect server, which can keep
+    cached results; `None` under spark-submit, where nothing outlives the application.
 
     Raises whatever a vertex or Spark raises (``progress.vertex`` then names the vertex), `ManifestInvalid` where what
-    was written is not what was observed, and the errors of the store.
+    was written is not what was observed, `PartitionMissing` where a cached input is gone, and the errors of the store.
     """
     started = time.monotonic()
     application_id = beside(lambda: spark.conf.get("spark.app.id", None), "application id")
     store = results or open_spec_store(spec.results)
-    outputs = _Run(spark, spec, load_job(spec.job), store, log, progress, ready).all_vertices()
+    run = _Run(spark, spec, load_job(spec.job), store, log, progress, ready, server)
+    try:
+        outputs = run.all_vertices()
+    except Exception as error:
+        check_after(error, spark, spec.inputs, log)
+        raise
     return RegionResult(
         outputs=outputs,
         spark_seconds=round(time.monotonic() - started, 3),
         application_id=application_id(),
+        accumulators=run.accumulators.totals(),
     )
 
 
@@ -83,6 +95,7 @@ class _Run:
         log: logging.Logger,
         progress: Progress,
         ready: Callable[[], object],
+        server: str | None,
     ) -> None:
         self._spark = spark
         self._spec = spec
@@ -91,6 +104,8 @@ class _Run:
         self._log = log
         self._progress = progress
         self._ready = ready
+        self._server = server
+        self.accumulators = Accumulators()
         self._inputs: dict[str, list[PartitionManifest]] = {}
         for each in spec.inputs:
             self._inputs.setdefault(each.result, []).append(each)
@@ -112,7 +127,7 @@ class _Run:
             frame = self._call(each)
             if each.is_result:
                 # Read back by readers in this region too: they see the rows that everybody else will see.
-                written = self._write(frame, each.name, f"{spec.location}/{each.name}", is_digested=each.is_digested)
+                written = self._cache(frame, each) if each.storage_level else self._write_result(frame, each)
                 outputs.append(written)
                 self._inputs[each.name] = [written]
             elif each.is_scratch:
@@ -136,6 +151,13 @@ class _Run:
         vertex = self._vertex(planned.name)
         inputs = {each.vertex: self._frame(each.vertex) for each in vertex.inputs}
         self._ready()
+        if vertex.allow_duplicates and spec.attempt > 1:
+            self._log.warning(
+                "Attempt %d of %s: what it writes elsewhere by itself, an earlier attempt may have written already "
+                "(allow_duplicates).",
+                spec.attempt,
+                planned.name,
+            )
         return vertex.call(
             spark=self._spark,
             inputs=inputs,
@@ -150,6 +172,7 @@ class _Run:
                 data_interval_start=run.data_interval_start,
                 data_interval_end=run.data_interval_end,
                 subtask=spec.subtask,
+                accumulators=self.accumulators,
             ),
         )
 
@@ -185,6 +208,33 @@ class _Run:
             tuple(FileSplit(each.uri, each.size, each.etag) for each in found),
             tuple(spark_path(each.uri) for each in found),
         )
+
+    def _write_result(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
+        location = f"{self._spec.location}/{planned.name}"
+        return self._write(frame, planned.name, location, is_digested=planned.is_digested)
+
+    def _cache(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
+        spec, level = self._spec, planned.storage_level
+        if self._server is None or level is None:
+            raise JobDefinitionError(
+                f"{self._vertex(planned.name).where}: expected a Spark Connect server that keeps it, found an "
+                "application that ends with its region: declare it with result=BLOCKING"
+            )
+        started = time.monotonic()
+        view = cached_view_name(spec.journal.uri, spec.identity, spec.region, spec.attempt, planned.name)
+        self._log.info("%s is cached (%s) by %s as %s", planned.name, level, self._server, view)
+        with self._progress.watching(self._spark):
+            cached = cache_result(
+                self._spark,
+                frame,
+                result=planned.name,
+                level=level,
+                server=self._server,
+                view=view,
+                is_digested=planned.is_digested,
+            )
+        self._log.info("%s: %d rows are cached, in %.1f s", planned.name, cached.rows, time.monotonic() - started)
+        return cached
 
     def _write(self, frame: DataFrame, name: str, location: str, *, is_digested: bool = False) -> PartitionManifest:
         started = time.monotonic()

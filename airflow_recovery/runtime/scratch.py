@@ -1,4 +1,5 @@
-"""Scratch: what an attempt writes only to read it back itself. It goes when the attempt has finished."""
+"""Scratch: what an attempt writes only to read it back itself. It goes when the attempt has finished, unless a cached
+result may be made of it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
     Best effort: what stays is logged, and goes with the attempt's other data. That of an attempt that failed stays too.
     """
     vertices = [each.name for each in spec.vertices if each.is_scratch]
-    if not vertices:
+    # What is evicted of a cached result is made again, perhaps of these.
+    if not vertices or any(each.storage_level for each in spec.vertices):
         return
     try:
         store = open_spec_store(spec.results)

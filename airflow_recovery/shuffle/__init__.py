@@ -1,6 +1,6 @@
-"""Result partitions: what they are made of, and whether that is still there.
+"""Result partitions: what they are made of, whether that is still there, and how it is let go.
 
-Asks object stores, never Spark, and never writes. Never imports Airflow.
+Data is deleted in one place, `airflow_recovery.shuffle.release`. Never imports Airflow.
 """
 
 from airflow_recovery.shuffle.availability import Availability, AvailabilityState, probe_manifest

@@ -1,8 +1,11 @@
-"""Letting the data of one attempt go (PROTOCOL section 7).
+"""Letting the data of one attempt go (PROTOCOL section 7): which, and how.
 
     candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer stands and P is neither
                final nor persistent); or a fenced attempt
     PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
+
+Whether every consumer stands is asked of Flink's release rule (`airflow_recovery.failover.unread`), which is pure and
+knows no policy, no publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
 that race, one sees the other, and no reader ever holds half of a result.
@@ -12,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.failover.unread import unread_regions
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.records import (
@@ -71,6 +76,11 @@ class ReleaseRule:
         self._regions = {each.name: each for each in plan.regions}
         self._judged = Judgement(plan, state, available=_never_asked)
 
+    @cached_property
+    def _unread(self) -> frozenset[str]:
+        """The regions that no other still needs: only what is inside the job is ever asked about."""
+        return unread_regions(self._judged.topology, lambda name: self._judged.why_not_standing(name) is None)
+
     def verdict(self, region: str, number: int) -> Verdict:
         """May the data of this attempt go?"""
         attempt = self._state.of(region).attempts.get(number)
@@ -110,9 +120,9 @@ class ReleaseRule:
         if not self._regions:
             return Verdict(False, "no plan says whether it is a final result")
         consumers = [each.name for each in self._regions.values() if name in each.inputs]
-        for each in consumers:
-            if self._judged.why_not_standing(each) is not None:
-                return Verdict(False, f"{each} still needs it")
+        if consumers and name not in self._unread:
+            waiting = (each for each in consumers if self._judged.why_not_standing(each) is not None)
+            return Verdict(False, f"{next(waiting, 'another subtask')} still needs it")
         policy, grace_s = self._retention.policy, self._retention.grace_s
         if policy is ReleasePolicy.KEEP:
             said = f"the run has been silent for {duration_text(self._silent_s)}"
@@ -153,13 +163,25 @@ class Deleted:
 
 
 class Releaser:
-    """Lets attempts of one run go. ``who`` is written into the markers. A dry run looks, and changes nothing."""
+    """Lets attempts of one run go. ``who`` is written into the markers. A dry run looks, and changes nothing.
 
-    def __init__(self, journal: Journal, results: ObjectStore, *, who: str, dry_run: bool = False) -> None:
+    ``drop_cached`` has a server forget what it keeps of an attempt.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        results: ObjectStore,
+        *,
+        who: str,
+        dry_run: bool = False,
+        drop_cached: Callable[[str, int], None] = lambda region, number: None,
+    ) -> None:
         self._journal = journal
         self._results = results
         self._who = who
         self._dry_run = dry_run
+        self._drop_cached = drop_cached
 
     def release(self, region: str, attempt: Attempt) -> Deleted:
         """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened."""
@@ -180,6 +202,8 @@ class Releaser:
         found = list(self._results.list(f"{self._journal.layout.data_of(region, number)}/"))
         if found and not self._dry_run:
             self._results.delete([each.key for each in found])
+        if not self._dry_run:
+            self._drop_cached(region, number)
         return Deleted(len(found), sum(each.size for each in found))
 
 

@@ -8,18 +8,22 @@ never touched: it may be another deployment's. It rests on the same two looks as
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.release import Releaser, ReleaseRule, Verdict
 from airflow_recovery.shuffle.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
+    AttemptData,
     RunData,
     data_of_run,
     find_runs,
@@ -82,12 +86,19 @@ class SweptRun:
 
 
 class Sweeper:
-    """One sweep over ``journal`` and ``results``, the stores of one deployment."""
+    """One sweep over ``journal`` and ``results``, the stores of one deployment.
 
-    def __init__(self, journal: ObjectStore, results: ObjectStore, options: SweepOptions) -> None:
+    ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named.
+    """
+
+    def __init__(
+        self, journal: ObjectStore, results: ObjectStore, options: SweepOptions, cached: CachedViews | None = None
+    ) -> None:
         self._store = journal
         self._results = results
         self._options = options
+        self._cached = cached
+        self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
         self._runs: list[SweptRun] = []
@@ -104,6 +115,8 @@ class Sweeper:
             if rule.days * DAY_S < kept_s:
                 said = f"{rule_text(rule)}, and results are to be kept for {duration_text(kept_s)}"
                 self._report.warnings.append(said)
+        # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
+        self._views = self._listed_views()
         for identity in find_runs(self._store, self._options.dag_id):
             self._guarded(identity)
         if self._options.dag_id is None:
@@ -114,25 +127,37 @@ class Sweeper:
         return self._report
 
     def _guarded(self, identity: RunIdentity) -> None:
+        journal = Journal(self._store, identity, writer=self._writer)
+        # Shared results belong to no run, and have no history of their own.
+        is_shared = identity == shared_identity(identity.run_key)
         try:
-            self._sweep_run(identity)
+            with nullcontext(journal) if is_shared else recorded_journal(journal) as told:
+                self._sweep_run(told)
         except (JournalError, StoreError) as error:
             said = f"{type(error).__name__}: {error}"
             self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {said}")
 
-    def _sweep_run(self, identity: RunIdentity) -> None:
-        run = self._read(identity)
+    def _sweep_run(self, journal: Journal) -> None:
+        identity = journal.identity
+        run = self._read(journal)
         self._runs.append(run)
         if identity == shared_identity(identity.run_key) and self._end_dead_pins(run):
             run = replace(run, is_let_go_now=True)
-        if Purge(run, self._results, self._report, self._options, who=WHO).execute():
+        releaser = Releaser(
+            run.journal,
+            self._results,
+            who=WHO,
+            dry_run=self._options.dry_run,
+            drop_cached=lambda region, number: self._drop_cached(run, region, number),
+        )
+        if Purge(run, releaser, self._report, self._options, who=WHO).execute():
             return
-        releaser = Releaser(run.journal, self._results, who=WHO, dry_run=self._options.dry_run)
         rule = self._rule(run)
         for name, number in self._attempts(run):
             region = run.names.get(name)
-            what = f"{run.where} / {region or name}@{number}"
             data = run.data.attempts.get((name, number))
+            cached = f" ({len(data.views)} cached)" if data is not None and data.views else ""
+            what = f"{run.where} / {region or name}@{number}{cached}"
             objects, size = (data.objects, data.size) if data is not None else (0, 0)
             if region is None:
                 self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)
@@ -150,8 +175,7 @@ class Sweeper:
         for info in run.data.strangers:
             self._report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no attempt's", 1, info.size)
 
-    def _read(self, identity: RunIdentity) -> SweptRun:
-        journal = Journal(self._store, identity, writer=self._writer)
+    def _read(self, journal: Journal) -> SweptRun:
         # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
         # listing that follows, or never had one.
         data = data_of_run(self._results, journal.layout)
@@ -162,6 +186,11 @@ class Sweeper:
         names = {region.name for plan in plans.values() for region in plan.regions}
         names |= {each.region for each in journal.read_closed(max(tombstones)).highest} if tombstones else set()
         state = journal.load(journal.list(names))
+        if self._views:
+            named = {view: of for plan in plans.values() for view, of in views_of_run(journal, plan, state).items()}
+            for view in self._views & named.keys():
+                region, number = named[view]
+                data.attempts.setdefault((encode(region), number), AttemptData()).views.append(view)
         return SweptRun(
             journal=journal,
             state=state,
@@ -170,6 +199,18 @@ class Sweeper:
             ages=ages,
             data=data,
         )
+
+    def _listed_views(self) -> frozenset[str]:
+        try:
+            return self._cached.names() if self._cached is not None else frozenset()
+        except StoreError as error:
+            self._report.unread.append(f"cached results were left as they are: {error}")
+            return frozenset()
+
+    def _drop_cached(self, run: SweptRun, region: str, number: int) -> None:
+        data = run.data.attempts.get((encode(region), number))
+        if self._cached is not None and data is not None:
+            self._cached.drop(data.views)
 
     def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
         """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""

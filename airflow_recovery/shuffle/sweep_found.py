@@ -62,11 +62,12 @@ class Ages:
 
 @dataclass
 class AttemptData:
-    """What lies below the prefix of one attempt."""
+    """What lies below the prefix of one attempt, and the views that a Spark Connect server keeps for it."""
 
     objects: int = 0
     size: int = 0
     newest_s: float = 0.0
+    views: list[str] = field(default_factory=list)
 
     def add(self, info: ObjectInfo) -> None:
         """Count one more object."""

@@ -16,7 +16,6 @@ from airflow_recovery.journal.records import AttemptState, Closed, FenceCause, I
 from airflow_recovery.shuffle.release import Releaser, end_pin
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
-from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import duration_text
 
 if TYPE_CHECKING:
@@ -27,12 +26,12 @@ class Purge:
     """The purge of one run, as far as it can go now."""
 
     def __init__(
-        self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, who: str
+        self, run: SweptRun, releaser: Releaser, report: SweepReport, options: SweepOptions, *, who: str
     ) -> None:
         self._run = run
         self._journal = run.journal
         self._layout = run.journal.layout
-        self._results = results
+        self._releaser = releaser
         self._report = report
         self._options = options
         self._who = who
@@ -94,7 +93,7 @@ class Purge:
             if (name, number) in pinned:
                 self._report.add(f"{run.where} / {name}@{number}", Action.KEPT, "it is read", data.objects, data.size)
                 continue
-            deleted = self._releaser().delete_data(run.names[name], number)
+            deleted = self._releaser.delete_data(run.names[name], number)
             objects, size = objects + deleted.objects, size + deleted.size
         if not pinned:
             self._let_go_of_shared()
@@ -127,9 +126,6 @@ class Purge:
 
     def _next_tombstone(self) -> int:
         return max((self._layout.parse_closed(key) or 0 for key in self._tombstones), default=0) + 1
-
-    def _releaser(self) -> Releaser:
-        return Releaser(self._journal, self._results, who=self._who, dry_run=self._options.dry_run)
 
     def _ended(self, region: str, attempt: int) -> Outcome:
         return Outcome(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 MAX_NAME_CHARS = 100
 """Four names and the rest of a journal key stay well below S3's limit of 1024 bytes."""
@@ -18,6 +19,7 @@ _NAME = re.compile(r"(?:[A-Za-z0-9\-_.]|~[0-9A-F]{2})+")
 _UNIT = re.compile(r"~[0-9A-F]{2}|.")
 
 
+@lru_cache(maxsize=16_384)  # a listing asks for every region again
 def encode(name: str) -> str:
     """The path segment that stands for the id ``name``.
 

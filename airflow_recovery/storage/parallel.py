@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from airflow_recovery.storage.object_store import ObjectStore, StoredObject
 
 
-def get_many(store: ObjectStore, keys: Iterable[str], *, connections: int = 16) -> dict[str, StoredObject]:
+def get_many(store: ObjectStore, keys: Iterable[str], *, connections: int = 64) -> dict[str, StoredObject]:
     """The objects at ``keys``, read over up to ``connections`` connections.
 
     Raises what the first failing key (in the order given) raised; the others have been asked by then, none is retried.

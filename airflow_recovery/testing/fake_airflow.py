@@ -39,9 +39,13 @@ class FakeAirflow:
         self.cleared: list[str] = []
         self._retries = retries
         self._ids = 0
+        self.lose_database()
+
+    def lose_database(self) -> None:
+        """The metadata database is lost and the run created again: nobody who is at work has its task any more."""
         self._tries = {name: TaskTry(name, -1, 0, self._new_id(name), None) for name in self.upstream}
-        self._max_tries = dict.fromkeys(self.upstream, retries)
-        self._grants = dict.fromkeys(self.upstream, RetryGrant(retries))
+        self._max_tries = dict.fromkeys(self.upstream, self._retries)
+        self._grants = dict.fromkeys(self.upstream, RetryGrant(self._retries))
 
     # what the scheduler does
 
@@ -115,9 +119,18 @@ class FakeAirflow:
         self._clear(task)
         self._grants[task] = RetryGrant(self._max_tries[task], is_renewed=True)
 
+    def clear_all(self) -> None:
+        """A user's clear of the whole run."""
+        for task in self.upstream:
+            self.clear(task)
+
     def mark(self, task: str, state: str) -> None:
-        """A user marks a task; it stays the same task instance."""
+        """A user marks a task; it stays the same task instance. After a success, what it had held up is cleared."""
         self._set(task, state)
+        if state == "success":
+            for each in self._below({task}):
+                if self.state(each) in BLOCKING:
+                    self.clear(each)
 
     # what a task process does
 

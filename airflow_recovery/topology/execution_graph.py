@@ -154,10 +154,6 @@ class ExecutionGraph:
             )
         return self._job_vertex_of[execution_vertex]
 
-    def siblings_of(self, execution_vertex: int) -> range:
-        """All subtasks of the job vertex whose subtask this is."""
-        return self.subtasks(self.job_vertex_of(execution_vertex))
-
     def result_of(self, partition: int) -> int:
         """The result that the partition belongs to."""
         if not 0 <= partition < self.partition_count:
@@ -165,12 +161,6 @@ class ExecutionGraph:
         return self._partition_order[bisect_right(self._partition_starts, partition) - 1]
 
     # --- who reads what ----------------------------------------------------------------------------------------------
-
-    def partitions_of(self, execution_vertex: int) -> list[int]:
-        """The partitions that a subtask makes, one a result of its job vertex."""
-        vertex = self.job_vertex_of(execution_vertex)
-        subtask = execution_vertex - self._first_vertex[vertex]
-        return [self._first_partition[result] + subtask for result in self.logical.results_of[vertex]]
 
     def producer_of(self, partition: int) -> int:
         """The execution vertex that makes a partition."""

@@ -92,6 +92,11 @@ class ResultType(str, Enum):
         return self.re_consumable or self is ResultType.PIPELINED_APPROXIMATE
 
     @property
+    def is_cached(self) -> bool:
+        """A live Spark application keeps it, and no store: it is lost with that application."""
+        return self in (ResultType.CACHED, ResultType.CACHED_MEMORY_ONLY)
+
+    @property
     def bounded(self) -> bool:
         """Its buffer has a bound."""
         return _ANSWERS[self].bounded
@@ -132,3 +137,5 @@ _ANSWERS = {
 PIPELINED = ResultType.PIPELINED
 BLOCKING = ResultType.BLOCKING
 BLOCKING_PERSISTENT = ResultType.BLOCKING_PERSISTENT
+CACHED = ResultType.CACHED
+CACHED_MEMORY_ONLY = ResultType.CACHED_MEMORY_ONLY

@@ -14,7 +14,6 @@ import fakes
 
 from airflow_recovery.cli.main import main
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.storage import ObjectStore, open_store
@@ -36,11 +35,11 @@ class RecordedWorld(fakes.World):
         self.journal_store, self.results = self._stores  # type: ignore[assignment]
 
     def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
-        return Journal(super().journal(process, writer).store, self.identity, writer=writer)
+        return super().journal(process, writer).beside(self.identity, listener=self.listener())
 
     def keep_events(self) -> None:
         """Write the events so far as one stream."""
-        stream = EventWriter(self.journal_store, JournalLayout(self.identity).streams, "writer")
+        stream = EventWriter(self.journal_store, self.identity, "writer")
         for each in self.events:
             stream.record(each)
         assert stream.close().failed is None

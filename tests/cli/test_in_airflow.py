@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -80,6 +81,8 @@ def test_the_aws_connection_is_read_from_the_environment_or_the_metadata_databas
     of_database = call("recovery", "show", *RUN)
     assert of_database.returncode == ExitCode.NOT_FOUND, of_database.stderr
     assert "is empty: no run has claimed an attempt yet." in of_database.stderr
+    # Airflow logs there where a connection comes from; a script would read it.
+    assert (of_environment.stdout, of_database.stdout) == ("", "")
 
 
 def test_the_provider_names_the_commands() -> None:
@@ -95,6 +98,36 @@ def test_airflows_own_parser_reads_every_argument() -> None:
 
     args = get_parser().parse_args(["recovery", "plan", *RUN, "--restart", "a", "--from", "b", "--apply", "--json"])
     assert (args.dag, args.run, args.restart, args.from_, args.apply) == (*RUN, ["a"], ["b"], "")
+
+
+def parser_with_a_broken_plan(monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
+    """Airflow's parser of all commands, made anew, where something that `plan` imports is not there."""
+    from airflow.cli.cli_parser import get_parser
+
+    monkeypatch.setitem(sys.modules, "airflow_recovery.cli.plan", None)
+    parser: argparse.ArgumentParser = get_parser.__wrapped__()
+    return parser
+
+
+def test_a_subcommand_that_cannot_be_imported_takes_no_other_command_along(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    parser = parser_with_a_broken_plan(monkeypatch)
+    assert "`airflow recovery plan` can't be used" in caplog.text
+    assert "airflow_recovery.cli.plan" in caplog.text
+    assert parser.parse_args(["version"]).func
+    assert parser.parse_args(["recovery", "show", *RUN]).run == RUN[1]
+    with pytest.raises(ModuleNotFoundError):
+        parser.parse_args(["recovery", "plan"]).func(argparse.Namespace())
+
+
+def test_control_without_the_guard_no_airflow_command_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unguarded(self: Any, parser: argparse.ArgumentParser) -> None:
+        self._subcommand.load().add_arguments(parser)
+
+    monkeypatch.setattr("airflow_recovery.cli.definition._Arguments.add_to_parser", unguarded)
+    with pytest.raises(ModuleNotFoundError):
+        parser_with_a_broken_plan(monkeypatch)
 
 
 def test_loading_the_commands_is_light() -> None:

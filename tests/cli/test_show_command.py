@@ -187,8 +187,17 @@ def test_a_damaged_stream_does_not_hide_the_run(recorded):
     world.until_green()
     world.keep_events()
     (segment,) = [info.key for info in world.journal_store.list("_streams/")]
-    world.journal_store.put(segment, b"{}\n{}\n")
-    assert recorded.call("show", *RUN)[0] == ExitCode.DONE
+    assert "History: " in recorded.call("show", *RUN)[1]
+    assert recorded.call("show", *RUN)[1].endswith("complete.\n")
+    whole = world.journal_store.get(segment).body
+    world.journal_store.put(segment, whole.replace(b"FINISHED", b"FINISHEd", 1))
+    code, told = recorded.call("show", *RUN)
+    assert code == ExitCode.DONE
+    assert "It has holes (recovery does not need it)" in told
+    assert "damaged: " in told
+    assert "in the journal" in told
+    _, document = recorded.call("show", *RUN, "--json")
+    assert len(json.loads(document)["history"]["holes"]) > 1
 
 
 # without Airflow

@@ -47,7 +47,7 @@ class SharedWorld(World):
         return replace(plan, regions=tuple(replace(each, persistent=each.name in self.shared) for each in plan.regions))
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
-        return super().journal(process, writer).beside(self.identity)
+        return super().journal(process, writer).beside(self.identity, listener=self.listener())
 
     def region_task(
         self, own: TaskTry, process: Process, hooks: Hooks | None = None, *, epoch: str | None = None

@@ -13,13 +13,15 @@ from datetime import datetime
 from airflow_recovery.errors import AttemptLost, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.publish import PublishTask
-from airflow_recovery.execution.region_task import ClaimedAttempt, RegionResult, RegionTask
+from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run, TaskIdentity
+from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.records import (
     Claim,
     ExternalObject,
@@ -192,7 +194,9 @@ class FakeRunner:
         self._world = world
         self._region = region
         self._process = process
-        self._journal = world.journal(process, writer)
+        # The driver is a process of its own, and has no event stream.
+        task = world.journal(process, writer)
+        self._journal = task.beside(task.identity)
         self._results = ProcessStore(world.results, process)
         self._hooks = hooks
         self.stopped = False
@@ -329,7 +333,11 @@ class World:
         store: ObjectStore = self.journal_store
         if process is not None:
             store = ProcessStore(self.between_process_and_journal(store), process, self.page_keys)
-        return Journal(store, IDENTITY, writer=writer, sleep=lambda seconds: None)
+        return Journal(store, IDENTITY, writer=writer, listener=self.listener(), sleep=lambda seconds: None)
+
+    def listener(self) -> Recorder:
+        """Makes events of what is written."""
+        return Recorder(Events(self.events).record, self.now)
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
         results = ProcessStore(self.results, process)

@@ -19,6 +19,7 @@ from fakes import PUBLISH, Hooks, Killed, MemoryStore, Process, World
 from airflow_recovery.errors import InputUnreachable, RecoveryError
 from airflow_recovery.execution.publish import PublishTask
 from airflow_recovery.journal.records import AttemptState, InputPin, Reset
+from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.storage.object_store import ObjectInfo
 from airflow_recovery.testing import SeededFaults
 from airflow_recovery.topology.determinism import Determinism
@@ -155,12 +156,14 @@ class Simulation:
         self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
         self._fault_rate = self.rng.choice([0.01, 0.03, 0.1])
         self._last: Actor | None = None
+        self._has_died = False
 
     def run(self) -> None:
         """To the end. Raises `Violation` with the seed and what happened."""
         try:
             for _ in range(MAX_STEPS):
                 if self._is_over():
+                    self._check_history()
                     return
                 self._step()
                 self._check()
@@ -193,6 +196,7 @@ class Simulation:
             actor = self.rng.choice(self.actors)
             if self._is_zombie(actor) and self.rng.random() < 0.05:
                 self.trace.append(f"{actor.name} dies")
+                self._has_died = True
                 actor.kill()
                 self.actors.remove(actor)
             else:
@@ -314,6 +318,15 @@ class Simulation:
         bad = self._why_incoherent(current)
         if bad and self._why_incoherent(self.served):
             raise Violation(f"false green: {bad}; current {current}, served {self.served}")
+
+    def _check_history(self) -> None:
+        """Whoever replays the events comes to the same state, where nobody has died with an event unsaid."""
+        fold = EventFold({})
+        for event in self.world.events:
+            fold.add(event)
+        unlike = differences(self.world.state(), fold.state())
+        if unlike and not self._has_died:
+            raise Violation(f"the history is not the journal's: {'; '.join(unlike)}")
 
     def _why_incoherent(self, cut: Mapping[str, int]) -> str | None:
         for region, number in cut.items():

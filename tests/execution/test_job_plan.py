@@ -65,6 +65,24 @@ def test_pointwise_between_the_same_subtasks_else_everything() -> None:
     }
 
 
+def test_neighbours_share_a_task_where_they_are_in_one_batch() -> None:
+    plan = plan_job(months(["jan", "feb", "mar"]), "x:y", FACTS)
+    batched = plan.in_batches(lambda count: 2 if count == 3 else 1)
+    assert {name: key for name, key in batched.task_keys("g").items() if "[" in name} == {
+        "read[jan]": "g.read|0",
+        "read[feb]": "g.read|0",
+        "read[mar]": "g.read|1",
+        "cleaned[jan]": "g.cleaned|0",
+        "cleaned[feb]": "g.cleaned|0",
+        "cleaned[mar]": "g.cleaned|1",
+        "shown[0]": "g.shown|0",
+        "shown[1]": "g.shown|1",
+    }
+    # What is computed is the same, and a plan without batches is the record that it has always been.
+    assert [each.fingerprint for each in batched.record.regions] == [each.fingerprint for each in plan.record.regions]
+    assert plan_hash(plan.in_batches(lambda count: 1).record) == plan_hash(plan.record) != plan_hash(batched.record)
+
+
 def test_fault_62_a_key_keeps_its_region_and_fingerprint_wherever_it_stands() -> None:
     before = {each.name: each.fingerprint for each in plan_job(months(), "x:y", FACTS).record.regions}
     plan = plan_job(months(["mar", "feb", "jan"]), "x:y", FACTS)

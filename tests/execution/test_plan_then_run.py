@@ -11,7 +11,7 @@ from simulation import Simulation
 
 from airflow_recovery.errors import ConfigurationError, PlanOutdated
 from airflow_recovery.execution import apply_plan as apply_plan_module
-from airflow_recovery.execution import region_task
+from airflow_recovery.execution import attempt
 from airflow_recovery.execution.apply_plan import apply_plan
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.failover import plan_making
@@ -37,7 +37,7 @@ TOPOLOGIES = {"chain": CHAIN, "fork": FORK, "diamond": DIAMOND, "ladder": LADDER
 @pytest.fixture(autouse=True)
 def one_thread_a_process(monkeypatch):
     """The helpers' threads run inline, so that the seed alone decides the order."""
-    monkeypatch.setattr(region_task, "threading", SimpleNamespace(Thread=InlineThread))
+    monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     monkeypatch.setattr(journal, "get_many", lambda store, keys: {key: store.get(key) for key in keys})
 
 

@@ -8,7 +8,8 @@ import pytest
 from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeRunner, Hooks, InlineThread, Killed, Process, World
 
 from airflow_recovery.errors import AttemptLost, InputLost, NoDoor, NotMine, RegionFailed
-from airflow_recovery.execution import region_task
+from airflow_recovery.execution import attempt, region_task
+from airflow_recovery.execution.failed_attempt import FailedAttempt
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.journal.journal import Journal
@@ -372,7 +373,7 @@ def test_fault_46_input_deleted_between_check_and_read_wakes_the_producer():
 
 
 def test_fault_46_control_without_looking_the_consumer_only_fails(monkeypatch):
-    monkeypatch.setattr(region_task.RegionTask, "_look_at_inputs", lambda self, error: None)
+    monkeypatch.setattr(FailedAttempt, "_look_at_inputs", lambda self, error: None)
     world = World(PAIR)
     world.go("P")
     with pytest.raises(RegionFailed, match="is not there"):
@@ -414,7 +415,7 @@ def test_fault_49_a_release_after_the_claim_stops_the_attempt(monkeypatch):
             world.release("P", 1)
 
     process.gate = release_in_between
-    monkeypatch.setattr(region_task, "threading", SimpleNamespace(Thread=InlineThread))
+    monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     with pytest.raises(InputLost, match="P: result was released"):
         world.go("C", process=process)
     outcome = world.state().of("C").attempts[1].outcome
@@ -430,8 +431,8 @@ def test_fault_49_control_without_the_marker_an_emptied_result_reads_as_empty(mo
     world.delete_results("P", 1)
     # A reader that goes by a listing, and nobody who looks at markers or manifests.
     monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
-    monkeypatch.setattr("airflow_recovery.execution.region_task.is_untouched", lambda state, plan: True)
-    monkeypatch.setattr(region_task.RegionTask, "_check_release", lambda self, claim: None)
+    monkeypatch.setattr("airflow_recovery.execution.first_attempt.is_untouched", lambda state, plan: True)
+    monkeypatch.setattr(attempt, "check_release", lambda run, claim, stop: None)
     monkeypatch.setattr(FakeRunner, "_read", lambda self, manifest: "")
     world.go("C")
     assert world.content("C") == "C of ['']"

@@ -6,7 +6,7 @@ import pytest
 from clocked import DAY_S, HOUR_S, Clock, clocked_world, has_data, sweep, told
 from fakes import CHAIN, DIAMOND, FORK, PUBLISH, Process, World
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, StoreTimeout
+from airflow_recovery.errors import ConfigurationError, InputLost, JobDefinitionError, StoreTimeout
 from airflow_recovery.execution.release import release_consumed, release_published
 from airflow_recovery.job import job
 from airflow_recovery.journal.records import Reset
@@ -46,6 +46,14 @@ def test_as_consumed_goes_with_the_last_of_its_consumers(world):
     assert left(world) == "CD"
     go(world, "E", AS_CONSUMED)
     assert left(world) == "E"
+
+
+def test_control_without_flinks_rule_an_input_goes_before_its_second_consumer_has_read_it(world, monkeypatch):
+    monkeypatch.setattr(release, "unread_regions", lambda plan, is_done: frozenset("PCD"))
+    go(world, "PC", AS_CONSUMED)
+    assert left(world) == "C"
+    with pytest.raises(InputLost, match="P: result was released"):
+        world.go("D")
 
 
 def test_on_run_success_goes_with_the_publish_and_final_results_stay(world):

@@ -19,7 +19,8 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     UserCodeError,
 )
-from airflow_recovery.execution import region_task
+from airflow_recovery.execution import failed_attempt
+from airflow_recovery.execution.failed_attempt import FailedAttempt
 from airflow_recovery.execution.restarts import Restarts, decision_of
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_budget import RestartLimits
@@ -144,7 +145,7 @@ def test_fault_78_an_error_of_the_code_touches_no_budget():
 
 
 def test_fault_78_control_without_the_label_it_would_use_up_the_budget(monkeypatch):
-    monkeypatch.setattr(region_task, "UserCodeError", ())
+    monkeypatch.setattr(failed_attempt, "UserCodeError", ())
     wrong = UserCodeError("no such table", Failure("AnalysisException", "no t", "TABLE_OR_VIEW_NOT_FOUND", "42P01"))
     world = Clocked(PAIR)
     monkeypatch.setattr("airflow_recovery.execution.restarts.label_of", lambda failure, key: "yes")
@@ -186,7 +187,7 @@ def test_an_attempt_whose_input_was_lost_while_it_ran_is_no_failure():
 
 
 def test_control_taken_for_a_failure_the_loss_would_end_the_consumer(monkeypatch):
-    monkeypatch.setattr(region_task.RegionTask, "_look_at_inputs", lambda self, error: None)
+    monkeypatch.setattr(FailedAttempt, "_look_at_inputs", lambda self, error: None)
     world = Clocked(PAIR, RestartLimits.of(maximum_per_task_failures=1))
     world.go("P")
     with pytest.raises(RestartsExhausted):

@@ -11,7 +11,7 @@ from clocked import DAY_S, HOUR_S, sweep
 from fakes import InlineThread, Killed, Process
 
 from airflow_recovery.errors import SharedMadeElsewhere
-from airflow_recovery.execution import region_task, shared
+from airflow_recovery.execution import attempt, region_task, shared
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.shared import SharedTask, shared_key
 from airflow_recovery.execution.shared_liveness import SilenceWatch
@@ -23,7 +23,7 @@ from airflow_recovery.topology.retention import Retention
 @pytest.fixture(autouse=True)
 def one_thread_a_process(monkeypatch):
     """The helpers' threads run inline, so that the seed alone decides the order."""
-    monkeypatch.setattr(region_task, "threading", SimpleNamespace(Thread=InlineThread))
+    monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     monkeypatch.setattr(journal_module, "get_many", lambda store, keys: {key: store.get(key) for key in keys})
 
 

@@ -10,7 +10,7 @@ from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, clocked_world,
 from fakes import CHAIN, PAIR, InlineThread, Killed, Process, World
 
 from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
-from airflow_recovery.execution import region_task
+from airflow_recovery.execution import attempt
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Why
 from airflow_recovery.journal.journal import Journal
@@ -444,7 +444,7 @@ def claim_while_the_sweeper_deletes(world: World, clock: Clock) -> None:
 
 
 def test_fault_81_hole_12_the_sweeper_marks_first_and_the_reader_sees_it_before_it_reads(clock, monkeypatch):
-    monkeypatch.setattr(region_task, "threading", SimpleNamespace(Thread=InlineThread))
+    monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     world = clocked_world(PAIR, clock)
     with pytest.raises(InputLost, match="P: result was released"):
         claim_while_the_sweeper_deletes(world, clock)
@@ -456,7 +456,7 @@ def test_fault_81_hole_12_the_sweeper_marks_first_and_the_reader_sees_it_before_
 
 
 def test_fault_81_control_without_the_look_at_the_marker_the_reader_reads_what_is_being_deleted(clock, monkeypatch):
-    monkeypatch.setattr(region_task.RegionTask, "_check_release", lambda self, claim: None)
+    monkeypatch.setattr(attempt, "check_release", lambda run, claim, stop: None)
     world = clocked_world(PAIR, clock)
     with pytest.raises((RegionFailed, InputLost), match=r"is not there|released"):
         claim_while_the_sweeper_deletes(world, clock)

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_topology import NaiveTopology, logical_topologies
+from topologies import ALL_TO_ALL, POINTWISE, chain, single_subtasks
 
 from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.failover.release import PartitionGroupRelease
 from airflow_recovery.topology import (
+    BLOCKING,
+    PIPELINED,
     DistributionPattern,
     ExecutionTopology,
     LogicalEdge,
@@ -17,21 +20,12 @@ from airflow_recovery.topology import (
     ResultType,
 )
 
-BLOCKING, PIPELINED = ResultType.BLOCKING, ResultType.PIPELINED
-ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
-
 
 def pair(
-    kind: ResultType, pattern: DistributionPattern = POINTWISE, producers: int = 2, consumers: int | None = 2
+    kind: ResultType, pattern: DistributionPattern = POINTWISE, producers: int = 2, consumers: int = 2
 ) -> ExecutionTopology:
     """v0 -> v1"""
-    return ExecutionTopology(
-        LogicalTopology(
-            [LogicalVertex("v0", producers), LogicalVertex("v1", consumers)],
-            [LogicalResult("v0", "v0", kind)],
-            [LogicalEdge("v0", "v1", pattern)],
-        )
-    )
+    return ExecutionTopology(chain(producers, consumers, kind=kind, pattern=pattern))
 
 
 class Release:
@@ -68,17 +62,9 @@ def test_an_all_to_all_input_goes_when_the_last_reader_is_done() -> None:
 
 def test_a_reader_is_done_when_its_whole_region_is() -> None:
     #   v0 -> v1 ~> v2
-    release = Release(
-        ExecutionTopology(
-            LogicalTopology(
-                [LogicalVertex("v0"), LogicalVertex("v1"), LogicalVertex("v2")],
-                [LogicalResult("v0", "v0", BLOCKING), LogicalResult("v1", "v1", PIPELINED)],
-                [LogicalEdge("v0", "v1"), LogicalEdge("v1", "v2")],
-            )
-        )
-    )
+    release = Release(ExecutionTopology(single_subtasks({"v0 v1": BLOCKING, "v1 v2": PIPELINED})))
     assert release.finished("v1") == []
-    assert release.finished("v2") == ["v0[0]"]
+    assert release.finished("v2") == ["v0 v1[0]"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +199,7 @@ def test_the_rule_agrees_with_a_naive_oracle(logical: LogicalTopology, data: st.
 def test_ten_thousand_readers_of_one_group() -> None:
     topology = pair(BLOCKING, ALL_TO_ALL, 10_000, 10_000)
     rule = PartitionGroupRelease(topology)
-    readers = topology.graph.siblings_of(topology.graph.vertex_id("v1"))
+    readers = range(10_000, 20_000)
     released = [group for reader in readers for group in rule.vertex_finished(reader)]
     assert released == [0]
     assert len(rule.releasable_partitions(released)) == 10_000

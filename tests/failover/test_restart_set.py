@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_topology import NaiveTopology, Partition, Subtask, logical_topologies, named
+from topologies import ALL_TO_ALL, chain, single_subtasks
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
 from airflow_recovery.failover import restart_set
@@ -15,32 +16,14 @@ from airflow_recovery.failover.restart_set import (
     lost_partition,
     region_restart_set,
 )
-from airflow_recovery.topology import (
-    DistributionPattern,
-    ExecutionTopology,
-    LogicalEdge,
-    LogicalResult,
-    LogicalTopology,
-    LogicalVertex,
-    ResultType,
-)
-
-BLOCKING, PIPELINED = ResultType.BLOCKING, ResultType.PIPELINED
-ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
+from airflow_recovery.topology import BLOCKING, PIPELINED, ExecutionTopology, LogicalTopology, ResultType
 
 
 class Job:
     """A topology of single subtasks by name; ``edges`` are ``"v1 v3"`` with the type of v1's result to v3."""
 
     def __init__(self, edges: dict[str, ResultType], more: Iterable[str] = ()) -> None:
-        names = dict.fromkeys([*(name for edge in edges for name in edge.split()), *more])
-        self.topology = ExecutionTopology(
-            LogicalTopology(
-                [LogicalVertex(name) for name in sorted(names)],
-                [LogicalResult(edge, edge.split()[0], kind) for edge, kind in edges.items()],
-                [LogicalEdge(edge, edge.split()[1]) for edge in edges],
-            )
-        )
+        self.topology = ExecutionTopology(single_subtasks(edges, more))
         self.lost: set[str] = set()
         self.created: set[str] = set()
         self.asked: list[str] = []
@@ -383,13 +366,7 @@ def test_without_asking_for_every_input_a_producer_is_left_out(monkeypatch: pyte
 
 
 def wide(kind: ResultType) -> ExecutionTopology:
-    return ExecutionTopology(
-        LogicalTopology(
-            [LogicalVertex("v0", 10_000), LogicalVertex("v1", 10_000)],
-            [LogicalResult("v0", "v0", kind)],
-            [LogicalEdge("v0", "v1", ALL_TO_ALL)],
-        )
-    )
+    return ExecutionTopology(chain(10_000, 10_000, kind=kind, pattern=ALL_TO_ALL))
 
 
 def test_ten_thousand_by_ten_thousand_blocking() -> None:
@@ -415,13 +392,7 @@ def test_ten_thousand_by_ten_thousand_pipelined() -> None:
 
 def test_a_chain_of_100_000_job_vertices() -> None:
     size = 100_000
-    topology = ExecutionTopology(
-        LogicalTopology(
-            [LogicalVertex(f"v{i}") for i in range(size)],
-            [LogicalResult(f"v{i}", f"v{i}", BLOCKING) for i in range(size)],
-            [LogicalEdge(f"v{i - 1}", f"v{i}", POINTWISE) for i in range(1, size)],
-        )
-    )
+    topology = ExecutionTopology(chain(*[1] * size, kind=BLOCKING))
     assert len(region_restart_set(topology, 0, available=lambda _: True)) == size
     assert len(region_restart_set(topology, size - 1, available=lambda _: False)) == size
     assert len(region_restart_set(topology, size // 2, available=lambda _: True, lost=size // 2 - 1)) == size // 2 + 1

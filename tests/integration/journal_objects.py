@@ -1,14 +1,20 @@
-"""A run's journal, read from the bucket as plain JSON. Shares no code with the product (PROMISES, invariants)."""
+"""A run's journal, read from the bucket as plain JSON. Shares no judging code with the product (PROMISES, invariants).
+
+`JournalObjects.check` has the product's independent checker look as well (`airflow_recovery.verify`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
+
+from airflow_recovery.verify import Report
 
 ATTEMPT = re.compile(r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>\w+)")
 PUBLISH = re.compile(r"publish/\d{8}")
@@ -39,9 +45,13 @@ def decoded(segment: str) -> str:
 
 
 class JournalObjects:
-    """One reading of everything below ``prefix`` in a bucket. ``client`` is a boto3 S3 client."""
+    """One reading of everything below ``prefix`` in a bucket. ``client`` is a boto3 S3 client.
 
-    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+    ``verify`` reads it all again, and checks I1 to I13 of a run that has ended.
+    """
+
+    def __init__(self, client: Any, bucket: str, prefix: str, verify: Callable[[], Report]) -> None:
+        self._verify = verify
         self.keys: dict[str, str] = {}
         self.attempts: dict[str, dict[int, Attempt]] = {}
         self.publishes: list[dict[str, Any]] = []
@@ -105,7 +115,7 @@ class JournalObjects:
         return sorted(tuple(row[name] for name in sorted(row)) for table in tables for row in table.to_pylist())
 
     def check(self) -> None:
-        """The invariants that need the journal and the files alone (PROMISES I1, I2, I3, I4, and a coherent cut)."""
+        """The invariants that need the journal and the files alone, of a run that has just ended in success."""
         current = {}
         for region, attempts in self.attempts.items():
             assert sorted(n for n, each in attempts.items() if "claim" in each.objects) == list(
@@ -126,3 +136,5 @@ class JournalObjects:
             if not newest["skipped"] and each["region"] in current:
                 outputs = self.attempts[each["region"]][each["attempt"]].outcome["outputs"]
                 assert {one["result"] for one in outputs} == set(each["results"])
+        report = self._verify()
+        assert not report.violated, report.text()

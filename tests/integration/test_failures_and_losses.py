@@ -11,6 +11,11 @@ import pytest
 from journal_objects import JournalObjects
 from pipeline import DagRun, Pipeline
 
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.replay import differences, replay
+from airflow_recovery.storage.s3 import S3Store
+
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 REGIONS = ("base", "left", "lone", "lone_numbers", "merged", "right", "side")
@@ -115,3 +120,17 @@ def test_three_consumers_that_find_their_input_missing_wake_its_producer_once(
     # `merged` was not cleared: that its input was made again is what brings it back.
     assert journal.ran_since(before) == {"base": 1, "left": 1, "merged": 1, "right": 1, "side": 1}
     assert_repaired(journal, undisturbed)
+
+
+def test_the_histories_of_runs_come_to_the_states_of_their_journals(
+    pipeline: Pipeline, undisturbed: DagRun, finished: DagRun
+) -> None:
+    """Whoever replays the event streams knows what whoever reads the records knows; of all that was done above."""
+    s3 = pipeline.s3
+    store = S3Store(f"s3://{pipeline.bucket}/journal", endpoint_url=s3.endpoint_url, session=s3.session())
+    for run in (undisturbed, finished):
+        journal = Journal(store, RunIdentity(run.dag_id, f"date-{run.day}T000000Z", run.group_id), writer="reader")
+        told = replay(journal)
+        assert told.gaps == ()
+        assert differences(journal.load(journal.list(REGIONS)), told.state) == ()
+        assert told.events > len(REGIONS)

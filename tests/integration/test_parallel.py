@@ -1,6 +1,7 @@
 """Parallel vertices as mapped task groups, in real Airflow with real Spark.
 
-read[m] --> cleaned[m] --+--> total --> counted[part]        12 months; the parts are decided by the run
+months      read[m] --> cleaned[m] --> total --> counted[part]      12 months; the parts are decided by the run
+by_file     raw[file] --> cleaned[file] --> merged                  two files a task instance: a b | c d
 """
 
 from __future__ import annotations
@@ -101,3 +102,82 @@ def test_fault_62_a_list_of_keys_that_is_ordered_differently_keeps_its_results(m
     # Recorded ones keep their order, the new one is the last.
     assert months.airflow.xcom(months.dag_id, months.run_id, "g.counted.subtasks") == ["b", "c", "d", "e"]
     assert {key for key in states(months) if key.startswith("g.counted|")} == {f"g.counted|{at}" for at in range(4)}
+
+
+# --- a subtask a file, in batches -------------------------------------------------------------------------------------
+
+FILES = ["a.csv", "b.csv", "c.csv", "d.csv"]
+
+
+def write_file(lake: Path, name: str) -> None:
+    """Two rows, of which one is kept."""
+    lake.mkdir(parents=True, exist_ok=True)
+    (lake / name).write_text(f"{name},0\n{name},{ord(name[0])}\n")
+
+
+def lose_an_input_while_a_neighbour_is_at_work(pipeline: Pipeline, name: str = "") -> DagRun:
+    """`c` loses its input in the second batch, when `a` of the first one, which reads no other's, is at work."""
+    lake = pipeline.folder / f"files{name}"
+    for each in FILES:
+        write_file(lake, each)
+    run = pipeline.run("by_file", {"lake": f"file://{lake}"}, name=f"by-file{name}")
+    run.hold("raw-a.csv", "cleaned-c.csv")
+    run.make_fail_once("cleaned-c.csv")
+    run.make_fail_once("cleaned-b.csv")
+    run.start()
+    run.wait_called("raw-a.csv")
+    run.wait_called("cleaned-c.csv")
+    delete(run.journal(), "raw[c.csv]")
+    run.release("cleaned-c.csv")
+    run.wait_called("raw-c.csv", 2)
+    return run
+
+
+@pytest.fixture(scope="module")
+def by_file(pipeline: Pipeline) -> DagRun:
+    """Beside that, the code of `b`, which shares a task with `a`, raises once."""
+    run = lose_an_input_while_a_neighbour_is_at_work(pipeline)
+    run.release("raw-a.csv")
+    run.ends()
+    return run
+
+
+def test_one_of_a_batch_fails_and_one_of_another_loses_its_input_exactly_these_run_again(by_file: DagRun) -> None:
+    journal = by_file.journal()
+    journal.check()
+    expected = {**of("raw", FILES), **of("cleaned", FILES), "raw.subtasks": 1, "merged": 1}
+    expected |= {"cleaned[b.csv]": 2, "raw[c.csv]": 2, "cleaned[c.csv]": 2}
+    assert journal.executions() == expected, failures(journal)
+    assert sorted(journal.rows("merged")) == sorted((name, ord(name[0])) for name in FILES)
+    # In Airflow a batch is one map index: those that have something to do again.
+    tries = {key: tried for key, (_, tried) in states(by_file).items() if "|-1" not in key}
+    assert tries == {"g.raw|0": 1, "g.raw|1": 2, "g.cleaned|0": 2, "g.cleaned|1": 2}
+    label = by_file.airflow.task_instance(by_file.dag_id, by_file.run_id, "g.cleaned", 1)["rendered_map_index"]
+    assert label == "c.csv..d.csv (2)"
+    said = by_file.airflow.xcom(by_file.dag_id, by_file.run_id, "g.raw.subtasks")
+    assert said == ["a.csv..b.csv (2)", "c.csv..d.csv (2)"]
+
+
+def test_fault_62_a_file_that_has_come_is_the_only_one_that_runs(by_file: DagRun) -> None:
+    before = by_file.journal()
+    write_file(Path(by_file.conf["lake"].removeprefix("file://")), "0.csv")
+    by_file.airflow.clear(by_file.dag_id, by_file.run_id, ["g.raw.subtasks"], downstream=True)
+    journal = by_file.ends()
+    journal.check()
+    # Recorded ones keep their order and their batches; the new one has a map index of its own.
+    expected = {"raw.subtasks": 1, "raw[0.csv]": 1, "cleaned[0.csv]": 1, "merged": 1}
+    assert journal.ran_since(before) == expected, failures(journal)
+    assert {key for key in states(by_file) if key.startswith("g.cleaned|")} == {f"g.cleaned|{at}" for at in range(3)}
+
+
+def test_control_where_clears_know_no_map_index_a_neighbour_is_stopped_and_runs_again(
+    weakened_pipeline: Pipeline,
+) -> None:
+    run = lose_an_input_while_a_neighbour_is_at_work(weakened_pipeline, "indexes-off")
+    run.wait_called("raw-a.csv", 2)
+    run.release("raw-a.csv")
+    journal = run.ends()
+    journal.check()
+    assert journal.executions()["raw[a.csv]"] == 2
+    assert journal.fenced("raw[a.csv]") == ["superseded"]
+    assert states(run)["g.raw|0"][1] == 2

@@ -214,8 +214,8 @@ def test_a_source_has_no_inputs() -> None:
     refused(lambda j: j.source(lambda spark, raw: raw, name="x"), "a source has no inputs", "'raw'", "@vertex")
 
 
-def test_a_result_type_is_one_of_two() -> None:
-    refused(lambda j: j.vertex(lambda raw: raw, name="x", result="CACHED"), "'CACHED'", "PIPELINED, BLOCKING")  # type: ignore[call-overload]
+def test_a_result_type_is_one_that_something_can_run() -> None:
+    refused(lambda j: j.vertex(lambda raw: raw, name="x", result="HYBRID_FULL"), "'HYBRID_FULL'", "PIPELINED, BLOCKING")  # type: ignore[call-overload]
     flights = make_flights()
     flights.vertex(lambda raw: raw, name="x", result="BLOCKING")  # type: ignore[call-overload]
     assert flights.vertices["x"].result is ResultType.BLOCKING

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from job_tasks import Drivers
+
+from airflow_recovery.operators import SparkRegionOperator
 
 CODE = Path(__file__).parent / "code"
 """The folder that holds the jobs' package."""
@@ -43,6 +46,14 @@ def recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         monkeypatch.setenv(name, value)
     return tmp_path
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
+    """What every region's task of the test runs in place of a Spark application."""
+    found = Drivers()
+    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
+    return found
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ RETRIED = {
     errors.Overtaken, errors.PagesDisagree, errors.RegionFailed, errors.StoreTimeout, errors.StoreUnavailable,
     errors.InputUnreadable, errors.PartitionMissing, errors.InputAltered, errors.InputTimedOut, errors.TransferBroken,
     errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
-    errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere,
+    errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere, errors.SubtasksFailed,
+    errors.HistoryIncomplete, errors.CacheUnreachable,
 }  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def test_no_error_was_forgotten() -> None:
     never = {
         errors.RecoveryError, errors.StoreError, errors.JournalError, errors.ObjectExists, errors.UnknownRegion,
         errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
-        errors.NothingRecorded, errors.PlanOutdated,
+        errors.NothingRecorded, errors.PlanOutdated, errors.StreamDamaged,
     }  # fmt: skip
     ours = {each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.RecoveryError)}
     assert ours - never - RETRIED == set(NOT_CURED_BY_RETRY)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +10,17 @@ from airflow.sdk import DAG, task_group
 from airflow.sdk.definitions.taskgroup import MappedTaskGroup
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
+from job_tasks import Drivers, job_dag
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.journal.events import JobVertexInitialized
-from airflow_recovery.journal.stream import read_stream
+from airflow_recovery.journal.history import read_stream
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator, subtasks
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
 def new_dag(name: str, **given: Any) -> DAG:
-    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)) as dag:
-        SparkJobTaskGroup(group_id="g", job=f"dagjobs.parallel:{name}", **given)
-    return dag
-
-
-class Drivers:
-    """Drivers on this machine: each ends its attempt, with an empty result for each vertex that is one."""
-
-    def __init__(self) -> None:
-        self.specs: list[RegionSpec] = []
-
-    def run(self, spec: RegionSpec, folder: Path) -> None:
-        self.specs.append(spec)
-        names = [each.name for each in spec.vertices if each.is_result]
-        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0) for each in names)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
-
-    def stop(self) -> None: ...
-
-    def stop_orphan(self, *_: Any) -> None: ...
-
-
-@pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
-    found = Drivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, job, context, journal: found)
-    return found
+    return job_dag(f"dagjobs.parallel:{name}", **given)
 
 
 @pytest.fixture
@@ -116,12 +85,6 @@ def test_a_group_inside_a_mapped_group_of_the_user_is_refused() -> None:
         pytest.raises(JobDefinitionError, match=r"'days.g'.*mapped.*one journal.*parallelism="),
     ):
         task_group(group_id="days")(everything).expand(day=[1, 2])
-
-
-def test_more_keys_than_airflow_maps_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "1")
-    with pytest.raises(JobDefinitionError, match=r"at most 1 subtasks.*max_map_length.*found 2.*coarser key"):
-        new_dag("months")
 
 
 # --- what each subtask reads ------------------------------------------------------------------------------------------
@@ -214,7 +177,7 @@ def test_one_plan_is_written_and_events_tell_of_the_subtasks(recovery: Path, dri
     assert len(journal.list(()).state.plans) == 1
 
     decided(dag, lake)
-    events = read_stream(journal.store, journal.layout.streams)
+    events = [each.event for each in read_stream(journal.store, journal.identity)]
     told = [each for each in events if isinstance(each, JobVertexInitialized)]
     assert {(each.region, each.parallelism, each.appeared, each.vanished) for each in told} == {
         ("kept", 2, ("a.csv", "b.csv"), ()),
@@ -222,11 +185,32 @@ def test_one_plan_is_written_and_events_tell_of_the_subtasks(recovery: Path, dri
     }
 
 
-def test_too_many_keys_of_a_run_are_refused(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_a_run_are_put_into_batches_and_a_new_one_comes_last(
+    recovery: Path, drivers: Drivers, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("c", "d"):
+        (lake / f"{name}.csv").write_text(name)
+    dag = new_dag("by_file", subtasks_per_task=2)
+    assert decided(dag, lake) == ["a.csv..b.csv (2)", "c.csv..d.csv (2)"]
+    run(dag, "kept", lake, "a.csv..b.csv (2)")
+    (lake / "0.csv").write_text("new")
+    assert decided(dag, lake) == ["a.csv..b.csv (2)", "c.csv..d.csv (2)", "0.csv"]
+    assert run(dag, "kept", lake, "a.csv..b.csv (2)")["kept"] == 2
+    # Airflow maps two at most: the batches are other ones then, and each subtask is kept all the same.
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    dag = new_dag("by_file")
+    assert decided(dag, lake) == ["a.csv..c.csv (3)", "d.csv..0.csv (2)"]
+    answer = run(dag, "kept", lake, "a.csv..c.csv (3)")
+    assert (answer["kept"], answer["ran"]) == (2, 1)
+
+
+def test_batches_of_a_run_that_are_declared_too_small_are_refused(
+    recovery: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "1")
-    with pytest.raises(AirflowFailException, match="at most 1 subtasks"):
-        decided(new_dag("by_file"), lake)
-    subtasks.check_length(1, 1, "g")
+    with pytest.raises(AirflowFailException, match=r"at most 1 task instances.*found 2"):
+        decided(new_dag("by_file", subtasks_per_task=1), lake)
+    subtasks.check_length(1, 1, 1, "g")
 
 
 def test_the_mapping_survives_serialisation_and_nothing_in_it_is_random() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import zipfile
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,60 +12,26 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
-from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.testing import CountingStore, Verb
-
-GROUP = "g"
 
 
 def tasks(**given: Any) -> dict[str, SparkRegionOperator]:
     """The regions of the diamond, by name."""
-    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)) as dag:
-        SparkJobTaskGroup(group_id=GROUP, job="dagjobs.shapes:diamond", **given)
+    dag = job_dag("dagjobs.shapes:diamond", **given)
     return {each.region: each for each in dag.tasks if isinstance(each, SparkRegionOperator)}
-
-
-class Drivers:
-    """Drivers on this machine: each ends its attempt, with an empty result for each vertex that is one."""
-
-    def __init__(self) -> None:
-        self.specs: list[RegionSpec] = []
-        self.ends = True
-
-    def run(self, spec: RegionSpec, folder: Path) -> None:
-        self.specs.append(spec)
-        if not self.ends:
-            raise RuntimeError("killed")
-        names = [each.name for each in spec.vertices if each.is_result]
-        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0) for each in names)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
-
-    def stop(self) -> None: ...
-
-    def stop_orphan(self, *_: Any) -> None: ...
-
-
-@pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
-    found = Drivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, job, context, journal: found)
-    return found
 
 
 # --- tries ------------------------------------------------------------------------------------------------------------
@@ -139,10 +103,13 @@ def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input
 
 def test_own_retry_works_without_any_door(recovery: Path, drivers: Drivers) -> None:
     aside = tasks()["aside"]
-    drivers.ends = False
+
+    def die() -> None:
+        raise RuntimeError("killed")
+
+    drivers.meanwhile = die
     with pytest.raises(RegionFailed, match="ended without an outcome and said nothing"):
         run_try(aside)
-    drivers.ends = True
     assert run_try(aside, try_number=2)["attempt"] == 2
     attempts = state_in(recovery, GROUP, "aside").of("aside").attempts
     assert {n: each.is_finished for n, each in attempts.items()} == {1: False, 2: True}

@@ -12,7 +12,7 @@ from tries import RUN_KEY, journal_in
 
 from airflow_recovery.errors import RegionFailed, UserCodeError
 from airflow_recovery.execution.job_plan import RunFacts, plan_job
-from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job

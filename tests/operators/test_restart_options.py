@@ -11,7 +11,7 @@ from airflow.sdk import DAG
 from tries import task_context
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.region_task import ClaimedAttempt
+from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.journal.records import Claim, Failure

@@ -52,6 +52,26 @@ def test_what_only_waits_does_so_without_a_delay(kind: type[errors.RecoveryError
     assert asked(kind("wait for P")) == RetryDecision.retry(timedelta(0), "wait for P")
 
 
+def several(*found: Exception) -> errors.SubtasksFailed:
+    return errors.SubtasksFailed("2 of 9 failed", {str(at): each for at, each in enumerate(found)})
+
+
+def test_of_several_subtasks_the_longest_pause_counts() -> None:
+    """Each of them then starts in one try: none before its own pause is over."""
+    told = asked(several(decided(True), errors.RestartPending("in 90 s", 90.0), errors.InputLost("wait for P")))
+    assert told == RetryDecision.retry(timedelta(seconds=90), "2 of 9 failed")
+    assert asked(several(errors.UserCodeError("wrong"), decided(True))).retry_delay == timedelta(seconds=4.5)
+
+
+def test_of_several_subtasks_of_which_none_may_go_on_the_task_fails() -> None:
+    assert asked(several(decided(False), errors.UserCodeError("wrong"))).action is RetryAction.FAIL
+
+
+def test_the_users_own_delay_holds_for_several_subtasks_too() -> None:
+    own = RecoveryRetryPolicy(retries=12, delay_is_own=True)
+    assert asked(several(decided(True), errors.InputLost("wait")), policy=own) == RetryDecision.default()
+
+
 @pytest.mark.parametrize(
     ("try_number", "max_tries", "delay"),
     [(1, 12, 1.0), (2, 12, 1.5), (3, 12, 2.25), (5, 16, 1.0), (40, 50, 1.5), (90, 12, 60)],

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import TaskDeferred
+from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
 from airflow_recovery.execution.shared import SharedRunner
@@ -20,10 +19,9 @@ from airflow_recovery.failover.restart_strategy import NoRestart
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.records import AttemptState, FenceCause, RunIdentity
-from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.triggers import SharedResultTrigger
@@ -32,35 +30,8 @@ FIRST, SECOND = (datetime(2024, 1, day, tzinfo=timezone.utc) for day in (2, 3))
 
 
 def airports(**given: Any) -> SparkRegionOperator:
-    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)) as dag:
-        SparkJobTaskGroup(group_id="g", job="dagjobs.sharing:sharing", **given)
+    dag = job_dag("dagjobs.sharing:sharing", **given)
     (found,) = [each for each in dag.tasks if isinstance(each, SparkRegionOperator) and each.region == "airports"]
-    return found
-
-
-class Drivers:
-    """Each ends its attempt with an empty result, after ``meanwhile``."""
-
-    def __init__(self) -> None:
-        self.specs: list[RegionSpec] = []
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def run(self, spec: RegionSpec, folder: Path) -> None:
-        self.specs.append(spec)
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()
-        outputs = (PartitionManifest("airports", f"{spec.location}/airports", (), 0, '{"type":"struct","fields":[]}'),)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
-
-    def stop(self) -> None: ...
-
-    def stop_orphan(self, *_: Any) -> None: ...
-
-
-@pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
-    found = Drivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 from runtime_deadlines import is_alive, until
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
-from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome
+from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
@@ -84,6 +85,8 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
     assert outcome.state is AttemptState.FINISHED
     assert (outcome.fingerprint, outcome.writer, outcome.externals) == ("f1", "writer-2", spec.trace.externals)
     assert [(each.result, each.rows) for each in outcome.outputs] == [("doubled", 20)]
+    assert (outcome.read, outcome.worker) == (ReadMetrics(2, 50, None), socket.gethostname())
+    assert outcome.accumulators == (("calls", 1), ("rows seen", 20))
     assert outcome.application_id is not None
     assert outcome.application_id.startswith("app-")  # the cluster's name for it: not a local session
     assert read_receipt(spec) == outcome

@@ -153,3 +153,16 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
     assert airflow.wait_run(dag_id, run_id, 120) == "success", airflow.describe(dag_id, run_id)
 
     assert json.loads((folder(airflow, run_id) / "cleared.json").read_text()) == cleared
+
+
+def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: LocalAirflow) -> None:
+    #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/plugins/test_setups_in_use.py
+    run_id = airflow.trigger("door_setup_in_use", run_id="in-use", conf={"door": "store"})
+
+    assert airflow.wait_run("door_setup_in_use", run_id, 120) == "success", airflow.describe(
+        "door_setup_in_use", run_id
+    )
+
+    assert read(airflow, run_id, "cleared") == ["P"]
+    ran = {each.stem for each in folder(airflow, run_id).glob("*-ran-*.json")}
+    assert ran == {"start-ran-1", "P-ran-1", "P-ran-2", "stop-ran-1"}

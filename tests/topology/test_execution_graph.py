@@ -58,9 +58,7 @@ def test_names_and_numbers() -> None:
     ]  # fmt: skip
     assert graph.vertex_name(graph.vertex_id("b", 2)) == ExecutionVertexId("b", 2)
     assert graph.partition_name(graph.partition_id("a", 1)) == ResultPartitionId("a", 1)
-    assert graph.partitions_of(graph.vertex_id("a", 1)) == [graph.partition_id("a", 1)]
     assert graph.producer_of(graph.partition_id("a", 1)) == graph.vertex_id("a", 1)
-    assert graph.siblings_of(graph.vertex_id("b", 1)) == range(2, 5)
 
 
 @pytest.mark.parametrize(("vertex", "subtask"), [("x", 0), ("b", 3), ("b", -1)])

@@ -4,6 +4,8 @@ For the demo, the tests and the benchmarks. `LocalAirflow` starts it, speaks its
 no process behind: everything it starts carries a marker in its environment, by which `stop` finds also what has left
 its process group (task processes, Spark drivers), and a small reaper process does the same where this process dies.
 
+Its metadata database is SQLite, or a PostgreSQL server of its own, which can be lost, or restored from a backup.
+
 What it does not do: it is no way to run Airflow in production (one machine, passwords in a file, short intervals).
 """
 
@@ -12,5 +14,15 @@ from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.processes import COMPONENTS
 from airflow_recovery.testing.local_airflow.reaper import MARKER, reap
 from airflow_recovery.testing.local_airflow.settings import Login, free_port
+from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses
 
-__all__ = ["COMPONENTS", "MARKER", "LocalAirflow", "LocalAirflowError", "Login", "free_port", "reap"]
+__all__ = [
+    "COMPONENTS",
+    "MARKER",
+    "LocalAirflow",
+    "LocalAirflowError",
+    "Login",
+    "TaskProcesses",
+    "free_port",
+    "reap",
+]

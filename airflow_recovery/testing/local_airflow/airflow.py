@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_recovery.testing.local_airflow.database import API_SQLITE_TIMEOUT_S, sqlite_url, template_database
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
-from airflow_recovery.testing.local_airflow.processes import COMPONENTS, Processes
+from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
+from airflow_recovery.testing.local_airflow.processes import Processes, airflow_command, component_of, instances
 from airflow_recovery.testing.local_airflow.runs import RunsApi
 from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment, free_port
+from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
+from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses, task_processes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,9 +29,11 @@ HEALTH_KEYS = {"scheduler": "scheduler", "dag-processor": "dag_processor", "trig
 class LocalAirflow(RunsApi):
     """Airflow in ``home``, with the DAGs of ``dags_folder``; a context manager.
 
-    ``database_url`` is SQLAlchemy's; without one, SQLite in ``home`` (copied from a migrated template). ``env`` is
-    added to every component's environment, and wins. ``recovery_backend=False`` keeps Airflow's own state backend.
-    ``fast`` shortens Airflow's time-outs. ``parallelism`` is the number of tasks at once.
+    ``database`` is SQLite in ``home``, or a PostgreSQL server of its own, which is removed at the end; its programs
+    must be installed. ``schedulers`` of them run, named ``scheduler``, ``scheduler-2``, ...: more than one needs
+    PostgreSQL. ``env`` is added to every component's environment, and wins. ``recovery_backend=False`` keeps Airflow's
+    own state backend. ``fast`` shortens Airflow's time-outs. ``parallelism`` is the number of tasks at once, of each
+    scheduler.
     """
 
     def __init__(
@@ -38,27 +41,30 @@ class LocalAirflow(RunsApi):
         home: Path | str,
         dags_folder: Path | str,
         *,
-        database_url: str | None = None,
+        database: Literal["sqlite", "postgresql"] = "sqlite",
+        schedulers: int = 1,
         env: Mapping[str, str] | None = None,
         recovery_backend: bool = True,
         fast: bool = True,
         parallelism: int = 6,
         port: int | None = None,
     ) -> None:
+        if schedulers > 1 and database != "postgresql":
+            raise ValueError(f"{schedulers} schedulers need database='postgresql': SQLite locks them out of each other")
         self.port = port or free_port()
         super().__init__(f"http://127.0.0.1:{self.port}", Login("admin", secrets.token_urlsafe(12)))
         self.viewer = Login("viewer", secrets.token_urlsafe(12))
         self.home = Path(home).resolve()
         self.dags_folder = Path(dags_folder).resolve()
-        self._database = self.home / "airflow.db"
-        self._database_url = database_url
+        self.components = instances(schedulers)
+        self._database = PostgresDatabase() if database == "postgresql" else SqliteDatabase(self.home)
         self._processes = Processes(self.home / "log")
         self.env = {
             **airflow_environment(
                 home=self.home,
                 dags_folder=self.dags_folder,
                 url=self.url,
-                database_url=database_url or sqlite_url(self._database),
+                database_url=self._database.url_for("scheduler"),
                 admin=self.admin,
                 viewer=self.viewer,
                 parallelism=parallelism,
@@ -90,20 +96,21 @@ class LocalAirflow(RunsApi):
         return self._processes.running
 
     def start(self, *components: str, wait_s: float = 120.0) -> None:
-        """Start the named components, or all; return when Airflow says that they are healthy.
+        """Start the named ones of ``components``, or all; return when Airflow says that they are healthy.
 
         Raises `LocalAirflowError` with the component's log where one dies or is not healthy in time.
         """
         if not self._processes.is_guarded:
             self._prepare()
-        names = components or COMPONENTS
+        names = components or self.components
         for name in names:
-            self._processes.start(name, self._environment_of(name), self.home)
+            self._processes.start(name, airflow_command(name), self._environment_of(name), self.home)
         self._wait_healthy(names, wait_s)
 
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
         self._processes.stop()
+        self._database.remove()
         self.close()
 
     def kill(self, component: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
@@ -113,6 +120,36 @@ class LocalAirflow(RunsApi):
     def kill_group(self, component: str) -> None:
         """``kill -9`` a component with everything in its process group (LocalExecutor's workers)."""
         self._processes.kill_group(component)
+
+    def restart(self, *components: str) -> None:
+        """``kill -9`` of the main processes of the named components that run, and a start of all that are named."""
+        for each in components:
+            if self._processes.is_running(each):
+                self.kill(each)
+        self.start(*components)
+
+    def task_processes(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> TaskProcesses | None:
+        """The processes of the newest try of a task instance; `None` where it does not run now (or not yet)."""
+        wanted = str(self.task_instance(dag_id, run_id, task_id, map_index)["id"])
+        return next(iter(task_processes(wanted.__eq__)), None)
+
+    def recreate_database(self) -> None:
+        """Lose the metadata database: it is dropped while everybody is connected to it, and made anew, migrated, empty.
+
+        All components but the API server are then started anew, as they would have to be. Task processes are left
+        alone: their task instances are gone. PostgreSQL only.
+        """
+        self._database.recreate()
+        self._restart_with_new_database()
+
+    def back_up_database(self, path: Path | str) -> None:
+        """Write all of the metadata database to a file, while it is in use. PostgreSQL only."""
+        self._database.back_up(Path(path))
+
+    def restore_database(self, path: Path | str) -> None:
+        """Put a backup in place of the metadata database, with everybody connected to it. Else `recreate_database`."""
+        self._database.restore(Path(path))
+        self._restart_with_new_database()
 
     def run_cli(self, *arguments: str, timeout_s: float = 120.0) -> str:
         """Run ``airflow <arguments>`` in this Airflow's environment; its standard output. Raises on failure."""
@@ -155,31 +192,41 @@ class LocalAirflow(RunsApi):
             folder.mkdir(parents=True, exist_ok=True)
         passwords = {each.user: each.password for each in (self.admin, self.viewer)}
         (self.home / "passwords.json").write_text(json.dumps(passwords))
-        self._processes.guard()
-        if self._database_url is not None:
-            self.run_cli("db", "migrate", timeout_s=300)
-        elif not self._database.exists():
-            shutil.copyfile(template_database(self.env), self._database)
+        self._processes.guard(self._database.make_folder())
+        self._database.prepare(self.env, self._processes)
 
-    def _environment_of(self, component: str) -> dict[str, str]:
+    def _restart_with_new_database(self) -> None:
+        """The API server keeps no row of its own, and connects anew by itself."""
+        self._ready_dags.clear()
+        self.restart(*(each for each in self.components if each != "api-server"))
+
+    def _environment_of(self, name: str) -> dict[str, str]:
         env = dict(self.env)
         key = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
-        if component == "api-server" and env[key] == sqlite_url(self._database):
-            env[key] = sqlite_url(self._database, API_SQLITE_TIMEOUT_S)
+        if env[key] == self._database.url_for("scheduler"):
+            env[key] = self._database.url_for(component_of(name))
         return env
 
     def _wait_healthy(self, components: Iterable[str], timeout_s: float) -> None:
         if not self._processes.is_running("api-server"):
             return
-        wanted = [HEALTH_KEYS[each] for each in components if each in HEALTH_KEYS]
+        wanted = {HEALTH_KEYS[component_of(each)] for each in components if component_of(each) in HEALTH_KEYS}
+        schedulers = sum(component_of(each) == "scheduler" for each in self._processes.running)
         seen: dict[str, Any] = {}
 
         def healthy() -> bool:
             found = self.health()
             seen.update(found or {})
-            return found is not None and all((found.get(each) or {}).get("status") == "healthy" for each in wanted)
+            if found is None or any((found.get(each) or {}).get("status") != "healthy" for each in wanted):
+                return False
+            # It knows of the healthiest of them alone.
+            return schedulers < 2 or "scheduler" not in wanted or self._living_schedulers() >= schedulers
 
         names = ", ".join(components)
         self.wait_until(
             healthy, timeout_s, f"{names} to be healthy", lambda: str(seen), component=next(iter(components))
         )
+
+    def _living_schedulers(self) -> int:
+        """Of those that were killed, the last heartbeat counts for some seconds."""
+        return len(self.api("GET", "/jobs?job_type=SchedulerJob&job_state=running&is_alive=true")["jobs"])

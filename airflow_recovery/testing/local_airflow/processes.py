@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_recovery.testing.local_airflow import reaper
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+DATABASE = "postgresql"
+"""The name of the database server, where there is one: it is stopped after all who use it."""
 POLL_INTERVAL_S = 0.2
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_LINES = 40
 
 
+def instances(schedulers: int) -> tuple[str, ...]:
+    """The components by name: ``scheduler``, ``scheduler-2``, ... where there are more of them."""
+    further = tuple(f"scheduler-{number}" for number in range(2, schedulers + 1))
+    return tuple(each for name in COMPONENTS for each in ((name, *further) if name == "scheduler" else (name,)))
+
+
+def component_of(instance: str) -> str:
+    """Which component ``scheduler-2`` is one of."""
+    name, _, number = instance.rpartition("-")
+    return name if number.isdigit() else instance
+
+
+def airflow_command(instance: str) -> list[str]:
+    """What runs it."""
+    component = component_of(instance)
+    arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
+    return [sys.executable, "-m", "airflow", component, *arguments]
+
+
 class Processes:
-    """The components by name, each the leader of a session of its own, with its log in ``log_folder``."""
+    """Processes by name, each the leader of a session of its own, with its log in ``log_folder``."""
 
     def __init__(self, log_folder: Path) -> None:
         self.log_folder = log_folder
@@ -41,32 +63,36 @@ class Processes:
         """Whether there is somebody to clean up after this process."""
         return self._reaper is not None
 
-    def guard(self) -> None:
-        """Start the process that cleans up where this one dies."""
-        command = [sys.executable, "-I", reaper.__file__, self._marker]
+    def guard(self, folders: Sequence[Path] = ()) -> None:
+        """Start the process that cleans up where this one dies; it removes ``folders``, too."""
+        command = [sys.executable, "-I", reaper.__file__, self._marker, *map(str, folders)]
         self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def is_running(self, component: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Whether it was started and has not ended."""
-        process = self.running.get(component)
+        process = self.running.get(name)
         return process is not None and process.poll() is None
 
-    def start(self, component: str, env: Mapping[str, str], folder: Path) -> None:
-        """Start ``airflow <component>`` in ``folder``. Nothing where it is running."""
-        if self.is_running(component):
+    def start(
+        self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path, *, user: str | None = None
+    ) -> None:
+        """Start ``command`` in ``folder``, as ``user`` where one is named. Nothing where it is running."""
+        if self.is_running(name):
             return
-        arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
-        with self.log_of(component).open("ab") as out:
-            self.running[component] = subprocess.Popen(
-                [sys.executable, "-m", "airflow", component, *arguments],
-                env=dict(env),
+        with self.log_of(name).open("ab") as out:
+            self.running[name] = subprocess.Popen(
+                command,
+                env={**env, **self.marker},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                extra_groups=None if user is None else [],
             )
-        self._watch(self.running[component].pid)
+        self._watch(self.running[name].pid)
 
     def kill(self, component: str, with_signal: signal.Signals) -> None:
         """Send a signal to the one main process of a component, and wait for its end. Its children are left alone."""
@@ -83,14 +109,9 @@ class Processes:
 
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
-        for process in self.running.values():
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for process in self.running.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline - time.monotonic()))
+        self._end([each for name, each in self.running.items() if name != DATABASE], signal.SIGTERM)
+        # Its "fast" shutdown: it waits for no client. Killed, it would leave a shared memory segment behind.
+        self._end([each for name, each in self.running.items() if name == DATABASE], signal.SIGINT)
         reaper.reap(self._marker, self._sessions)
         self._sessions.clear()
         for process in self.running.values():
@@ -115,17 +136,34 @@ class Processes:
             for name, process in expected.items():
                 if process.poll() is not None and self.running.get(name) is process:
                     raise LocalAirflowError(
-                        f"{name} ended with {process.returncode} while waiting for {what}\n{self._tail(name)}"
+                        f"{name} ended with {process.returncode} while waiting for {what}\n{self.tail(name)}"
                     )
             if time.monotonic() > deadline:
                 raise LocalAirflowError(
-                    f"waited {timeout_s:.0f} s for {what}\n{describe()}\n{component}:\n{self._tail(component)}"
+                    f"waited {timeout_s:.0f} s for {what}\n{describe()}\n{component}:\n{self.tail(component)}"
                 )
             time.sleep(POLL_INTERVAL_S)
 
     def log_of(self, component: str) -> Path:
         """The file with a component's output."""
         return self.log_folder / f"{component}.log"
+
+    def tail(self, component: str) -> str:
+        """The last lines of its log."""
+        path = self.log_of(component)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(f"  | {line}" for line in lines[-LOG_TAIL_LINES:])
+
+    @staticmethod
+    def _end(processes: Sequence[subprocess.Popen[bytes]], with_signal: signal.Signals) -> None:
+        for process in processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(with_signal)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
 
     def _watch(self, pid: int) -> None:
         """Remember a component's session, here and in the reaper."""
@@ -136,8 +174,3 @@ class Processes:
             if self._reaper is not None and self._reaper.stdin is not None:
                 self._reaper.stdin.write(f"{pid} {self._sessions[pid]}\n".encode())
                 self._reaper.stdin.flush()
-
-    def _tail(self, component: str) -> str:
-        path = self.log_of(component)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-        return "\n".join(f"  | {line}" for line in lines[-LOG_TAIL_LINES:])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 MARKER = "AIRFLOW_RECOVERY_LOCAL_ID"
@@ -23,14 +24,14 @@ def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
     Ours is what carries ``marker`` in its environment, or belongs to one of ``sessions`` (id of the session's first
     process -> when that was created). One sign is not enough: Airflow's API server, executor workers and task processes
     write their titles over their environment, and a task leads a process group of its own; a program that a task
-    starts may open another session.
+    starts may open another session. Descendants of ours are ours: a PostgreSQL server's do both.
     """
     import psutil  # type: ignore[import-untyped]
 
     killed: list[int] = []
     while True:
         ours = {each for each, created in sessions.items() if not _was_reused(each, created)}
-        living = [each for each in psutil.process_iter() if _is_ours(each, marker, ours) and _is_alive(each)]
+        living = _with_descendants(each for each in psutil.process_iter() if _is_ours(each, marker, ours))
         if not living:
             return killed
         for process in living:
@@ -38,6 +39,17 @@ def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
                 process.kill()
                 killed.append(process.pid)
         psutil.wait_procs(living, timeout=2)
+
+
+def _with_descendants(processes: Iterable[Any]) -> list[Any]:
+    import psutil
+
+    found: dict[int, Any] = {}
+    for process in processes:
+        found[process.pid] = process
+        with contextlib.suppress(psutil.Error):
+            found.update((each.pid, each) for each in process.children(recursive=True))
+    return [each for each in found.values() if each.pid != os.getpid() and _is_alive(each)]
 
 
 def _is_ours(process: Any, marker: str, sessions: set[int]) -> bool:
@@ -77,11 +89,13 @@ def _is_alive(process: Any) -> bool:
         return False
 
 
-def _reap_when_parent_dies(marker: str, pipe: IO[bytes]) -> None:
+def _reap_when_parent_dies(marker: str, folders: Sequence[str], pipe: IO[bytes]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sessions = {int(pid): float(created) for pid, created in map(bytes.split, pipe)}
     reap(marker, sessions)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    _reap_when_parent_dies(sys.argv[1], sys.stdin.buffer)
+    _reap_when_parent_dies(sys.argv[1], sys.argv[2:], sys.stdin.buffer)

@@ -1,7 +1,8 @@
 """A state backend with a protection switched off, named by the run's id. For negative controls.
 
 ``compare-off``: producers are cleared whatever they do now, and nobody else is. ``unblock-off``: what is blocked stays
-blocked. Any other run has no door at all: the call is stored as Airflow's default backend would.
+blocked. ``indexes-off``: all indexes of a mapped task are cleared. Any other run has no door at all: the call is stored
+as Airflow's default backend would.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class WeakenedBackend(MetastoreBackend):
         if session is not None and key == CALL_KEY and isinstance(scope, TaskScope):
             if "compare-off" in scope.run_id:
                 value = answer(session, scope, without_comparison(session, scope, value))
+            elif "indexes-off" in scope.run_id:
+                value = answer(session, scope, without_indexes(session, scope, value))
             elif "unblock-off" in scope.run_id:
                 value = answer(session, scope, without_unblock(value))
         super().set(scope, key, value, session=session, **arguments)
@@ -36,6 +39,17 @@ def without_comparison(session: Any, scope: TaskScope, value: str) -> str:
         wanted = call["request"]["producers"]
         # A consumer is cleared in whatever state it is: so the producers are named as consumers.
         call["request"] |= {"producers": {}, "consumers": {key: now[key].ti_id for key in wanted}}
+    return json.dumps(call)
+
+
+def without_indexes(session: Any, scope: TaskScope, value: str) -> str:
+    call = json.loads(value)
+    if call.get("request"):
+        now = observe(session, scope.dag_id, scope.run_id).tries.values()
+        for asked in ("producers", "consumers"):
+            tasks = {key.partition("|")[0] for key in call["request"][asked]}
+            # Running ones too, which are cleared as consumers only.
+            call["request"]["consumers"] |= {each.key: each.ti_id for each in now if each.task_id in tasks}
     return json.dumps(call)
 
 

@@ -258,5 +258,41 @@ def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
     return made
 
 
+#   start --+--> P ---+--> stop      C wakes P while L works on the cluster that start has made
+#           |    '---> C             (C alone does not: it is the one who wakes)
+#           +--> L ---+
+with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
+
+    @task(**RETRY)
+    def count() -> None:
+        context = get_current_context()
+        note(context["dag_run"].run_id, f"{context['ti'].task_id}-ran-{context['ti'].try_number}")
+
+    @task(task_id="L")
+    def works_long() -> None:
+        run_id = get_current_context()["dag_run"].run_id
+        wait_for(lambda: noted(run_id, "P-ran-2"))
+
+    @task(task_id="C", **RETRY)
+    def wakes() -> None:
+        from airflow_recovery.execution.scheduler import ClearRequest
+
+        context = get_current_context()
+        run_id = context["dag_run"].run_id
+        if context["ti"].try_number > 1:
+            return
+        door = door_of(context)
+        wait_for(lambda: door.observe().tries["L"].state == "running")
+        result = door.clear(ClearRequest(producers={"P": door.observe().tries["P"].ti_id}))
+        note(run_id, "cleared", sorted(result.cleared))
+        raise RuntimeError("input lost")
+
+    start, made_by, stop = (count.override(task_id=each)() for each in ("start", "P", "stop"))
+    start.as_setup()
+    stop.as_teardown(setups=start)
+    start >> [made_by, works_long()] >> stop
+    made_by >> wakes()
+
+
 with_setup = cluster_dag("door_setup", is_setup=True)
 without_setup = cluster_dag("door_no_setup", is_setup=False)

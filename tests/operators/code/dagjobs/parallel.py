@@ -61,3 +61,22 @@ def dealt_files(spark: SparkSession, splits: FileSplits) -> DataFrame:
 @dealt.sink(parallelism=2)
 def shown(dealt_files: DataFrame) -> DataFrame:
     return dealt_files
+
+
+# drawn[d] --> kept_days[d] --> week
+days = job("days")
+
+
+@days.source(parallelism=["mon", "tue", "wed", "thu", "fri"], result=BLOCKING)
+def drawn(spark: SparkSession) -> DataFrame:
+    return spark.range(1)
+
+
+@days.vertex(parallelism=same_as("drawn"), result=BLOCKING)
+def kept_days(drawn: DataFrame) -> DataFrame:
+    return drawn
+
+
+@days.sink
+def week(kept_days: DataFrame) -> DataFrame:
+    return kept_days

@@ -21,7 +21,8 @@ def raw(spark: SparkSession, splits: FileSplits) -> DataFrame:
 
 
 @numbers.vertex(result=BLOCKING, spark_conf={"spark.sql.shuffle.partitions": "3", "spark.executor.memory": "3g"})
-def doubled(raw: DataFrame) -> DataFrame:
+def doubled(raw: DataFrame, context: RegionContext) -> DataFrame:
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     from regionjobs import helpers
@@ -30,6 +31,10 @@ def doubled(raw: DataFrame) -> DataFrame:
     def twice(number: int) -> int:
         return helpers.twice(number)
 
+    seen = Observation()
+    raw = raw.observe(seen, F.count(F.lit(1)).alias("rows"))
+    context.accumulators.add("calls")
+    context.accumulators.add_later("rows seen", lambda: seen.get["rows"])
     return raw.select(twice("id").alias("id"))
 
 

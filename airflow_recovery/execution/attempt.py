@@ -1,0 +1,102 @@
+"""One attempt: claimed once, run to its end, and finished or fenced."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+
+from airflow_recovery.errors import RegionFailed
+from airflow_recovery.execution.attempt_outcome import own_finish
+from airflow_recovery.execution.failed_attempt import FailedAttempt
+from airflow_recovery.execution.release_check import check_release
+from airflow_recovery.execution.restarts import Restarts
+from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.journal.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.journal.run_state import RunState
+
+
+def claim_attempt(
+    run: Run,
+    region: str,
+    state: RunState,
+    inputs: Mapping[str, Outcome],
+    *,
+    epoch: str | None,
+    owner: RunAttempt | None,
+    prepare_journal: Callable[[], None],
+) -> Claim:
+    """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
+
+    A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
+    ``prepare_journal`` is called before the first claim with this plan.
+    """
+    run.scheduler.live_check()
+    if run.plan_hash not in state.plans:
+        prepare_journal()
+        run.journal.put_plan(run.plan)
+    number = state.of(region).top + 1
+    claim = Claim(
+        region=region,
+        attempt=number,
+        writer=run.journal.writer,
+        plan_hash=run.plan_hash,
+        inputs=tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items()),
+        airflow_run_id=run.task.airflow_run_id,
+        try_number=run.task.try_number,
+        ti_id=run.task.ti_id,
+        tag=f"airflow-recovery-{uuid.uuid5(uuid.NAMESPACE_OID, f'{run.journal.writer}/{number}')}",
+        claimed_at=run.now(),
+        epoch=epoch,
+        owner=owner,
+        max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
+    )
+    run.journal.claim(claim)
+    run.log.info(
+        "Attempt %d of %s claimed; it reads %s.",
+        number,
+        region,
+        ", ".join(f"{pin.region}@{pin.attempt}" for pin in claim.inputs) or "no other region",
+    )
+    return claim
+
+
+def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputPin:
+    """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
+    digests = (
+        (each.result, each.digest) for each in outcome.outputs if not reader.reads or each.result in reader.reads
+    )
+    return InputPin(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
+
+
+def run_claimed(
+    run: Run,
+    attempt: ClaimedAttempt,
+    runner: RegionRunner,
+    restarts: Restarts,
+    label: Callable[[Failure], Failure],
+) -> Outcome:
+    """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more."""
+    claim = attempt.claim
+    failed = FailedAttempt(run, claim, restarts, label)
+    check = threading.Thread(target=check_release, args=(run, claim, runner.stop), name="release check", daemon=True)
+    try:
+        check.start()
+        confirmed = runner.run(attempt)
+    except BaseException as error:
+        outcome = failed.end(error)
+    else:
+        outcome = confirmed or own_finish(run, claim) or failed.end(_silence(claim))
+    finally:
+        check.join()
+    # The driver has written it, not this process.
+    run.journal.noticed(outcome)
+    return outcome
+
+
+def _silence(claim: Claim) -> RegionFailed:
+    return RegionFailed(
+        f"{claim.region}@{claim.attempt}: the Spark application ended without an error, and without an outcome in the "
+        "journal. Look into its log above; was it stopped, or did it call sys.exit()?"
+    )

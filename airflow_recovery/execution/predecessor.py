@@ -1,0 +1,44 @@
+"""The attempt that an earlier try of the same task left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.errors import AttemptLost
+from airflow_recovery.execution.attempt_outcome import fenced
+from airflow_recovery.execution.restarts import Restarts
+from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.runner import RegionRunner
+from airflow_recovery.journal.records import Failure, FenceCause
+from airflow_recovery.journal.run_state import Attempt
+
+DIED = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
+
+
+def fence_predecessor(
+    run: Run,
+    region: str,
+    opened: Attempt,
+    runner: RegionRunner,
+    restarts: Restarts,
+    label: Callable[[Failure], Failure],
+) -> None:
+    """Stop what is left of the open attempt, and end it. Where it has finished meanwhile, that stays.
+
+    Never adopted: whoever calls judges the state again (fault 4).
+    """
+    # It may be the present try's, and this process the earlier one.
+    run.scheduler.live_check()
+    if opened.claim is not None:
+        run.journal.noticed(opened.claim)
+        runner.stop_orphan(opened.claim)
+    cause = restarts.cause_of_open(opened)
+    if cause is FenceCause.OWN_FAILURE:
+        ended = fenced(run, region, opened.number, cause, DIED, label(Failure("ProcessLost", DIED)))
+    else:
+        ended = fenced(run, region, opened.number, cause, "the next try of the task")
+    try:
+        run.journal.fence(ended)
+        run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
+    except AttemptLost:
+        run.log.info("Attempt %d has ended by itself; judging again.", opened.number)

@@ -1,0 +1,32 @@
+"""Reader: claim, *then* look for release markers. Sweeper: marker, then look for claims. One sees the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.errors import AttemptLost, StoreError
+from airflow_recovery.execution.attempt_outcome import fenced
+from airflow_recovery.execution.run import Run
+from airflow_recovery.journal.records import Claim, FenceCause
+
+
+def check_release(run: Run, claim: Claim, stop: Callable[[], None]) -> None:
+    """Was an input of the claimed attempt released? Then the attempt is fenced, and ``stop`` is called.
+
+    Runs beside Spark's start. Where it can't ask, nothing is unsafe: Spark reads exactly the files of the manifests and
+    fails on the first one that is gone.
+    """
+    if not claim.inputs:
+        return
+    try:
+        state = run.list().state
+        released = [pin for pin in claim.inputs if state.of(pin.region).is_let_go(pin.attempt)]
+        if released:
+            detail = ", ".join(f"{pin.region}@{pin.attempt}" for pin in released) + " was released"
+            run.log.warning("%s after attempt %d was claimed; stopping it.", detail, claim.attempt)
+            run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))
+            stop()
+    except AttemptLost:
+        run.log.info("Attempt %d had ended before it could be stopped; its outcome counts.", claim.attempt)
+    except StoreError as error:
+        run.log.warning("The release markers of the inputs could not be looked at: %s", error)

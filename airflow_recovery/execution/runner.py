@@ -1,0 +1,55 @@
+"""What a region's task and the runner of its Spark application say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
+from airflow_recovery.journal.run_state import RunState
+
+
+@dataclass(frozen=True)
+class ClaimedAttempt:
+    """What a runner is given: its claim, the outcomes of what it reads, and its external inputs."""
+
+    claim: Claim
+    inputs: Mapping[str, Outcome]
+    externals: tuple[ExternalObject, ...]
+    fingerprint: str
+    earlier_failures: tuple[Failure, ...] = ()
+    """Those that count in the region's restart budget, oldest first."""
+
+    @property
+    def trace(self) -> AttemptTrace:
+        """What its outcome will say that it rests on."""
+        claim = self.claim
+        return AttemptTrace(claim.region, claim.attempt, claim.writer, self.fingerprint, claim.inputs, self.externals)
+
+
+class RegionRunner(Protocol):
+    """Runs one region's Spark application."""
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """Today's external inputs of the region. Raises where they can't be listed."""
+        ...
+
+    def check_target(self, state: RunState) -> None:
+        """May the region be run again at all? Raises, for example, where that would overwrite newer data."""
+        ...
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Run to the end. Returns the outcome that is known to be in the journal; `None`: it is to be looked for.
+
+        Raises `RegionFailed` (or `UserCodeError`) where the application failed.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Stop the application that `run` waits for, from another thread."""
+        ...
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """Stop what may be left running of an earlier attempt. Best effort: fencing is what makes it harmless."""
+        ...

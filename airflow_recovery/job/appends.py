@@ -1,0 +1,64 @@
+"""Is code seen to append? Run a second time, it writes a second time (PROMISES, fault 80).
+
+What a vertex returns, recovery writes: each attempt in a place of its own, and one of them counts. What the code writes
+by itself is outside of that, and an attempt that has written and then dies is run again.
+
+Looks at compiled code, which costs microseconds when a DAG is parsed, and at this code alone: not at the helpers that
+it calls, not at what a ``foreach`` or a web service does. Those can only be declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+
+# `INSERT INTO t REPLACE WHERE ...` overwrites.
+_INSERT = re.compile(r"\s*insert\s+into\b(?!.*\breplace\b)", re.IGNORECASE | re.DOTALL)
+_WORTH_COMPILING = re.compile(rb"append|insert", re.IGNORECASE)
+
+
+def how_it_appends(code: CodeType) -> str | None:
+    """What of ``code``, or of a function inside it, writes to the end of something; `None` where nothing is seen."""
+    names: set[str] = set()
+    texts: set[str] = set()
+    for each in _nested(code):
+        names.update(each.co_names)
+        texts.update(_texts(each))
+    words = {each.lower() for each in texts}
+    if "write" in names and "append" in words:
+        return 'write in mode "append"'
+    if "writeTo" in names and "append" in names:
+        return "writeTo(...).append()"
+    if "insertInto" in names and "overwrite" not in words:
+        return "insertInto(...)"
+    if "sql" in names and any(_INSERT.match(each) for each in texts):
+        return "INSERT INTO"
+    return None
+
+
+def how_application_appends(path: Path) -> str | None:
+    """As `how_it_appends`, for a Python file; `None` where it is not Python, or can't be read or compiled here."""
+    if path.suffix != ".py":
+        return None
+    try:
+        source = path.read_bytes()
+        if not _WORTH_COMPILING.search(source):
+            return None
+        return how_it_appends(compile(source, str(path), "exec", dont_inherit=True))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _nested(each)
+
+
+def _texts(code: CodeType) -> Iterator[str]:
+    """The texts in the code, among them the names of keyword arguments."""
+    for each in code.co_consts:
+        yield from (inner for inner in (each if isinstance(each, tuple) else (each,)) if isinstance(inner, str))

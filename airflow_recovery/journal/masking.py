@@ -1,0 +1,75 @@
+"""What people wrote, or a program said, goes into the journal with its secrets masked (PROMISES, fault 84).
+
+Only free text is touched: a name or a digest in which a short secret happened to occur would not be itself any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from airflow_recovery.journal.events import (
+    ConsumerKept,
+    Degraded,
+    EventsDropped,
+    FailoverPlanned,
+    RegionKept,
+    RegionSkipped,
+    WriteInDoubt,
+)
+from airflow_recovery.journal.records import Failure, Lost, Outcome, Released, Reset
+
+Mask = Callable[[str], str]
+"""The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""
+
+FREE_TEXT: dict[type[Any], frozenset[str]] = {
+    Failure: frozenset({"message", "chain", "labels"}),
+    Outcome: frozenset({"detail"}),
+    Reset: frozenset({"who", "why"}),
+    Lost: frozenset({"evidence", "plan"}),
+    Released: frozenset({"who"}),
+    WriteInDoubt: frozenset({"why"}),
+    EventsDropped: frozenset({"why"}),
+    RegionKept: frozenset({"why"}),
+    ConsumerKept: frozenset({"detail"}),
+    FailoverPlanned: frozenset({"plan"}),
+    RegionSkipped: frozenset({"why"}),
+    Degraded: frozenset({"what", "consequence"}),
+}
+
+R = TypeVar("R")
+
+
+def no_mask(text: str) -> str:
+    """For who knows no secrets."""
+    return text
+
+
+def masked(value: R, mask: Mask) -> R:
+    """``value``, a record or an event, with its free text masked, at any depth."""
+    if mask is no_mask:
+        return value
+    found: R = _masked(value, mask)
+    return found
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    texts = FREE_TEXT.get(type(value), frozenset())
+    changes = {}
+    for each in fields(value):
+        before = getattr(value, each.name)
+        after = _text(before, mask) if each.name in texts else _masked(before, mask)
+        if after is not before and after != before:
+            changes[each.name] = after
+    return replace(value, **changes) if changes else value
+
+
+def _text(value: Any, mask: Mask) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, tuple):
+        return tuple(_text(each, mask) for each in value)
+    return value

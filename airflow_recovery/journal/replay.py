@@ -1,0 +1,161 @@
+"""The state of a run as its events tell it: the same as the fold over the write-once objects, wherever none is missing.
+
+Nothing is decided by it. It is how one of the two is checked against the other, and how a history that lacks something
+is told from a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from airflow_recovery.journal.events import (
+    AttemptClaimed,
+    ExecutionVertexFailed,
+    ExecutionVertexFinished,
+    ExecutionVertexReset,
+    JobEvent,
+    JobPlanned,
+    PartitionsReleased,
+    ResultLost,
+    ResultPublished,
+)
+from airflow_recovery.journal.history import Gap, read_stream
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+
+
+@dataclass(frozen=True)
+class Replay:
+    """``gaps``: where events are missing, or may be. ``events``: how many were read, of ``writers`` processes."""
+
+    state: RunState
+    gaps: tuple[Gap, ...]
+    events: int
+    writers: int
+
+
+def replay(journal: Journal) -> Replay:
+    """The history of one run, folded. Its tombstone is asked of the journal: a purge takes the history along.
+
+    Raises `RecordInvalid` as `read_stream`, and the store's errors.
+    """
+    layout = journal.layout
+    tombstones = [layout.parse_closed(each.key) or 0 for each in journal.store.list(layout.closed)]
+    closed_at = journal.closed_at(max(tombstones)) if tombstones else {}
+    gaps: list[Gap] = []
+    fold = EventFold(closed_at)
+    count = 0
+    writers = set()
+    for each in read_stream(journal.store, journal.identity, gaps=gaps):
+        fold.add(each.event)
+        count += 1
+        writers.add(each.writer)
+    return Replay(fold.state(is_closed=bool(tombstones)), tuple(gaps), count, len(writers))
+
+
+class EventFold:
+    """Folds events in whatever order they come, each as often as it comes (faults 40 and 41).
+
+    ``closed_at``: attempts up to there belong to a life of the run that was purged; an event of theirs that comes late
+    does not count (fault 43).
+    """
+
+    def __init__(self, closed_at: Mapping[str, int]) -> None:
+        self._closed_at = closed_at
+        self._attempts: dict[str, dict[int, Attempt]] = {}
+        self._plans: set[str] = set()
+        self._newest_publish = 0
+
+    def add(self, event: JobEvent) -> None:
+        """One event; those that say nothing of the state are left out."""
+        if isinstance(event, AttemptClaimed):
+            claim = event.claim
+            before = self._of(claim.region, claim.attempt)
+            self._put(claim.region, replace(before, is_claimed=True, claim=claim))
+        elif isinstance(event, (ExecutionVertexFinished, ExecutionVertexFailed)):
+            outcome = event.outcome
+            before = self._of(outcome.region, outcome.attempt)
+            self._put(outcome.region, replace(before, has_outcome=True, outcome=outcome))
+        elif isinstance(event, ExecutionVertexReset):
+            reset = event.reset
+            before = self._of(reset.region, reset.attempt)
+            self._put(reset.region, replace(before, is_reset=True, reset=reset))
+        elif isinstance(event, ResultLost):
+            lost = event.lost
+            self._put(lost.region, replace(self._of(lost.region, lost.attempt), is_lost=True))
+        elif isinstance(event, PartitionsReleased):
+            released = event.released
+            self._put(released.region, replace(self._of(released.region, released.attempt), is_released=True))
+        elif isinstance(event, JobPlanned):
+            self._plans.add(event.plan_hash)
+        elif isinstance(event, ResultPublished):
+            regions = event.publish.regions
+            if not regions or any(each.attempt > self._closed_at.get(each.region, 0) for each in regions):
+                self._newest_publish = max(self._newest_publish, event.publish.number)
+
+    def state(self, *, is_closed: bool = False) -> RunState:
+        """What it comes to. Etags are the store's, and in no event."""
+        names = {*self._attempts, *self._closed_at}
+        return RunState(
+            regions={
+                name: RegionState(in_order(self._attempts.get(name, {})), self._closed_at.get(name, 0))
+                for name in names
+            },
+            plans=frozenset(self._plans),
+            newest_publish=self._newest_publish,
+            is_closed=is_closed,
+        )
+
+    def _of(self, region: str, number: int) -> Attempt:
+        return self._attempts.get(region, {}).get(number, Attempt(number))
+
+    def _put(self, region: str, attempt: Attempt) -> None:
+        if attempt.number > self._closed_at.get(region, 0) or attempt.number == 0:
+            self._attempts.setdefault(region, {})[attempt.number] = attempt
+
+
+def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
+    """What the one says and the other does not, in words; empty where they are the same.
+
+    Only of the regions that ``journal`` names. Left out: etags, claims of attempts that have ended (the fold does not
+    read them), and what a tombstone has made void.
+    """
+    found = []
+    for name, mine in journal.regions.items():
+        ours, theirs = (_essence(each, journal.is_closed) for each in (mine, history.of(name)))
+        found += [
+            _said(name, number, ours.get(number), theirs.get(number))
+            for number in sorted({*ours, *theirs})
+            if ours.get(number) != theirs.get(number)
+        ]
+    if journal.plans != history.plans:
+        found.append(f"plans: {sorted(journal.plans)} in the journal, {sorted(history.plans)} in the history")
+    if journal.newest_publish != history.newest_publish:
+        found.append(f"publish: {journal.newest_publish} in the journal, {history.newest_publish} in the history")
+    return tuple(found)
+
+
+def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
+    # A reset of attempt 0 stands for "before any attempt"; after a purge there is none before.
+    return {
+        number: replace(each, outcome_etag=None, claim=None if each.has_outcome else each.claim)
+        for number, each in state.attempts.items()
+        if number > state.closed_at or (number == 0 and not is_closed)
+    }
+
+
+_MARKS = ("is_claimed", "has_outcome", "is_reset", "is_lost", "is_released")
+
+
+def _said(region: str, number: int, journal: Attempt | None, history: Attempt | None) -> str:
+    ours = [each for each in _MARKS if journal is not None and getattr(journal, each)]
+    theirs = [each for each in _MARKS if history is not None and getattr(history, each)]
+    if ours == theirs:
+        return f"{region}@{number}: the journal and the history say different things of it"
+    text = f"{region}@{number}"
+    return f"{text}: {_words(ours)} in the journal, {_words(theirs)} in the history"
+
+
+def _words(marks: list[str]) -> str:
+    return ", ".join(each.partition("_")[2] for each in marks) or "nothing"

@@ -1,0 +1,176 @@
+"""``execution.batch.job-recovery.enabled: false``: plain Airflow, for a job as for a drop-in operator.
+
+Every region runs whenever its task does, under Airflow's own retries. Nothing is read from the journal or written to
+it: nothing is kept, fenced, woken, published or counted, and nobody but the user deletes what was written. What a task
+must know of those before it lies beside the results, and the last one to write it is believed:
+
+    <results>/_plain/<dag id>/<run id>/<group id>/<region>.json       what the region's last successful try has made
+                                                 /<task instance id>/ what one try wrote
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.execution.region_task import Decision, RegionResult
+from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
+from airflow_recovery.operators.references import filled, qualified
+from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.names import encode
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_recovery.execution.job_plan import JobPlan
+    from airflow_recovery.job import Job
+    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+    from airflow_recovery.runtime.spec import RunFacts
+
+FOLDER = "_plain"
+WHY = "recovery is off"
+log = logging.getLogger(__name__)
+
+
+class PlainRun:
+    """One DAG run whose job does not recover, as one try of one of its tasks sees it."""
+
+    def __init__(self, context: Mapping[str, Any], group_id: str) -> None:
+        self._settings = RecoverySettings.load()
+        self._instance = context["ti"]
+        run = context["dag_run"]
+        self._run_id = str(run.run_id)
+        # No run key begins like this, so that nothing of it can be taken for an attempt that a journal knows.
+        self.identity = RunIdentity(run.dag_id, f"plain-{run.run_id}", group_id)
+        path = "/".join(encode(each) for each in (run.dag_id, self._run_id, group_id))
+        self._base = f"{self._settings.results}/{FOLDER}/{path}"
+        self._shared = open_stores(self._settings).open_external(self._base)
+
+    @property
+    def stores(self) -> Stores:
+        """Stores of this try alone. Its "journal" is where a driver leaves its outcome for the task that waits."""
+        folder = f"{self._base}/{encode(str(self._instance.id))}"
+        return Stores(replace(self._settings, journal=f"{folder}/_driver", results=folder))
+
+    def location(self, region: str, output: str) -> str:
+        """Where this try of an operator writes a managed output."""
+        return f"{self.stores.results.base_uri}/{encode(region)}/{encode(output)}"
+
+    def outcome_of(self, region: str) -> Outcome:
+        """What ``region`` made in this DAG run. Raises `ObjectMissing`."""
+        key = f"{encode(region)}.json"
+        try:
+            body = self._shared.get(key).body
+        except ObjectMissing as error:
+            raise ObjectMissing(
+                f"{region} has made nothing in run {self._run_id} ({WHY}: what other runs made does not count). "
+                f"Clear {region}."
+            ) from error
+        return decode_record(self.identity, Outcome, body, where=f"{self._base}/{key}")
+
+    def hand_over(self, outcome: Outcome) -> None:
+        """Tell the tasks to come what a region has made."""
+        self._shared.put(f"{encode(outcome.region)}.json", encode_record(self.identity, outcome))
+
+    def attempt(self, region: str, inputs: Sequence[str], externals: tuple[ExternalObject, ...]) -> ClaimedAttempt:
+        """This try as a runner takes it. It is claimed nowhere."""
+        number = max(int(self._instance.try_number), 1)
+        claim = Claim(
+            region=region,
+            attempt=number,
+            writer=uuid.uuid4().hex,
+            plan_hash="",
+            inputs=(),
+            airflow_run_id=self._run_id,
+            try_number=number,
+            ti_id=str(self._instance.id),
+            tag=f"airflow-recovery-{uuid.uuid4()}",
+            claimed_at=_now(),
+        )
+        return ClaimedAttempt(claim, {each: self.outcome_of(each) for each in inputs}, externals, "")
+
+    def run(self, attempt: ClaimedAttempt, runner: RegionRunner) -> RegionResult:
+        """Run it to its end. Raises `RegionFailed`, whatever it was: Airflow's retries are all there is."""
+        claim = attempt.claim
+        log.info("%s runs: %s, so nothing is kept and nothing is recorded.", claim.region, WHY)
+        try:
+            outcome = runner.run(attempt)
+        except UserCodeError as error:
+            raise RegionFailed(str(error), error.cause) from error
+        if outcome is None:
+            left = Journal(self.stores.journal, self.identity, writer=claim.writer)
+            outcome = left.read_outcome(claim.region, claim.attempt)
+        if outcome is None:
+            raise RegionFailed(f"{claim.region}: the Spark application ended without an error and left no outcome.")
+        self.hand_over(outcome)
+        return RegionResult(claim.region, Decision.RAN, claim.attempt, WHY, outcome)
+
+
+def plain_keys(run: PlainRun, job: Job) -> dict[str, Sequence[str]]:
+    """The subtasks that were decided in this run. Raises `ObjectMissing`."""
+    from airflow_recovery.job.chains import initializers
+
+    return {name: run.outcome_of(name).subtasks for name in initializers(job)}
+
+
+def hand_over_keys(run: PlainRun, initializer: str, keys: Sequence[str]) -> None:
+    """Tell the tasks to come which subtasks there are."""
+    trace = AttemptTrace(initializer, 1, uuid.uuid4().hex, "", (), ())
+    run.hand_over(trace.finished(_now(), (), subtasks=tuple(keys)))
+
+
+def run_plain_region(
+    run: PlainRun, plan: JobPlan, name: str, make_runner: Callable[[Stores, RunIdentity], RegionRunner]
+) -> RegionResult:
+    """One region, or subtask, of a declared job."""
+    runner = make_runner(run.stores, run.identity)
+    return run.run(run.attempt(name, plan.regions[name].inputs, runner.externals()), runner)
+
+
+def plain_plan(job: Job, ref: str, facts: RunFacts, run: PlainRun) -> JobPlan:
+    """The job as this run has it."""
+    from airflow_recovery.execution.job_plan import plan_job
+
+    return plan_job(job, ref, facts, plain_keys(run, job))
+
+
+def run_plain_application(operator: RecoverableSparkSubmitOperator, context: Context) -> RegionResult:
+    """One try of a drop-in operator: its placeholders are filled, and the rest is the provider's operator."""
+    from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+
+    run = PlainRun(context, OPERATORS_GROUP)
+    references = operator.references()
+    producers = tuple(dict.fromkeys(each.task_id for each in references.values()))
+    attempt = run.attempt(operator.task_id, producers, ())
+    outputs = {name: uri or run.location(operator.task_id, name) for name, uri in operator.outputs.items()}
+    locations = {("output", name): spark_path(uri) for name, uri in outputs.items()}
+    for name, given in operator.inputs.items():
+        if isinstance(given, str):
+            locations["input", name] = spark_path(given)
+        else:
+            made = {each.result: each.location for each in attempt.inputs[given.task_id].outputs}
+            locations["input", name] = spark_path(made[qualified(given.task_id, given.name)])
+    log.info("%s runs: %s, so nothing is kept and nothing is recorded.", operator.task_id, WHY)
+    operator.submit_application(context, filled(operator.application_args, locations), attempt.claim.attempt)
+    manifests = tuple(
+        PartitionManifest(qualified(operator.task_id, name), uri, (), managed=operator.outputs[name] is None)
+        for name, uri in outputs.items()
+    )
+    outcome = attempt.trace.finished(_now(), manifests)
+    run.hand_over(outcome)
+    return RegionResult(operator.task_id, Decision.RAN, attempt.claim.attempt, WHY, outcome)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat()

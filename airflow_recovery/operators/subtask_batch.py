@@ -1,0 +1,231 @@
+"""Several subtasks of one region in one task instance, one after the other, each through the whole region protocol.
+
+What holds for a task of one region is here said for several:
+
+    one fails             the others run all the same; the task fails, and names all that did. The next try keeps what
+                          has finished, by its own pre-check
+    one misses an input   its producer is woken, and the next try waits for that. The others are only looked at from
+                          here on, so that this try reports every loss, and is over before the producer is
+    another run makes the shared result of one: the others first, then the task waits in the triggerer
+    killed, or cleared    nothing more is started
+    one is reset, or overtaken, while others are at work: it is gone through once more before the task succeeds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_recovery import errors
+from airflow_recovery.execution.region_task import Decision, RegionResult
+from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
+from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.job.batches import batch_label
+from airflow_recovery.journal.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.operators.failures import is_final
+
+BeforeClaim = Callable[[RunState], None]
+"""Raises where the subtask must run and shall not be started."""
+
+RunSubtask = Callable[[str, BeforeClaim], RegionResult]
+"""One subtask's try, by its region's name."""
+
+CONCERNS_ALL = (
+    errors.NotMine,
+    errors.ConfigurationError,
+    errors.StoreAccessDenied,
+    errors.StoreFull,
+    errors.StoreMisconfigured,
+    errors.StoreTimeout,
+    errors.StoreUnavailable,
+)
+"""What the next subtask would meet as well."""
+
+NAMED = 20
+"""How many failures a message tells of."""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """How a batch of subtasks of ``region`` succeeded, by the subtasks' regions."""
+
+    region: str
+    results: Mapping[str, RegionResult]
+
+    @property
+    def decision(self) -> Decision:
+        """``kept`` where every one of them is."""
+        return Decision.RAN if any(each.decision is Decision.RAN for each in self.results.values()) else Decision.KEPT
+
+
+def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None) -> tuple[str, ...] | None:
+    """The subtasks' regions that the task instance ``map_index`` of ``region`` runs; `None`: it runs no batch.
+
+    Raises `SubtasksUnknown` where ``label``, which Airflow gave to this task instance, is not that of the batch.
+    """
+    mine: list[RegionPlan] = []
+    keys: list[str] = []
+    in_batches = False
+    for each in plan.regions:
+        if each.subtask is not None and each.subtask.of == region and each.subtask.batch is not None:
+            in_batches = True
+            if each.subtask.batch == map_index:
+                mine.append(each)
+                keys.append(each.subtask.key)
+    if not in_batches:
+        return None
+    if not mine or batch_label(keys) != label:
+        now = repr(batch_label(keys)) if keys else "no such batch"
+        raise errors.SubtasksUnknown(
+            f"{region}, map index {map_index}: expected the batch {label!r}, found {now}: the keys, subtasks_per_task "
+            "or max_map_length have changed since this run was mapped. Clear the task group with its downstream tasks; "
+            "what stands is kept."
+        )
+    return tuple(each.name for each in mine)
+
+
+class SubtaskBatch:
+    """One try of the subtasks ``names``. ``is_killed``: Airflow has told this process to end."""
+
+    def __init__(
+        self, run: Run, names: Sequence[str], run_subtask: RunSubtask, is_killed: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._run = run
+        self._names = names
+        self._run_subtask = run_subtask
+        self._is_killed = is_killed
+
+    def execute(self) -> dict[str, RegionResult]:
+        """The whole try. Raises what the task shall fail with, `SubtasksFailed` where that is several errors.
+
+        Raises `SharedMadeElsewhere` where all that is left waits for another run.
+        """
+        results: dict[str, RegionResult] = {}
+        todo: Sequence[str] = self._names
+        for _ in range(LISTING_ROUNDS):
+            results |= self._go_through(todo)
+            todo = self._overtaken()
+            if not todo:
+                return {name: results[name] for name in self._names}
+            self._run.log.info("Overtaken while others of the batch were at work: %s.", ", ".join(todo))
+        raise errors.Overtaken(f"{', '.join(todo)}: overtaken again and again; this task retries.")
+
+    def _go_through(self, names: Sequence[str]) -> dict[str, RegionResult]:
+        results: dict[str, RegionResult] = {}
+        ended = _Ended(len(names))
+        for name in names:
+            if self._is_killed():
+                raise errors.NotMine(f"This process was told to end: {name} and what comes after it are not started.")
+            before_claim = _hold_back if ended.is_waiting_for_inputs else _allow
+            try:
+                results[name] = self._run_subtask(name, before_claim)
+            except _HeldBack:
+                ended.held_back.append(name)
+            except CONCERNS_ALL:
+                raise
+            except Exception as error:
+                if self._is_killed():
+                    raise
+                self._run.log.warning("%s: %s: %s", name, type(error).__name__, error)
+                ended.errors[name] = error
+        self._run.log.info("%d of %d subtasks of this task are done.", len(results), len(names))
+        ended.raise_any()
+        return results
+
+    def _overtaken(self) -> list[str]:
+        """What has succeeded in this try, and would not now: no clear of this task by itself tells us."""
+        listing = self._run.list()
+        if is_untouched(listing.state, self._run.plan_hash):
+            return []
+        judged = self._run.judge(self._run.journal.load(listing))
+        found = []
+        for name in self._names:
+            current = judged.current(name)
+            outcome = current.outcome if current is not None else None
+            if judged.why_overtaken(name, outcome.inputs if outcome is not None else None) is not None:
+                found.append(name)
+        return found
+
+
+class _HeldBack(Exception):
+    """The subtask must run, and is left to the next try."""
+
+
+def _hold_back(state: RunState) -> None:
+    raise _HeldBack
+
+
+def _allow(state: RunState) -> None:
+    """It may run."""
+
+
+@dataclass
+class _Ended:
+    """The subtasks that did not succeed in a try of ``count``."""
+
+    count: int
+    errors: dict[str, Exception] = field(default_factory=dict)
+    held_back: list[str] = field(default_factory=list)
+
+    @property
+    def is_waiting_for_inputs(self) -> bool:
+        return any(isinstance(each, errors.InputLost) for each in self.errors.values())
+
+    def raise_any(self) -> None:
+        """What a retry may cure goes first: it tries the others again as well. Then waiting, failing, skipping."""
+        waiting = [
+            each for each in self.errors.values() if isinstance(each, errors.SharedMadeElsewhere) and each.making
+        ]
+        skipped = [each for each in self.errors.values() if isinstance(each, errors.InputSkipped)]
+        failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
+        if failed and not all(map(is_final, failed.values())):
+            raise self._told(failed)
+        if waiting:
+            raise waiting[0]
+        if failed:
+            raise self._told(failed)
+        if skipped:
+            raise skipped[0]
+
+    def _told(self, failed: Mapping[str, Exception]) -> Exception:
+        if len(failed) == 1:
+            return next(iter(failed.values()))
+        told = [f"{name}: {type(each).__name__}: {each}" for name, each in failed.items()]
+        more = f"; and {len(told) - NAMED} more, see the log" if len(told) > NAMED else ""
+        held = f" Left to the next try: {', '.join(self.held_back)}." if self.held_back else ""
+        return errors.SubtasksFailed(
+            f"{len(failed)} of {self.count} subtasks of this task did not end well; the next try keeps those that did. "
+            f"{'; '.join(told[:NAMED])}{more}.{held}",
+            failed,
+        )
+
+
+class GuardedRunner:
+    """A subtask's runner; ``before_claim`` are asked whether it may run."""
+
+    def __init__(self, inner: RegionRunner, *before_claim: BeforeClaim) -> None:
+        self._inner = inner
+        self._before_claim = before_claim
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """As the runner says."""
+        return self._inner.externals()
+
+    def check_target(self, state: RunState) -> None:
+        """Raises as `BeforeClaim` and as the runner."""
+        for each in self._before_claim:
+            each(state)
+        self._inner.check_target(state)
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As the runner does."""
+        return self._inner.run(attempt)
+
+    def stop(self) -> None:
+        """As the runner does."""
+        self._inner.stop()
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """As the runner does."""
+        self._inner.stop_orphan(claim)

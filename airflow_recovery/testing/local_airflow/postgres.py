@@ -1,0 +1,217 @@
+"""A PostgreSQL server of a local Airflow's own: made in a folder of its own, started, emptied, backed up, removed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+from airflow_recovery.testing.local_airflow.migration import cache_folder, migrate
+from airflow_recovery.testing.local_airflow.processes import DATABASE, Processes
+from airflow_recovery.testing.local_airflow.settings import free_port
+
+OWNER = "airflow"
+EMPTY = "airflow_empty"
+"""Migrated and empty; the database that Airflow uses is copied from it."""
+DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
+"""Debian keeps the programs of each version in ``<version>/bin`` below this folder, and not on the PATH."""
+NEEDED = ("initdb", "postgres", "pg_isready", "createdb", "dropdb", "pg_dump", "pg_restore")
+READY_TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.1
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    # Nobody pulls this machine's plug; a killed server keeps what the kernel has.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+}
+
+
+class PostgresDatabase:
+    """The database ``airflow`` of a server of its own, on a free port of 127.0.0.1, with a password drawn anew.
+
+    Its files are not below Airflow's home but in a folder of the system's temporary folder: PostgreSQL refuses to run
+    as root, and whom it runs as then may not enter, say, pytest's folders.
+    """
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.folder: Path | None = None
+        self._password = secrets.token_hex(16)
+
+    def url_for(self, component: str) -> str:
+        """SQLAlchemy's URL; the same for every component."""
+        del component
+        return self._url(OWNER)
+
+    def make_folder(self) -> list[Path]:
+        """Make the folder that has to be removed at the end, whatever happens."""
+        find_programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="airflow-recovery-postgresql-"))
+        return [self.folder]
+
+    def prepare(self, env: Mapping[str, str], processes: Processes) -> None:
+        """Start the server, with an empty database that is migrated. Raises `LocalAirflowError` where it can't be."""
+        self._initialise()
+        command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
+        for name, value in SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
+        assert self.folder is not None
+        processes.start(DATABASE, command, self._client_env, self.folder, user=self._user)
+        self._wait_ready(processes)
+        self._make_empty(env)
+        self._run("createdb", "--template", EMPTY, OWNER)
+
+    def recreate(self) -> None:
+        """Drop the database, whoever is connected to it, and make an empty, migrated one of the same name."""
+        self._run("dropdb", "--force", OWNER)
+        self._run("createdb", "--template", EMPTY, OWNER)
+
+    def back_up(self, path: Path) -> None:
+        """Write all that is in it to ``path`` (pg_dump), while it is in use."""
+        self._run("pg_dump", "--format=custom", "--compress=0", f"--file={path}", OWNER)
+
+    def restore(self, path: Path) -> None:
+        """Drop the database, whoever is connected to it, and make it again from a backup."""
+        self._run("dropdb", "--force", OWNER)
+        self._fill(OWNER, path)
+
+    def remove(self) -> None:
+        """Remove its files. The server has been stopped."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+    def _initialise(self) -> None:
+        assert self.folder is not None
+        password = self.folder / "password"
+        password.write_text(self._password)
+        self._data.mkdir()
+        if self._user is not None:
+            for each in (self.folder, password, self._data):
+                shutil.chown(each, self._user)
+        options = ["--auth=scram-sha-256", f"--pwfile={password}", f"--username={OWNER}"]
+        self._run("initdb", f"--pgdata={self._data}", *options, "--encoding=UTF8", "--no-locale", "--no-sync")
+        password.unlink()
+
+    def _wait_ready(self, processes: Processes) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while subprocess.run(self._command("pg_isready"), capture_output=True, env=self._client_env).returncode != 0:
+            if not processes.is_running(DATABASE) or time.monotonic() > deadline:
+                raise LocalAirflowError(
+                    f"PostgreSQL is not ready after {READY_TIMEOUT_S:.0f} s, or has ended:\n{processes.tail(DATABASE)}"
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+    def _make_empty(self, env: Mapping[str, str]) -> None:
+        """Restore what `airflow db migrate` makes; made once for this Airflow version (saves 10 s a start)."""
+        from importlib.metadata import version
+
+        template = cache_folder() / f"airflow-{version('apache-airflow-core')}-{self._programs.parent.name}.pgdump"
+        if template.exists():
+            self._fill(EMPTY, template)
+            return
+        self._run("createdb", "--template=template0", EMPTY)
+        migrate(env, self._url(EMPTY))
+        fresh = template.with_name(f"{template.name}.{secrets.token_hex(8)}")
+        self._run("pg_dump", "--format=custom", f"--file={fresh}", EMPTY)
+        fresh.replace(template)
+
+    def _fill(self, database: str, dump: Path) -> None:
+        self._run("createdb", "--template=template0", database)
+        self._run("pg_restore", "--exit-on-error", "--single-transaction", f"--dbname={database}", str(dump))
+
+    def _run(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs. Only what touches the server's files needs to be its user."""
+        user = self._user if program == "initdb" else None
+        done = subprocess.run(
+            self._command(program, *arguments),
+            env=self._client_env,
+            cwd=self.folder,
+            user=user,
+            group=_group_of(user),
+            extra_groups=None if user is None else [],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LocalAirflowError(f"{program} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        return [str(self._programs / program), *arguments]
+
+    def _url(self, database: str) -> str:
+        return f"postgresql+psycopg2://{OWNER}:{self._password}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def _data(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "data"
+
+    @property
+    def _client_env(self) -> dict[str, str]:
+        # Nothing of a PostgreSQL that the caller may have configured for himself.
+        env = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+        own = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": OWNER, "PGPASSWORD": self._password}
+        return {**env, **own, "PGDATABASE": "postgres"}
+
+    @cached_property
+    def _programs(self) -> Path:
+        return find_programs()
+
+    @cached_property
+    def _user(self) -> str | None:
+        return unprivileged_user()
+
+
+def find_programs() -> Path:
+    """The folder with PostgreSQL's programs, server and clients; of several versions the newest, the PATH's first.
+
+    Raises `LocalAirflowError` where they are not installed.
+    """
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).resolve().parent] if on_path else []
+    found += sorted(DEBIAN_PROGRAMS.glob("*/bin"), key=lambda each: _number(each.parent.name), reverse=True)
+    for folder in found:
+        if all((folder / program).exists() for program in NEEDED):
+            return folder
+    raise LocalAirflowError(
+        f"expected PostgreSQL's programs ({', '.join(NEEDED)}) on the PATH or below {DEBIAN_PROGRAMS}, found none: "
+        "install the server (Debian: apt-get install postgresql), or put its bin folder on the PATH"
+    )
+
+
+def unprivileged_user() -> str | None:
+    """Whom PostgreSQL runs as: `None` for the user of this process, another one where that is root."""
+    if os.geteuid() != 0:
+        return None
+    known = {each.pw_name for each in pwd.getpwall()}
+    for name in ("postgres", "nobody"):
+        if name in known:
+            return name
+    raise LocalAirflowError("PostgreSQL does not run as root: expected a user postgres or nobody, found neither")
+
+
+def _group_of(user: str | None) -> int | None:
+    return None if user is None else pwd.getpwnam(user).pw_gid
+
+
+def _number(version: str) -> float:
+    try:
+        return float(version)
+    except ValueError:
+        return 0.0

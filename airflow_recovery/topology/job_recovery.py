@@ -1,0 +1,155 @@
+"""FLIP-383's options under their own names: whether a job recovers at all, and how its event store writes.
+
+Declared on a job, a task group or an operator as a mapping of Flink's keys, else configured in ``[recovery]``. Using
+these operators is the explicit activation that the FLIP asks for, so ``enabled`` is true here (Flink: false).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+
+ENABLED = "execution.batch.job-recovery.enabled"
+BUFFER_SIZE = "job-event.store.write-buffer.size"
+FLUSH_INTERVAL = "job-event.store.write-buffer.flush-interval"
+ON_FAILURE = "job-event.store.on-failure"
+"""Not Flink's, where a store that fails turns itself off in silence (FLINK.md 2.5)."""
+
+MAX_BUFFER_BYTES = 32 * 1024 * 1024
+"""A segment, a full buffer and the largest event behind it, is still one that is read."""
+
+_BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
+_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+_SIZED = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+class OnStoreFailure(str, Enum):
+    """What becomes of a task whose events could not be written."""
+
+    DEGRADE = "degrade"
+    """It goes on and says so; the history of the run has a hole, which a reader sees."""
+
+    FAIL = "fail"
+    """It fails, although its region has finished. The next try keeps the region, and tells of it again."""
+
+
+@dataclass(frozen=True)
+class JobRecovery:
+    """The options in effect."""
+
+    enabled: bool = True
+    buffer_bytes: int = 1024 * 1024
+    flush_interval_s: float = 1.0
+    on_store_failure: OnStoreFailure = OnStoreFailure.DEGRADE
+
+
+@dataclass(frozen=True)
+class DeclaredJobRecovery:
+    """The options as far as one place says them; `None`: not said there."""
+
+    enabled: bool | None = None
+    buffer_bytes: int | None = None
+    flush_interval_s: float | None = None
+    on_store_failure: OnStoreFailure | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> DeclaredJobRecovery:
+        """From Flink's keys, such as ``{"job-event.store.write-buffer.size": "4 mb"}``.
+
+        Raises `ConfigurationError` for an unknown key, or a value that does not fit.
+        """
+        unknown = sorted(set(options) - set(_KEYS))
+        if unknown:
+            raise ConfigurationError(f"Expected the options {', '.join(_KEYS)}, found {', '.join(map(str, unknown))}.")
+        read: dict[str, Any] = {_KEYS[key][0]: _KEYS[key][1](key, value) for key, value in options.items()}
+        return cls(**read)
+
+    def over(self, other: DeclaredJobRecovery) -> DeclaredJobRecovery:
+        """What is said here, and for the rest what ``other`` says."""
+        mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        return DeclaredJobRecovery(
+            **{name: getattr(other, name) if value is None else value for name, value in mine.items()}
+        )
+
+    def in_effect(self) -> JobRecovery:
+        """With the defaults for what nobody says."""
+        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        return JobRecovery(**said)
+
+
+NOTHING_DECLARED = DeclaredJobRecovery()
+ALL_DEFAULTS = DeclaredJobRecovery(**vars(JobRecovery()))
+
+
+def declared_job_recovery(
+    options: Mapping[str, object] | DeclaredJobRecovery | None, where: str
+) -> DeclaredJobRecovery:
+    """What a job, group or operator declares. Raises `JobDefinitionError`."""
+    if options is None:
+        return NOTHING_DECLARED
+    if isinstance(options, DeclaredJobRecovery):
+        return options
+    try:
+        if not isinstance(options, Mapping):
+            raise ConfigurationError(f"Expected a mapping of options, found {options!r}.")
+        return DeclaredJobRecovery.parse(options)
+    except ConfigurationError as error:
+        raise JobDefinitionError(f"{where}, job_recovery=: {error}") from error
+
+
+def _switch(key: str, value: object) -> bool:
+    found = {"true": True, "false": False}.get(str(value).strip().lower())
+    if found is None:
+        raise ConfigurationError(f"Expected true or false for {key}, found {value!r}.")
+    return found
+
+
+def _size_bytes(key: str, value: object) -> int:
+    size = _sized(key, value, _BYTES, "a size such as 1 mb or 512 kb")
+    if not 1 <= size <= MAX_BUFFER_BYTES:
+        raise ConfigurationError(f"Expected {key} to be between 1 b and {MAX_BUFFER_BYTES >> 20} mb, found {value!r}.")
+    return int(size)
+
+
+def _interval_s(key: str, value: object) -> float:
+    seconds = _sized(key, value, _SECONDS, "a duration such as 1 s or 500 ms")
+    if not 0 < seconds <= 3600:
+        raise ConfigurationError(f"Expected {key} to be above 0 and at most 1 h, found {value!r}.")
+    return seconds
+
+
+def _sized(key: str, value: object, units: Mapping[str, float], expected: str) -> float:
+    found = _SIZED.fullmatch(str(value).strip().lower())
+    if found is None or isinstance(value, bool) or (found[2] or next(iter(units))) not in {*units}:
+        raise ConfigurationError(f"Expected {expected} for {key}, found {value!r}.")
+    # A number alone is of the base unit: bytes, seconds.
+    return float(found[1]) * (units[found[2]] if found[2] else 1.0)
+
+
+def _on_failure(key: str, value: object) -> OnStoreFailure:
+    try:
+        return OnStoreFailure(str(getattr(value, "value", value)).strip().lower())
+    except ValueError:
+        names = ", ".join(each.value for each in OnStoreFailure)
+        raise ConfigurationError(f"Expected {key} to be one of {names}, found {value!r}.") from None
+
+
+_KEYS: dict[str, tuple[str, Callable[[str, object], Any]]] = {
+    ENABLED: ("enabled", _switch),
+    BUFFER_SIZE: ("buffer_bytes", _size_bytes),
+    FLUSH_INTERVAL: ("flush_interval_s", _interval_s),
+    ON_FAILURE: ("on_store_failure", _on_failure),
+}
+
+SETTINGS = {
+    "job_recovery_enabled": ENABLED,
+    "job_event_store_write_buffer_size": BUFFER_SIZE,
+    "job_event_store_write_buffer_flush_interval": FLUSH_INTERVAL,
+    "job_event_store_on_failure": ON_FAILURE,
+}
+"""The same in Airflow's spelling, in ``[recovery]``."""

@@ -1,0 +1,140 @@
+"""I1, I2 and I10: one finish an attempt, attempts that only grow, one commit an attempt."""
+
+from __future__ import annotations
+
+from airflow_recovery.verify.finding import Answer, Finding, answer
+from airflow_recovery.verify.history import Attempt, History, Region
+from airflow_recovery.verify.records import Named
+from airflow_recovery.verify.registered import is_in_a_store
+
+_REPAIR = "Restart the region: `airflow recovery plan DAG RUN --restart REGION --apply`."
+
+
+def one_finish(history: History) -> Answer:
+    """I1. The claimer finishes, and nobody else; no second object says that it is the finish of the same attempt."""
+    findings = []
+    finished = 0
+    for attempt, outcome in history.finished():
+        finished += 1
+        if attempt.claim is not None and attempt.claim.writer != outcome.writer:
+            findings.append(
+                Finding(
+                    (attempt.entries["outcome"].key, attempt.entries["claim"].key),
+                    f"{attempt.of.text} finished by process {attempt.claim.writer}, which claimed it",
+                    f"a finish by process {outcome.writer}",
+                    f"Two processes took the attempt for theirs; what lies there may be of either. {_REPAIR}",
+                )
+            )
+    for key, (of, kind) in history.misplaced.items():
+        if kind == "finish":
+            findings.append(
+                Finding(
+                    (key,),
+                    f"one finish of {of.text}, at its own key",
+                    "another object that says that it is the finish of this attempt",
+                    "It was copied there: delete the copy.",
+                )
+            )
+    return answer(1, f"{finished} finished attempts", findings)
+
+
+def growing(history: History) -> Answer:
+    """I2."""
+    findings = [finding for region in history.regions.values() for finding in _growing(region)]
+    before: dict[str, int] = {}
+    for number in sorted(history.publishes):
+        for region, attempt in history.publishes[number].attempts().items():
+            if attempt < before.get(region, 0):
+                findings.append(
+                    Finding(
+                        (f"publish/{number:08d}",),
+                        f"{region} at attempt {before[region]} or later, as in an earlier publish",
+                        f"{region}@{attempt}",
+                        "Readers went back to older data. Clear the task that publishes.",
+                    )
+                )
+            before[region] = max(attempt, before.get(region, 0))
+    count = sum(len(each.claimed) for each in history.regions.values())
+    return answer(2, f"{count} attempts of {len(history.regions)} regions", findings)
+
+
+def _growing(region: Region) -> list[Finding]:
+    findings = []
+    expected = list(range(region.purged + 1, region.top + 1))
+    holes = [number for number in expected if number not in region.claimed]
+    if holes:
+        findings.append(
+            Finding(
+                tuple(Named(region.name, number).text for number in holes),
+                f"claims of {region.name} from {region.purged + 1} to {region.top} without a hole",
+                f"no claim of {', '.join(map(str, holes))}",
+                "Somebody deleted journal objects. Restore them from a version of the bucket, or restart the region.",
+            )
+        )
+    for number, each in region.attempts.items():
+        # A reset of attempt 0 stands for "before any attempt".
+        if number > region.top and number:
+            findings.append(
+                Finding(
+                    tuple(entry.key for entry in each.entries.values()),
+                    f"{', '.join(each.entries)} of {each.of.text} after its claim",
+                    f"no such claim; the highest is {region.top}",
+                    "Somebody deleted the claim, or made the object by hand: restore or delete it.",
+                )
+            )
+        if each.is_open and number < region.top:
+            findings.append(
+                Finding(
+                    (each.entries["claim"].key,),
+                    f"an outcome of {each.of.text} before {region.name}@{region.top} began",
+                    "none: two attempts are open, or one was never fenced",
+                    f"Its process may still write. {_REPAIR}",
+                )
+            )
+    return findings
+
+
+def one_commit(history: History) -> Answer:
+    """I10. A manifest sink commits by its finish: each result once, and below a prefix that no other attempt has."""
+    findings = []
+    owners: dict[str, Attempt] = {}
+    results = commits = 0
+    for attempt, outcome in history.finished():
+        names = [each.result for each in outcome.outputs]
+        results += len(names)
+        twice = sorted({each for each in names if names.count(each) > 1})
+        if twice:
+            findings.append(
+                Finding(
+                    (attempt.entries["outcome"].key,),
+                    f"each result of {attempt.of.text} once",
+                    f"{', '.join(twice)} more than once",
+                    _REPAIR,
+                )
+            )
+        for each in outcome.outputs:
+            if not each.managed or outcome.shared is not None or not is_in_a_store(each.location):
+                continue
+            other = owners.setdefault(each.location, attempt)
+            if other is not attempt:
+                findings.append(
+                    Finding(
+                        (each.location,),
+                        f"a location of its own for {attempt.of.text}",
+                        f"that of {other.of.text}: one may have overwritten the other",
+                        _REPAIR,
+                    )
+                )
+    for attempt in history.attempts():
+        if attempt.has("committed"):
+            commits += 1
+            if attempt.outcome is not None and not attempt.is_finished:
+                findings.append(
+                    Finding(
+                        (attempt.entries["committed"].key,),
+                        f"a commit of {attempt.of.text} only after its finish",
+                        "the attempt was fenced, and has committed",
+                        "Look at the sink for what was committed twice.",
+                    )
+                )
+    return answer(10, f"{results} results, {commits} commits to sinks with a token", findings)

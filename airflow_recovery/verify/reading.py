@@ -1,0 +1,174 @@
+"""One run's journal out of a store: one listing, and every object that it names, over a few connections."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.verify.history import Attempt, Entry, History, Region
+from airflow_recovery.verify.names import decoded, encoded
+from airflow_recovery.verify.records import Claim, Lost, Named, Outcome, Plan, PlannedRegion, Publish, Reset, highest_of
+
+FORMAT = 1
+CONNECTIONS = 32
+_SHARED = "(shared)"
+_ATTEMPT = re.compile(r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>claim|outcome|reset|lost|released|committed)")
+_PLAN = re.compile(r"plan/(?P<hash>[0-9a-f]+)")
+_PUBLISH = re.compile(r"publish/(?P<number>\d{8})")
+_CLOSED = re.compile(r"closed(?:-(?P<number>\d{8}))?")
+
+
+@dataclass(frozen=True)
+class RunName:
+    """Which run: the three ids that every object of its journal repeats."""
+
+    dag_id: str
+    run_key: str
+    group_id: str
+
+    @classmethod
+    def shared(cls, key: str) -> RunName:
+        """In place of a run: the journal of a shared result."""
+        return cls(_SHARED, key, _SHARED)
+
+    @property
+    def prefix(self) -> str:
+        """What all keys of its journal begin with."""
+        if self.dag_id == _SHARED:
+            return f"_shared/{encoded(self.run_key)}/"
+        return "".join(f"{encoded(each)}/" for each in (self.dag_id, self.run_key, self.group_id))
+
+
+@dataclass
+class _Found:
+    """What is being put together."""
+
+    entries: dict[Named, dict[str, Entry]] = field(default_factory=dict)
+    bodies: dict[tuple[Named, str], dict[str, Any]] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    publishes: dict[int, Publish] = field(default_factory=dict)
+    closed: dict[int, dict[str, int]] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+    misplaced: dict[str, tuple[Named, str]] = field(default_factory=dict)
+
+
+def read_history(store: ObjectStore, run: RunName) -> History:
+    """The run's journal as it is now. Raises the store's errors; an object that can't be read as JSON is ``damaged``.
+
+    What is written while it is read may be seen or not.
+    """
+    listed = {each.key: each for each in store.list(run.prefix)}
+    wanted = [key for key in listed if _kind(key[len(run.prefix) :]) is not None]
+    found = _Found()
+    for key, body in _get_all(store, wanted):
+        _take_or_note(found, key[len(run.prefix) :], listed[key], body, run)
+    return _history(f"{store.base_uri}/{run.prefix}", found, {key: each.etag for key, each in listed.items()})
+
+
+def etags_now(store: ObjectStore, run: RunName) -> dict[str, str]:
+    """Key -> etag of everything in the run's journal."""
+    return {each.key: each.etag for each in store.list(run.prefix)}
+
+
+def _get_all(store: ObjectStore, keys: list[str]) -> Iterable[tuple[str, bytes]]:
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
+        yield from zip(keys, pool.map(lambda key: store.get(key).body, keys), strict=True)
+
+
+def _kind(key: str) -> str | None:
+    attempt = _ATTEMPT.fullmatch(key)
+    if attempt:
+        return attempt["kind"]
+    kinds = {"plan": _PLAN, "publish": _PUBLISH, "closed": _CLOSED}
+    return next((kind for kind, pattern in kinds.items() if pattern.fullmatch(key)), None)
+
+
+def _document(raw: bytes, run: RunName) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a name appears twice in one object")
+        return dict(pairs)
+
+    document = json.loads(raw, object_pairs_hook=once)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"expected an object of format {FORMAT}")
+    said = (document["dag_id"], document["run_key"], document["group_id"])
+    if said != (run.dag_id, run.run_key, run.group_id):
+        raise ValueError(f"it belongs to {' / '.join(map(str, said))}")
+    # The first journals have none.
+    if "crc" in document and document["crc"] != zlib.crc32(_canonical(document["body"])):
+        raise ValueError("its checksum does not match its content")
+    return document
+
+
+def _canonical(body: Any) -> bytes:
+    """What hashes and checksums are taken of: sorted names, no spaces."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _take_or_note(found: _Found, key: str, info: ObjectInfo, body: bytes, run: RunName) -> None:
+    try:
+        _take(found, key, info, _document(body, run))
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        found.damaged[info.key] = f"{type(error).__name__}: {error}"
+        attempt = _ATTEMPT.fullmatch(key)
+        if attempt:  # there all the same, whatever it says
+            of = Named(decoded(attempt["region"]), int(attempt["number"]))
+            found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
+
+
+def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -> None:
+    if document["kind"] != _kind(key):
+        raise ValueError(f"expected a {_kind(key)}, found a {document['kind']}")
+    body = document["body"]
+    attempt = _ATTEMPT.fullmatch(key)
+    if attempt:
+        of = Named(body["region"], body["attempt"])
+        if (encoded(of.region), of.attempt) != (attempt["region"], int(attempt["number"])):
+            is_finish = attempt["kind"] == "outcome" and body.get("state") == "FINISHED"
+            found.misplaced[info.key] = (of, "finish" if is_finish else attempt["kind"])
+            return
+        _READ.get(attempt["kind"], lambda body: None)(body)  # raises where it is damaged
+        found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
+        found.bodies[of, attempt["kind"]] = body
+    elif plan := _PLAN.fullmatch(key):
+        regions = tuple(map(PlannedRegion.read, body["regions"]))
+        found.plans[plan["hash"]] = Plan(hashlib.sha256(_canonical(body)).hexdigest()[:32], regions)
+    elif publish := _PUBLISH.fullmatch(key):
+        found.publishes[int(publish["number"])] = Publish.read(body)
+    elif closed := _CLOSED.fullmatch(key):
+        found.closed[int(closed["number"] or 1)] = highest_of(body)
+
+
+_READ: dict[str, Any] = {"claim": Claim.read, "outcome": Outcome.read, "reset": Reset.read, "lost": Lost.read}
+
+
+def _entry(info: ObjectInfo) -> Entry:
+    return Entry(info.key, info.etag, None if info.modified is None else info.modified.timestamp())
+
+
+def _history(where: str, found: _Found, etags: dict[str, str]) -> History:
+    purged = found.closed[max(found.closed)] if found.closed else {}
+    attempts: dict[str, dict[int, Attempt]] = {name: {} for name in purged}
+    for of, entries in found.entries.items():
+        if of.attempt <= purged.get(of.region, 0):
+            attempts.setdefault(of.region, {})
+            continue
+        read = {kind: _READ[kind](found.bodies[of, kind]) for kind in _READ if (of, kind) in found.bodies}
+        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, **read)
+    return History(
+        where,
+        {name: Region(name, each, purged.get(name, 0)) for name, each in sorted(attempts.items())},
+        found.plans,
+        found.publishes,
+        found.damaged,
+        found.misplaced,
+        etags,
+    )

@@ -1,0 +1,242 @@
+"""The journal's JSON objects, as documented for format 1, as far as the invariants speak of them.
+
+A field that is not named here is not looked at. Every ``read`` raises `KeyError`, `TypeError` or `ValueError` where the
+object is not what it should be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Named(NamedTuple):
+    """One attempt of one region."""
+
+    region: str
+    attempt: int
+
+    @property
+    def text(self) -> str:
+        """As it is shown everywhere."""
+        return f"{self.region}@{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What an attempt reads; the digest of each result that it was told, where rows are digested."""
+
+    of: Named
+    digests: dict[str, str]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Pin:
+        """From JSON."""
+        return cls(Named(body["region"], _number(body["attempt"])), dict(body.get("digests", ())))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An attempt has begun."""
+
+    writer: str
+    plan: str
+    pins: tuple[Pin, ...]
+    owner: tuple[str, str, str] | None
+    """In the journal of shared results: DAG, run key and group of the run whose claim it is."""
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Claim:
+        """From JSON."""
+        owner = body.get("owner")
+        return cls(
+            _text(body["writer"]),
+            _text(body["plan_hash"]),
+            tuple(map(Pin.read, body["inputs"])),
+            None if owner is None else (owner["dag_id"], owner["run_key"], owner["group_id"]),
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One result as one attempt wrote it. ``objects``: path below ``location`` -> size and etag."""
+
+    result: str
+    location: str
+    objects: dict[str, tuple[int, str]]
+    rows: int | None
+    managed: bool
+    digest: str | None
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Manifest:
+        """From JSON."""
+        objects = {_text(path): (_number(size), _text(etag)) for path, size, etag in body["objects"]}
+        rows = body["rows"]
+        return cls(
+            _text(body["result"]),
+            _text(body["location"]),
+            objects,
+            None if rows is None else _number(rows),
+            bool(body["managed"]),
+            body.get("digest"),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An attempt has ended. ``shared``: key, region and attempt of the shared result that it holds."""
+
+    is_finished: bool
+    writer: str
+    fingerprint: str | None
+    pins: tuple[Pin, ...]
+    externals: frozenset[tuple[str, str, int, str]]
+    outputs: tuple[Manifest, ...]
+    shared: tuple[str, Named] | None
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Outcome:
+        """From JSON."""
+        if body["state"] not in ("FINISHED", "FENCED"):
+            raise ValueError(f"expected FINISHED or FENCED, found {body['state']!r}")
+        shared = body.get("shared")
+        return cls(
+            body["state"] == "FINISHED",
+            _text(body["writer"]),
+            body["fingerprint"],
+            tuple(map(Pin.read, body["inputs"])),
+            frozenset((each["vertex"], each["uri"], each["size"], each["etag"]) for each in body["externals"]),
+            tuple(map(Manifest.read, body["outputs"])),
+            None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
+        )
+
+    def manifest(self, result: str) -> Manifest | None:
+        """That of one result."""
+        return next((each for each in self.outputs if each.result == result), None)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Attempts up to a number do not count any more."""
+
+    who: str
+    why: str
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Reset:
+        """From JSON."""
+        return cls(_text(body["who"]), _text(body["why"]))
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A result was missed. ``decided``: what runs for it, as it was decided (region, why)."""
+
+    reporter: str
+    evidence: tuple[str, ...]
+    decided: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Lost:
+        """From JSON."""
+        decided = tuple((_text(region), _text(why)) for region, why in body.get("plan", ()))
+        return cls(_text(body["reporter"]), tuple(map(_text, body["evidence"])), decided)
+
+
+@dataclass(frozen=True)
+class PlannedRegion:
+    """One region of one version of the job. ``modes``: result -> verify or assume; every other one is ``always``."""
+
+    name: str
+    vertices: tuple[str, ...]
+    results: tuple[str, ...]
+    inputs: tuple[str, ...]
+    reads: tuple[str, ...]
+    final: bool
+    fingerprint: str | None
+    modes: dict[str, str]
+    subtask: tuple[str, str] | None
+    """Of which region it is a subtask, and its key."""
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> PlannedRegion:
+        """From JSON."""
+        subtask = body.get("subtask")
+        return cls(
+            _text(body["name"]),
+            tuple(body["vertices"]),
+            tuple(body["results"]),
+            tuple(body["inputs"]),
+            tuple(body.get("reads", ())),
+            bool(body["final"]),
+            body["fingerprint"],
+            dict(body.get("determinism", ())),
+            None if subtask is None else (subtask["of"], subtask["key"]),
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One version of the job's topology. ``hash`` is computed from its content here."""
+
+    hash: str
+    regions: tuple[PlannedRegion, ...]
+
+    def modes(self, consumer: PlannedRegion, producer: PlannedRegion) -> dict[str, str]:
+        """How the consumer is held to each result that it reads of the producer."""
+        read = [each for each in producer.results if not consumer.reads or each in consumer.reads]
+        return {each: producer.modes.get(each, "always") for each in read} or {"": "always"}
+
+    def region(self, name: str) -> PlannedRegion | None:
+        """The region of that name."""
+        return next((each for each in self.regions if each.name == name), None)
+
+
+@dataclass(frozen=True)
+class Published:
+    """One region in a publish."""
+
+    of: Named
+    outcome_etag: str
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Publish:
+    """What readers outside the run follow."""
+
+    regions: tuple[Published, ...]
+    skipped: tuple[str, ...]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Publish:
+        """From JSON."""
+        regions = tuple(
+            Published(
+                Named(each["region"], _number(each["attempt"])), _text(each["outcome_etag"]), tuple(each["results"])
+            )
+            for each in body["regions"]
+        )
+        return cls(regions, tuple(body["skipped"]))
+
+    def attempts(self) -> dict[str, int]:
+        """The attempt of each region that is named."""
+        return {each.of.region: each.of.attempt for each in self.regions}
+
+
+def highest_of(body: dict[str, Any]) -> dict[str, int]:
+    """Of a tombstone: region -> the highest attempt that was purged."""
+    return {_text(each["region"]): _number(each["attempt"]) for each in body["highest"]}
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"expected a number, found {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, found {value!r}")
+    return value

@@ -1,0 +1,74 @@
+"""What the results' stores say of registered objects, by few listings: one for all results below one run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.verify.records import Manifest
+
+CONNECTIONS = 16
+_BELOW_A_RUN = 3
+"""Region, attempt and result: the folders between a run's data and its files."""
+
+OpenLocation = Callable[[str], ObjectStore]
+
+
+def is_in_a_store(location: str) -> bool:
+    """Not so for what a Spark server keeps: nobody can look at it from here."""
+    return not location.startswith("spark-connect:")
+
+
+class Registered:
+    """What lies at the locations of ``manifests``, as listed once. Raises the store's errors: "denied" is no answer."""
+
+    def __init__(self, open_location: OpenLocation, manifests: Iterable[Manifest]) -> None:
+        self._open = open_location
+        below: dict[str, set[str]] = {}
+        for each in manifests:
+            if is_in_a_store(each.location):
+                folder = each.location.rsplit("/", _BELOW_A_RUN)[0] if each.managed else each.location
+                below.setdefault(folder, set()).add(each.location)
+        # One result by itself is listed alone: what lies beside it may be anything.
+        folders = [next(iter(each)) if len(each) == 1 else folder for folder, each in below.items()]
+        with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
+            self._found = dict(entry for part in pool.map(self._list, folders) for entry in part)
+
+    def wrong(self, manifest: Manifest) -> list[str]:
+        """Each object that is not there as it was registered, in words."""
+        said = []
+        for path, (size, etag) in manifest.objects.items():
+            uri = f"{manifest.location}/{path}"
+            there = self._found.get(_one_spelling(uri))
+            if there is None:
+                said.append(f"{uri} is not there")
+            elif there != (size, etag):
+                said.append(f"{uri} has {there[0]} bytes and etag {there[1]}, registered were {size} and {etag}")
+        return said
+
+    def read(self, manifest: Manifest, path: str) -> bytes:
+        """One object's bytes."""
+        store = self._open(manifest.location)
+        key = _below(store, manifest.location)
+        return store.get(f"{key}/{path}" if key else path).body
+
+    def _list(self, folder: str) -> list[tuple[str, tuple[int, str]]]:
+        store = self._open(folder)
+        key = _below(store, folder)
+        base = _one_spelling(store.base_uri)
+        return [(f"{base}/{each.key}", (each.size, each.etag)) for each in store.list(f"{key}/" if key else "")]
+
+
+def _below(store: ObjectStore, location: str) -> str:
+    base, wanted = _one_spelling(store.base_uri), _one_spelling(location)
+    if wanted != base and not wanted.startswith(f"{base}/"):
+        raise ValueError(f"expected a store that holds {location}, found {store.base_uri}")
+    return wanted[len(base) + 1 :]
+
+
+def _one_spelling(uri: str) -> str:
+    for spelling, same in (("s3a://", "s3://"), ("file:///", "file:/")):
+        if uri.startswith(spelling):
+            return same + uri[len(spelling) :]
+    return f"file:{uri}" if uri.startswith("/") else uri

@@ -1,0 +1,73 @@
+"""The answers of one run, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_recovery.verify.finding import INVARIANTS, Answer, Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of I1 to I13."""
+
+    dag_id: str
+    run_key: str
+    group_id: str
+    where: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def violated(self) -> tuple[int, ...]:
+        """The numbers of the invariants that something contradicts."""
+        return tuple(each.invariant for each in self.answers if each.verdict is Verdict.VIOLATED)
+
+    def text(self) -> str:
+        """A table, and below it everything that was found."""
+        rows = [
+            (f"I{each.invariant}", each.verdict.value, INVARIANTS[each.invariant], each.said) for each in self.answers
+        ]
+        widths = [max(len(row[at]) for row in rows) for at in range(3)]
+        lines = [f"DAG {self.dag_id}, run {self.run_key}, group {self.group_id}", self.where, ""]
+        lines += [
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
+            for row in rows
+        ]
+        for each in self.answers:
+            for finding in each.findings:
+                lines += [
+                    "",
+                    f"I{each.invariant} is violated: {', '.join(finding.objects) or 'the run'}",
+                    f"  expected  {finding.expected}",
+                    f"  found     {finding.found}",
+                    f"  next      {finding.next_step}",
+                ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "dag_id": self.dag_id,
+            "run_key": self.run_key,
+            "group_id": self.group_id,
+            "violated": list(self.violated),
+            "invariants": [
+                {
+                    "invariant": each.invariant,
+                    "claim": INVARIANTS[each.invariant],
+                    "verdict": each.verdict.value,
+                    "said": each.said,
+                    "findings": [
+                        {
+                            "objects": list(finding.objects),
+                            "expected": finding.expected,
+                            "found": finding.found,
+                            "next": finding.next_step,
+                        }
+                        for finding in each.findings
+                    ],
+                }
+                for each in self.answers
+            ],
+        }

@@ -1,0 +1,36 @@
+"""Results that outlive a run: what their own journals say of the attempts that this run holds."""
+
+from __future__ import annotations
+
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.verify.history import Attempt, History
+from airflow_recovery.verify.reading import RunName, read_history
+from airflow_recovery.verify.records import Named
+
+
+class Shared:
+    """The journals of the shared results that ``history`` names. Reads nothing where it names none."""
+
+    def __init__(self, store: ObjectStore, run: RunName, history: History) -> None:
+        self._owner = (run.dag_id, run.run_key, run.group_id)
+        keys = {outcome.shared[0] for _, outcome in history.finished() if outcome.shared is not None}
+        self._histories = {key: read_history(store, RunName.shared(key)) for key in sorted(keys)}
+
+    def attempt(self, shared: tuple[str, Named]) -> Attempt | None:
+        """The attempt that made it, in its own journal."""
+        return self._histories[shared[0]].attempt(shared[1])
+
+    def is_let_go(self, shared: tuple[str, Named]) -> bool:
+        """Released, or purged with its journal."""
+        made = self.attempt(shared)
+        return made is None or made.has("released") or self._histories[shared[0]].is_purged(shared[1])
+
+    def pins(self, shared: tuple[str, Named]) -> list[Attempt]:
+        """This run's open claims there: for so long it holds the result."""
+        return [
+            each
+            for each in self._histories[shared[0]].open_attempts
+            if each.claim is not None
+            and each.claim.owner == self._owner
+            and any(pin.of == shared[1] for pin in each.claim.pins)
+        ]

@@ -1,0 +1,269 @@
+"""Resume of a run with 1,000 finished regions, on a store that takes its time: when does useful work begin again?"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.execution.region_task import RegionTask
+from airflow_recovery.execution.run import Run, TaskIdentity
+from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.records import (
+    AttemptState,
+    Claim,
+    ExternalObject,
+    FenceCause,
+    InputPin,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+    RunIdentity,
+)
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
+from airflow_recovery.verify import verify_run
+from benchmarks.plan_scale import random_run
+from benchmarks.report import Figure, Report, Table, summary
+
+REGIONS = 1_000
+GOALS_S = {150: 5.0, 10: 1.5}
+"""Milliseconds a request -> the goal in seconds."""
+SMOOTH = "nothing has failed so far"
+FAILED = "an attempt has failed; no snapshot"
+SNAPSHOT = "an attempt has failed; with a snapshot"
+PAGE_KEYS = 1_000
+WRITERS = 32
+IDENTITY = RunIdentity("resume", "date-2026-01-01T000000Z", "job")
+BUCKET = "recovery"
+
+log = logging.getLogger(__name__)
+log.setLevel(logging.WARNING)
+
+
+class DelayedStore:
+    """``inner``, where every request (of a listing, every page) takes ``delay_s`` longer. Counts them."""
+
+    def __init__(self, inner: ObjectStore, delay_s: float) -> None:
+        self.inner = inner
+        self.delay_s = delay_s
+        self.requests = 0
+
+    @property
+    def base_uri(self) -> str:
+        return self.inner.base_uri
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        self._wait()
+        return self.inner.put_if_absent(key, body)
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        self._wait()
+        return self.inner.put(key, body)
+
+    def get(self, key: str) -> StoredObject:
+        self._wait()
+        return self.inner.get(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        found = self.inner.list(prefix, start_after=start_after)
+        while True:
+            self._wait()
+            page = [*islice(found, PAGE_KEYS)]
+            yield from page
+            if len(page) < PAGE_KEYS:
+                return
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._wait()
+        self.inner.delete(keys)
+
+    def _wait(self) -> None:
+        self.requests += 1
+        time.sleep(self.delay_s)
+
+
+class Begun(Exception):
+    """Spark would start now."""
+
+
+@dataclass
+class StopWatch:
+    """A `RegionRunner` that stops where Spark would start."""
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        return ()
+
+    def check_target(self, state: RunState) -> None:
+        raise Begun
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        raise AssertionError("check_target comes first")
+
+    def stop(self) -> None:
+        pass
+
+    def stop_orphan(self, claim: Claim) -> None:
+        pass
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """The pre-check of the next region, from a new process's first request to the moment before its claim."""
+    rounds = repeats or 3
+    topology, _ = random_run(REGIONS + 1)
+    folder.mkdir(parents=True)
+    rows: list[tuple[object, ...]] = []
+    samples: dict[str, list[float]] = {}
+    figures = []
+    with ExitStack() as stack:
+        open_journal, served = _journal_store(folder, stack)
+        results = LocalStore(f"file://{folder / 'results'}")
+        for said in (SMOOTH, FAILED, SNAPSHOT):
+            identity = replace(IDENTITY, group_id="smooth" if said is SMOOTH else "failed")
+            if said is SNAPSHOT:
+                _leave_a_snapshot(open_journal(), identity, topology)
+            else:
+                _write(open_journal(), results, identity, topology, has_failed=said is FAILED)
+            for delay_ms, goal_s in GOALS_S.items():
+                times, requests = _timed(open_journal, results, identity, topology, delay_ms / 1000, rounds)
+                samples[f"{said}, {delay_ms} ms"] = times
+                rows.append((said, delay_ms, requests, *summary(times)))
+                found, goal = median(times), f"at most {goal_s:g} s"
+                figures.append(Figure(f"{said}, {delay_ms} ms a request", found, "s", goal, found <= goal_s))
+        begun = time.perf_counter()
+        report = verify_run(
+            open_journal(),
+            lambda location: results,
+            dag_id=identity.dag_id,
+            run_key=identity.run_key,
+            group_id="failed",
+        )
+        figures.append(Figure(f"verify of {REGIONS} regions", time.perf_counter() - begun, "s"))
+        figures.append(
+            Figure("invariants that it found violated", len(report.violated), "", "none", not report.violated)
+        )
+    return Report(
+        name="resume",
+        title=f"Resume of a run with {REGIONS} finished regions",
+        method=(
+            f"A random DAG whose regions have all finished but one, with the journal on {served} and every request "
+            "delayed. A new process, with a client of its own, runs the real pre-check of the region that is left: it "
+            "lists the journal, reads what it must, judges, and asks for the data of its inputs. Measured up to the "
+            "moment before its claim. Where nothing has ever failed, only its inputs are read; after a failure, every "
+            "outcome is, by the first task to look; it leaves a snapshot for the others. The time that Airflow and "
+            "Spark take to start is not in it."
+        ),
+        figures=figures,
+        tables=[Table("Seconds", ("the run", "ms a request", "requests", "median", "least", "most", "tries"), rows)],
+        samples=samples,
+    )
+
+
+def _journal_store(folder: Path, stack: ExitStack) -> tuple[Callable[[], ObjectStore], str]:
+    """Makes stores, each with connections of its own; and what serves them."""
+    if find_versitygw() is None:
+        return lambda: LocalStore(f"file://{folder / 'journal'}"), "the local disk (no S3 server is installed)"
+    server = VersityServer(folder / "s3")
+    stack.callback(server.stop)
+    server.start()
+    server.create_bucket(BUCKET)
+    stack.enter_context(patch.dict(os.environ, server.environment()))
+    return (
+        lambda: S3Store(f"s3://{BUCKET}/journal", endpoint_url=server.endpoint_url, session=server.session()),
+        "versitygw over HTTP",
+    )
+
+
+def _write(
+    store: ObjectStore, results: ObjectStore, identity: RunIdentity, topology: PlanRecord, *, has_failed: bool
+) -> None:
+    journal = Journal(store, identity, writer="w")
+    journal.put_plan(topology)
+    hashed = plan_hash(topology)
+    failed = topology.regions[REGIONS // 2].name if has_failed else None
+
+    def pins(region: RegionPlan) -> tuple[InputPin, ...]:
+        return tuple(InputPin(each, 2 if each == failed else 1) for each in region.inputs)
+
+    def finish(at: int) -> None:
+        region = topology.regions[at]
+        attempt = 1
+        if region.name == failed:
+            journal.claim(_claim(region, attempt, hashed, pins(region)))
+            journal.fence(Outcome(region.name, 1, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE))
+            attempt = 2
+        location = f"{journal.layout.data_of(region.name, attempt)}/{region.name}"
+        info = results.put(f"{location}/part-0", region.name.encode())
+        manifest = PartitionManifest(
+            region.name, f"{results.base_uri}/{location}", (ResultObject("part-0", info.size, info.etag),), 1
+        )
+        journal.claim(_claim(region, attempt, hashed, pins(region)))
+        outcome = Outcome(region.name, attempt, AttemptState.FINISHED, "w", "now", "code", pins(region))
+        journal.finish(replace(outcome, outputs=(manifest,)))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(finish, range(REGIONS)))
+
+
+def _leave_a_snapshot(store: ObjectStore, identity: RunIdentity, topology: PlanRecord) -> None:
+    """As the first task of a resumed run does."""
+    journal = Journal(store, identity, writer="first", writes_snapshot=True)
+    journal.load(journal.list(each.name for each in topology.regions))
+    journal.wait_for_snapshot()
+
+
+def _claim(region: RegionPlan, attempt: int, plan: str, pins: tuple[InputPin, ...]) -> Claim:
+    return Claim(region.name, attempt, "w", plan, pins, "run", 1, f"ti-{region.name}", "tag", "now")
+
+
+def _timed(
+    open_journal: Callable[[], ObjectStore],
+    results: ObjectStore,
+    identity: RunIdentity,
+    topology: PlanRecord,
+    delay_s: float,
+    rounds: int,
+) -> tuple[list[float], int]:
+    times: list[float] = []
+    for _ in range(rounds):
+        journal = DelayedStore(open_journal(), delay_s)
+        data = DelayedStore(results, delay_s)
+        begun = time.perf_counter()
+        try:
+            RegionTask(_run(journal, data, identity, topology), topology.regions[-1].name, StopWatch()).execute()
+        except Begun:
+            times.append(time.perf_counter() - begun)
+    return times, journal.requests + data.requests
+
+
+def _run(journal: ObjectStore, data: ObjectStore, identity: RunIdentity, topology: PlanRecord) -> Run:
+    names = [each.name for each in topology.regions]
+    tasks = FakeAirflow(dict.fromkeys(names, ()))
+    own = tasks.start(names[-1])
+    return Run(
+        plan=topology,
+        journal=Journal(journal, identity, writer=uuid.uuid4().hex),
+        scheduler=tasks.door(own),
+        available=ResultProber(lambda location: data),
+        task_keys={name: name for name in names},
+        task=TaskIdentity("run", 1, own.ti_id),
+        now=lambda: "now",
+        log=log,
+    )

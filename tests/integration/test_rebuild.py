@@ -1,0 +1,104 @@
+"""``airflow recovery rebuild`` in real Airflow: a run is lost in the middle, and what had finished has no try again.
+
+numbers ~ base --+--> left ---+--> merged
+                 +--> right --+
+                 +--> side            lone
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pipeline import DagRun, Pipeline
+
+from airflow_recovery.cli.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+
+def rebuild(run: DagRun, *options: str, through_api: bool = False) -> dict[str, object]:
+    """What the command says: through the API server, or with the metadata database alone."""
+    airflow = run.airflow
+    env = dict(airflow.env)
+    if through_api:
+        login = {"login": airflow.admin.user, "password": airflow.admin.password}
+        env["AIRFLOW_CONN_DOOR"] = json.dumps({"conn_type": "airflow_recovery", "host": airflow.url, **login})
+        env["AIRFLOW__RECOVERY__API_CONN_ID"] = "door"
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow", "recovery", "rebuild", run.dag_id, run.day, "--json", *options],
+        env=env,
+        cwd=airflow.home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def lose_in_the_middle(pipeline: Pipeline, name: str) -> DagRun:
+    """`right` is at work, and `merged` has not begun, when Airflow forgets the run; it is triggered again, paused."""
+    run = pipeline.run("diamond", name=name)
+    run.hold("right")
+    run.start()
+    run.wait_called("right")
+    for each in ("left", "side", "lone"):
+        run.wait(lambda each=each: run.state(each) == "success", f"the success of {each}")
+    # Airflow deletes no run that is running.
+    run.airflow.api("PATCH", f"/dags/{run.dag_id}/dagRuns/{run.run_id}", {"state": "failed"})
+    run.forget()
+    run.release("right")
+    run.airflow.api("PATCH", f"/dags/{run.dag_id}", {"is_paused": True})
+    # By hand, and under another name: the logical date is what the journal knows it by.
+    run.run_id = f"again-{run.run_id}"
+    run.start()
+    return run
+
+
+def resume(run: DagRun) -> None:
+    run.airflow.api("PATCH", f"/dags/{run.dag_id}", {"is_paused": False})
+
+
+def tries(run: DagRun) -> dict[str, int]:
+    found = run.airflow.task_instances(run.dag_id, run.run_id)
+    return {each["task_id"].removeprefix("g."): int(each["try_number"]) for each in found}
+
+
+def test_fault_60_the_finished_regions_of_a_lost_run_have_no_try(pipeline: Pipeline) -> None:
+    run = lose_in_the_middle(pipeline, "rebuilt")
+    before = run.journal()
+    finished = sorted(each for each in before.executions() if before.attempts[each][1].is_finished and each != "right")
+    try:
+        would = rebuild(run, "--dry-run", through_api=True)
+        assert set(run.states().values()) == {"None"}
+        done = rebuild(run, through_api=True)
+        assert sorted(done["set"]) == [f"g.{each}" for each in finished] == sorted(would["set"])  # type: ignore[call-overload]
+        assert done["airflow_run_id"] == run.run_id
+        # Once more, with the database alone: there is nothing left to do.
+        again = rebuild(run)
+        assert (again["set"], again["left"]["g.left"]) == ([], "it is success, try 0")  # type: ignore[index]
+    finally:
+        resume(run)
+    journal = run.ends()
+    journal.check()
+    assert {each: tries(run)[each] for each in finished} == dict.fromkeys(finished, 0)
+    assert {each: tries(run)[each] for each in ("right", "merged")} == {"right": 1, "merged": 1}
+    assert {each: journal.executions()[each] for each in finished} == dict.fromkeys(finished, 1)
+    assert journal.executions()["merged"] == 1
+    noted = run.airflow.task_instance(run.dag_id, run.run_id, "g.left")["note"]
+    assert "left: attempt 1 stands, 1 files are as registered" in noted
+    assert noted.startswith(f"Rebuilt from s3://{pipeline.bucket}/journal/diamond/date-{run.day}T000000Z/g/: ")
+
+
+def test_control_without_rebuild_each_of_them_costs_a_try(pipeline: Pipeline) -> None:
+    run = lose_in_the_middle(pipeline, "not-rebuilt")
+    resume(run)
+    journal = run.ends()
+    journal.check()
+    assert set(tries(run).values()) == {1}
+    assert journal.executions()["left"] == 1

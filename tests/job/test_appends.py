@@ -1,0 +1,150 @@
+"""Fault 80: what would be written twice is refused when the DAG is parsed, unless somebody says that it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_recovery import Job, JobDefinitionError, job
+from airflow_recovery.job import declaration
+from airflow_recovery.job.appends import how_application_appends, how_it_appends
+
+
+def with_sink(function: Callable[..., Any], **options: Any) -> Job:
+    """numbers --> report (a sink)."""
+    flights = job("flights")
+    flights.source(name="numbers")(lambda spark: spark.range(3))
+    flights.sink(name="report", **options)(function)
+    flights.validate()
+    return flights
+
+
+def appending(numbers: Any) -> Any:
+    numbers.write.mode("append").saveAsTable("ledger")
+    return numbers
+
+
+def mailing(numbers: Any) -> Any:
+    send_a_mail(numbers.count())
+    return numbers
+
+
+def send_a_mail(count: int) -> None:
+    """Something that no code can be seen to do."""
+
+
+def test_fault_80_a_sink_that_is_not_idempotent_is_refused_with_advice() -> None:
+    with pytest.raises(JobDefinitionError) as refused:
+        with_sink(mailing, idempotent=False)
+    assert str(refused.value) == (
+        "job 'flights', vertex 'report': expected a vertex that can run again, found idempotent=False: an attempt that "
+        "dies after it has written is run again, and writes once more. Return the DataFrame instead, which recovery "
+        "writes so that one attempt counts; or overwrite a place of the run's own; or say idempotent=True where a "
+        "second time changes nothing, or allow_duplicates=True where its readers can live with both"
+    )
+
+
+def test_fault_80_a_sink_that_is_seen_to_append_is_refused_though_nobody_declared_it() -> None:
+    with pytest.raises(JobDefinitionError, match=r"vertex 'report': .* found write in mode \"append\": an attempt"):
+        with_sink(appending)
+
+
+def test_fault_80_control_without_the_check_it_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What then happens at run time: tests/runtime/test_region.py.
+    monkeypatch.setattr(declaration, "_check_idempotent", lambda *_: None)
+    assert with_sink(appending).vertices["report"].allow_duplicates is False
+
+
+def test_fault_80_who_accepts_duplicates_says_so() -> None:
+    for function, options in ((appending, {}), (mailing, {"idempotent": False})):
+        assert with_sink(function, allow_duplicates=True, **options).vertices["report"].allow_duplicates
+
+
+def test_fault_80_a_users_word_stands_above_what_is_seen() -> None:
+    assert not with_sink(appending, idempotent=True).vertices["report"].allow_duplicates
+
+
+def test_fault_80_only_a_sink_may_write_by_itself() -> None:
+    flights = job("flights")
+    with pytest.raises(JobDefinitionError, match=r"vertex 'numbers': .* found INSERT INTO.*declare .* as a @sink"):
+
+        @flights.source
+        def numbers(spark: Any) -> Any:
+            spark.sql("INSERT INTO seen SELECT 1")
+            return spark.range(3)
+
+
+def v2(frame: Any) -> None:
+    frame.writeTo("lake.ledger").append()
+
+
+def by_name(frame: Any) -> None:
+    frame.write.parquet("s3://lake/ledger", mode="append")
+
+
+def insert(frame: Any) -> None:
+    frame.write.insertInto("ledger")
+
+
+def sql(spark: Any, day: str) -> None:
+    spark.sql(f"""
+        insert into ledger
+        select * from seen where day = '{day}'
+    """)
+
+
+def inside(frame: Any) -> None:
+    def each_batch(batch: Any) -> None:
+        batch.write.mode("Append").jdbc("jdbc:postgresql://db", "ledger")
+
+    each_batch(frame)
+
+
+@pytest.mark.parametrize("function", [v2, by_name, insert, sql, inside])
+def test_what_is_seen(function: Callable[..., Any]) -> None:
+    assert how_it_appends(function.__code__) is not None
+
+
+def overwriting(frame: Any) -> None:
+    frame.write.mode("overwrite").insertInto("ledger")
+    frame.write.insertInto("ledger", overwrite=True)
+
+
+def v2_overwriting(frame: Any) -> None:
+    frame.writeTo("lake.ledger").overwritePartitions()
+
+
+def a_list(frame: Any) -> Any:
+    columns = list(frame.columns)
+    columns.append("write")
+    return frame.select(*columns)
+
+
+def replacing(spark: Any) -> None:
+    spark.sql("INSERT INTO ledger REPLACE WHERE day = '2026-01-01' SELECT * FROM today")
+    spark.sql("SELECT 'insert into'")
+
+
+@pytest.mark.parametrize("function", [overwriting, v2_overwriting, a_list, replacing, mailing])
+def test_what_is_not_taken_for_it(function: Callable[..., Any]) -> None:
+    assert how_it_appends(function.__code__) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.py", "frame.write.mode('append').parquet('x')", 'write in mode "append"'),
+        ("a.py", "frame.write.mode('overwrite').parquet('x')", None),
+        ("a.py", "this appends, and is not Python", None),
+        ("a.jar", "frame.write.mode('append').parquet('x')", None),
+    ],
+)
+def test_an_application_is_read_where_it_is_a_python_file(
+    tmp_path: Path, name: str, text: str, found: str | None
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert how_application_appends(tmp_path / name) == found
+    assert how_application_appends(tmp_path / "{{ params.app }}.py") is None

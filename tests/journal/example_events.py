@@ -1,0 +1,79 @@
+"""One event of each type, with every record in it full, and what most tests of streams need."""
+
+from __future__ import annotations
+
+from test_codec import EXAMPLES
+
+from airflow_recovery.journal.events import (
+    AttemptClaimed,
+    ConsumerKept,
+    Degraded,
+    EventsDropped,
+    ExecutionVertexFailed,
+    ExecutionVertexFinished,
+    ExecutionVertexReset,
+    FailoverPlanned,
+    JobEvent,
+    JobPlanned,
+    JobVertexInitialized,
+    PartitionsReleased,
+    RegionKept,
+    RegionSkipped,
+    ResultLost,
+    ResultPublished,
+    RunClosed,
+    StreamEnded,
+    WriteInDoubt,
+)
+from airflow_recovery.journal.history import Gap, read_stream
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import InputPin, RunIdentity
+from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.storage import ObjectStore
+
+AT = "2026-01-01T00:00:00+00:00"
+FOR_EVER = 3600.0
+IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "flights")
+STREAMS = JournalLayout(IDENTITY).streams
+
+EXAMPLE_EVENTS: list[JobEvent] = [
+    JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
+    AttemptClaimed(occurred_at=AT, claim=EXAMPLES["claim"]),
+    ExecutionVertexFinished(occurred_at=AT, outcome=EXAMPLES["outcome"]),
+    ExecutionVertexFinished(occurred_at=AT, outcome=EXAMPLES["outcome-counted"]),
+    ExecutionVertexFailed(occurred_at=AT, outcome=EXAMPLES["outcome-labelled"]),
+    ExecutionVertexReset(occurred_at=AT, reset=EXAMPLES["reset"]),
+    ResultLost(occurred_at=AT, lost=EXAMPLES["lost"]),
+    PartitionsReleased(occurred_at=AT, released=EXAMPLES["released"]),
+    ResultPublished(occurred_at=AT, publish=EXAMPLES["publish"]),
+    RunClosed(occurred_at=AT, number=2, closed=EXAMPLES["closed"]),
+    WriteInDoubt(occurred_at=AT, key="t/b/00000002.outcome", why="no answer"),
+    EventsDropped(occurred_at=AT, count=7, why="the store was away"),
+    JobVertexInitialized(
+        occurred_at=AT, region="m", parallelism=2, keys=("2013-02", "ü"), appeared=("ü",), vanished=("2013-01",)
+    ),
+    RegionKept(occurred_at=AT, region="b", attempt=2, why="stands", files_checked=4, seconds_saved=None),
+    ConsumerKept(occurred_at=AT, region="b", producer="a", read=1, now=2, by="verify", detail=""),
+    FailoverPlanned(occurred_at=AT, region="b", lost=(InputPin("a", 1),), plan=(("a", "lost"), ("b", "reads a"))),
+    RegionSkipped(occurred_at=AT, region="b", why="branch é"),
+    Degraded(occurred_at=AT, what="no stream", consequence="no history"),
+    StreamEnded(occurred_at=AT),
+]
+
+
+def skipped(number: int) -> RegionSkipped:
+    return RegionSkipped(occurred_at=AT, region=f"r{number}", why="x")
+
+
+def write(store: ObjectStore, events: list[JobEvent], writer_id: str = "w", **options: object) -> StreamClosed:
+    """One process's events, written and ended."""
+    writer = EventWriter(store, IDENTITY, writer_id, flush_interval_s=FOR_EVER, now=lambda: AT, **options)  # type: ignore[arg-type]
+    for event in events:
+        writer.record(event)
+    return writer.close()
+
+
+def read(store: ObjectStore, gaps: list[Gap] | None = None) -> list[JobEvent]:
+    """The history, without what streams say of themselves. Strict, unless ``gaps`` is given."""
+    found = (each.event for each in read_stream(store, IDENTITY, gaps=gaps))
+    return [each for each in found if not isinstance(each, StreamEnded)]

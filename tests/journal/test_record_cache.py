@@ -1,0 +1,173 @@
+"""A snapshot of the journal saves requests, and is never believed against the listing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.journal import record_cache
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.record_cache import MIN_PAUSE_S, RecordCache
+from airflow_recovery.journal.records import AttemptState, Claim, Outcome, RunIdentity
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
+
+IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "g")
+REGIONS = [f"r{at:03d}" for at in range(25)]
+
+
+def finish(journal: Journal, region: str, attempt: int = 1) -> None:
+    journal.claim(Claim(region, attempt, "w", "p", (), "run", 1, "ti", "tag", "now"))
+    journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", "code"))
+
+
+@pytest.fixture(autouse=True)
+def small_runs_are_worth_a_snapshot(monkeypatch):
+    monkeypatch.setattr(record_cache, "WORTH_A_SNAPSHOT", 20)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A run with 25 finished regions, written once: each write is flushed to the disk."""
+    folder = tmp_path_factory.mktemp("written")
+    journal = Journal(LocalStore(f"file://{folder}"), IDENTITY, writer="w")
+    for each in REGIONS:
+        finish(journal, each)
+    return folder
+
+
+@pytest.fixture
+def counted(written, tmp_path) -> CountingStore:
+    """A copy of it."""
+    shutil.copytree(written, tmp_path / "journal")
+    return CountingStore(LocalStore(f"file://{tmp_path}/journal"))
+
+
+def load(store: object, *, writes: bool = True) -> Journal:
+    """What one process reads: all of it must be right."""
+    journal = Journal(store, IDENTITY, writer="another", writes_snapshot=writes)  # type: ignore[arg-type]
+    state = journal.load(journal.list(REGIONS))
+    assert all(state.of(each).current is not None for each in REGIONS)
+    journal.wait_for_snapshot()
+    return journal
+
+
+def gets(store: CountingStore) -> int:
+    return store.count(Verb.GET)
+
+
+def test_the_first_process_reads_every_outcome_and_the_second_one_object(counted):
+    load(counted)
+    assert (gets(counted), counted.count(Verb.PUT, "snap/newest")) == (25, 1)
+    counted.clear()
+    load(counted)
+    assert (gets(counted), counted.count(Verb.PUT)) == (1, 0)
+
+
+def test_what_has_finished_since_is_read_besides(counted):
+    load(counted)
+    later = Journal(counted, IDENTITY, writer="w")
+    finish(later, "r000", 2)
+    finish(later, "r001", 2)
+    counted.clear()
+    journal = load(counted)
+    assert gets(counted) == 1 + 2
+    assert journal.load(journal.list(REGIONS)).of("r000").current.number == 2
+
+
+def test_one_process_reads_nothing_twice(counted):
+    journal = load(counted)
+    counted.clear()
+    journal.load(journal.list(REGIONS))
+    assert gets(counted) == 0
+
+
+def test_whoever_only_looks_writes_none(counted):
+    load(counted, writes=False)
+    assert counted.count(Verb.PUT) == 0
+
+
+def test_a_small_run_has_none(tmp_path):
+    counted = CountingStore(LocalStore(f"file://{tmp_path}/small"))
+    journal = Journal(counted, IDENTITY, writer="w", writes_snapshot=True)
+    finish(journal, "r000")
+    journal.load(journal.list(["r000"]))
+    journal.wait_for_snapshot()
+    assert counted.count(Verb.PUT) == 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda body: b"",
+        lambda body: body[:-100],
+        lambda body: body.replace(b"FINISHED", b"FENCED!!", 1),
+        lambda body: b'{"crc":0,"format":2}\n{}',
+        lambda body: b'{"crc":223132457,"format":1}\n[]',
+        lambda body: b"[" * 100_000,
+    ],
+    ids=["empty", "cut", "a byte flipped", "newer", "no object", "deep"],
+)
+def test_a_damaged_snapshot_is_as_good_as_none(counted, spoil):
+    load(counted)
+    key = Journal(counted, IDENTITY, writer="w").layout.snapshot
+    counted.put(key, spoil(counted.get(key).body))
+    counted.clear()
+    load(counted)
+    assert gets(counted) == 1 + 25
+
+
+def test_fault_23_28_a_snapshot_that_can_not_be_read_or_written_costs_requests_and_nothing_else(counted):
+    load(counted)
+    for verb, kind in ((Verb.GET, FaultKind.DENIED), (Verb.GET, FaultKind.TIMEOUT), (Verb.PUT, FaultKind.SLOW_DOWN)):
+        load(FaultyStore(counted, [Fault(verb, kind, key="snap/newest", times=None)]))
+
+
+def test_an_entry_of_another_etag_does_not_count(counted):
+    """The control: a cache that believed the snapshot alone would not see what an outsider wrote over an outcome."""
+    load(counted)
+    journal = Journal(counted, IDENTITY, writer="w")
+    key = journal.layout.attempt("r000", 1, "outcome")
+    document = json.loads(counted.get(key).body)
+    counted.put(key, json.dumps({**document, "dag_id": "another"}).encode())
+    with pytest.raises(RecordInvalid, match="belongs to another journal"):
+        load(counted)
+
+
+def test_control_without_the_etags_what_is_in_the_journal_would_not_be_seen(counted, monkeypatch):
+    load(counted)
+    journal = Journal(counted, IDENTITY, writer="w")
+    counted.put(journal.layout.attempt("r000", 1, "outcome"), b"{}")
+    monkeypatch.setattr(
+        RecordCache, "_missing", lambda self, etags: [each for each in etags if each not in self._known]
+    )
+    monkeypatch.setattr(RecordCache, "bodies", _believing(RecordCache.bodies))
+    load(counted)
+
+
+def _believing(bodies):  # type: ignore[no-untyped-def]
+    def all_of_the_snapshot(self, etags, snapshot, fetch):  # type: ignore[no-untyped-def]
+        self._known |= self._read_snapshot()
+        return bodies(self, etags, snapshot, fetch)
+
+    return all_of_the_snapshot
+
+
+def test_between_two_snapshots_of_a_run_there_is_a_pause(tmp_path):
+    counted = CountingStore(LocalStore(f"file://{tmp_path}"))
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    listed = ObjectInfo("snap", 1, "e", at)  # type: ignore[arg-type]
+    etags = {f"k{n}": "e" for n in range(3)}
+    for later_s, written in ((MIN_PAUSE_S - 1, 0), (MIN_PAUSE_S, 1)):
+        cache = RecordCache(counted, "snap", writes=True, worth=3, now_s=lambda later=later_s: at.timestamp() + later)
+        found = {key: counted.put(key, key.encode()) for key in etags}
+        counted.clear()
+        cache.bodies(etags, listed, lambda keys, found=found: {key: counted.get(key) for key in keys})
+        cache.wait()
+        assert counted.count(Verb.PUT) == written

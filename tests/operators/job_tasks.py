@@ -1,0 +1,50 @@
+"""The tasks of one job: a DAG of nothing else, and drivers on this machine in place of its Spark applications."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.shuffle.manifest import PartitionManifest
+
+GROUP = "g"
+
+
+def job_dag(job: str, **given: Any) -> DAG:
+    """The DAG ``d`` with one job in the group ``g``."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)) as dag:
+        SparkJobTaskGroup(group_id=GROUP, job=job, **given)
+    return dag
+
+
+class Drivers:
+    """Each ends its attempt at once, with an empty result for each vertex that is one.
+
+    ``meanwhile`` is called once, while the next driver runs; that driver dies of what it raises.
+    """
+
+    def __init__(self) -> None:
+        self.specs: list[RegionSpec] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        self.specs.append(spec)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        names = [each.name for each in spec.vertices if each.is_result]
+        schema = '{"type":"struct","fields":[]}'
+        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
+        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+
+    def stop(self) -> None: ...
+
+    def stop_orphan(self, *_: Any) -> None: ...

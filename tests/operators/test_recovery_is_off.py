@@ -1,0 +1,186 @@
+"""``execution.batch.job-recovery.enabled: false``: plain Airflow, and no journal."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, conf
+from job_tasks import Drivers, job_dag
+from tries import run_try, submissions
+
+from airflow_recovery.errors import JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.journal.records import Failure
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator, recovery_switch
+from airflow_recovery.operators.publish import RecoveryPublishOperator
+from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
+from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
+
+OFF = {"execution.batch.job-recovery.enabled": False}
+CODE = Path(__file__).parent / "code"
+
+
+def tasks(job: str = "dagjobs.shapes:diamond", **given: Any) -> dict[str, Any]:
+    return {each.task_id: each for each in job_dag(job, job_recovery=OFF, **given).tasks}
+
+
+def lake(folder: Path) -> dict[str, Any]:
+    (folder / "lake").mkdir()
+    (folder / "lake" / "a.csv").write_text("1")
+    return {"lake": str(folder / "lake")}
+
+
+def test_every_try_runs_and_reads_what_the_last_one_of_its_run_has_made(recovery: Path, drivers: Drivers) -> None:
+    found, params = tasks(), lake(recovery)
+    for name in ("cleaned", "left", "right", "joined"):
+        assert run_try(found[f"g.{name}"], params=params)["decision"] == "ran"
+    (cleaned,) = drivers.specs[1].inputs
+    assert cleaned.location == f"{drivers.specs[0].location}/cleaned"
+    again = run_try(found["g.cleaned"], params=params, try_number=2)
+    assert (again["decision"], again["why"], len(drivers.specs)) == ("ran", "recovery is off", 5)
+    run_try(found["g.left"], params=params, try_number=2)
+    (cleaned,) = drivers.specs[5].inputs
+    assert cleaned.location == f"{drivers.specs[4].location}/cleaned"
+    json.dumps(again)
+
+
+def test_nothing_is_read_from_the_journal_or_written_to_it(recovery: Path, drivers: Drivers) -> None:
+    found = tasks()
+    run_try(found["g.aside"])
+    assert run_try(found["g.publish"]) == {"publish": None, "regions": {}}
+    assert not (recovery / "journal").exists()
+
+
+def test_control_with_recovery_there_is_a_journal(recovery: Path, drivers: Drivers) -> None:
+    run_try({each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
+    assert (recovery / "journal").exists()
+
+
+def test_two_tries_and_two_runs_write_to_different_places(recovery: Path, drivers: Drivers) -> None:
+    found = tasks()
+    for changes in ({}, {}, {"run_id": "other"}):
+        run_try(found["g.aside"], **changes)
+    assert len({each.location for each in drivers.specs}) == 3
+    assert all(each.location.startswith(f"file://{recovery}/results/_plain/") for each in drivers.specs)
+
+
+def test_what_another_run_has_made_does_not_count(recovery: Path, drivers: Drivers) -> None:
+    found, params = tasks(), lake(recovery)
+    run_try(found["g.cleaned"], params=params)
+    with pytest.raises(ObjectMissing, match=r"cleaned has made nothing in run other .* Clear cleaned"):
+        run_try(found["g.left"], params=params, run_id="other")
+
+
+def test_airflows_retries_are_all_there_is() -> None:
+    region = tasks()["g.aside"]
+    assert isinstance(region, SparkRegionOperator)
+    assert region.retries == conf.getint("core", "default_task_retries", fallback=0)
+    assert not isinstance(region.retry_policy, RecoveryRetryPolicy)
+    declared = tasks(retries=7, retry_delay=timedelta(seconds=3))["g.aside"]
+    assert (declared.retries, declared.retry_delay) == (7, timedelta(seconds=3))
+
+
+def test_a_failure_of_whatever_kind_is_retried_by_airflow_alone(recovery: Path, drivers: Drivers) -> None:
+    def fail() -> None:
+        raise UserCodeError("wrong column", Failure("AnalysisException", "wrong column"))
+
+    drivers.meanwhile = fail
+    with pytest.raises(RegionFailed, match="wrong column") as error:
+        run_try(tasks()["g.aside"])
+    assert not isinstance(error.value, UserCodeError)
+
+
+def test_a_driver_elsewhere_leaves_its_outcome_where_the_task_finds_it(recovery: Path, drivers: Drivers) -> None:
+    """In cluster mode the receipt is on another machine."""
+    real = drivers.run
+
+    def run(spec: Any, folder: Path) -> None:
+        real(spec, folder)
+        Path(spec.receipt).unlink()
+
+    drivers.run = run  # type: ignore[method-assign]
+    assert run_try(tasks()["g.aside"])["results"]["aside"]["rows"] == 0
+
+
+def test_subtasks_are_decided_anew_every_time_and_handed_on(recovery: Path, drivers: Drivers) -> None:
+    found, params = tasks("dagjobs.parallel:by_file"), lake(recovery)
+    (decide,) = [each for each in found.values() if isinstance(each, RecoverySubtasksOperator)]
+    assert run_try(decide, params=params) == ["a.csv"]
+    (recovery / "lake" / "b.csv").write_text("2")
+    assert run_try(decide, params=params) == ["a.csv", "b.csv"]
+    assert not (recovery / "journal").exists()
+
+
+def test_the_configuration_can_turn_it_off_for_all(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__JOB_RECOVERY_ENABLED", "False")
+    run_try({each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
+    assert not (recovery / "journal").exists()
+    on = job_dag("dagjobs.shapes:diamond", job_recovery={"execution.batch.job-recovery.enabled": "true"})
+    run_try({each.task_id: each for each in on.tasks}["g.aside"])
+    assert (recovery / "journal").exists()
+
+
+class WithoutSnapshots(JournalShuffleMaster):
+    """A stand-in for a remote shuffle service."""
+
+    supports_batch_snapshot = False
+
+
+def test_a_shuffle_service_without_snapshots_turns_it_off_loudly(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recovery_switch, "shuffle_master", lambda: WithoutSnapshots)
+    with caplog.at_level(logging.ERROR):
+        found = {each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}
+    assert "recovery is OFF" in caplog.text
+    assert "after every loss the whole job runs" in caplog.text
+    run_try(found["g.aside"])
+    assert not (recovery / "journal").exists()
+
+
+def operators(**given: Any) -> tuple[Any, Any]:
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        one = RecoverableSparkSubmitOperator(
+            task_id="one",
+            application=str(CODE / "writer.py"),
+            outputs=["rows"],
+            application_args=["{output:rows}"],
+            job_recovery=OFF,
+        )
+        two = RecoverableSparkSubmitOperator(
+            task_id="two",
+            application=str(CODE / "writer.py"),
+            outputs=["rows"],
+            inputs={"in": one.result("rows")},
+            application_args=["{output:rows}", "{input:in}"],
+            **given,
+        )
+        RecoveryPublishOperator(task_id="publish")
+    return one, two
+
+
+def test_a_drop_in_operator_only_has_its_placeholders_filled(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBMIT_ONLY", "1")
+    one, two = operators(job_recovery=OFF)
+    for _ in range(2):
+        assert run_try(one)["decision"] == "ran"
+    run_try(two)
+    first, second, third = (each["arguments"] for each in submissions(submitted))
+    assert first != second
+    assert third[1] == second[0]
+    assert third[0].startswith(f"file://{recovery}/results/_plain/") or third[0].startswith(str(recovery))
+    assert not (recovery / "journal").exists()
+
+
+def test_recovery_on_for_one_operator_and_off_for_its_producer_is_refused() -> None:
+    with pytest.raises(JobDefinitionError, match="on for one of them and off for the other"):
+        operators()
