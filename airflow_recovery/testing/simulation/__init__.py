@@ -1,0 +1,36 @@
+"""A deterministic simulation of recovery: the real planner, journal and protocol over a fake Airflow, Spark and store.
+
+A seed decides who makes the next request, and what happens in between: processes die, freeze and go on as zombies,
+users clear and restart, an outsider deletes, the sweeper sweeps, replies are lost. Each schedule goes on until the run
+has reached its end, and a checker that shares no code with the product holds the invariants of PROMISES.md against
+every change of the stores, and the final output against that of an undisturbed run::
+
+    from airflow_recovery.testing.simulation import Settings, declared_job, simulate
+
+    for seed in range(1000):
+        simulate(seed, Settings.drawn(seed, job=declared_job("my_jobs.flights:job")))
+
+A failure names its seed, and the seed replays it exactly. One schedule runs at a time in an interpreter.
+*Not simulated*: external inputs, shared results, event streams, sinks other than the manifest, two clusters' clocks.
+"""
+
+from airflow_recovery.testing.simulation.drill import Tally, drill
+from airflow_recovery.testing.simulation.jobs import TOPOLOGIES, SimulatedJob, declared_job, job_of
+from airflow_recovery.testing.simulation.schedule import Schedule, simulate
+from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
+from airflow_recovery.testing.simulation.troubles import Trouble
+
+__all__ = [
+    "TOPOLOGIES",
+    "Report",
+    "Schedule",
+    "Settings",
+    "SimulatedJob",
+    "Tally",
+    "Trouble",
+    "Violation",
+    "declared_job",
+    "drill",
+    "job_of",
+    "simulate",
+]

@@ -1,0 +1,156 @@
+"""What is simulated: regions and their inputs, how deterministic each is, and what it would write undisturbed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
+
+IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
+
+TOPOLOGIES: dict[str, dict[str, tuple[str, ...]]] = {
+    "pair": {"P": (), "C": ("P",)},
+    "chain": {"P": (), "C": ("P",), "E": ("C",)},
+    "fork": {"P": (), "C": ("P",), "D": ("P",)},
+    "diamond": {"P": (), "C": ("P",), "D": ("P",), "E": ("C", "D")},
+    "fan-out": {"P": (), "C1": ("P",), "C2": ("P",), "C3": ("P",), "C4": ("P",)},
+    "fan-in": {"P1": (), "P2": (), "P3": (), "E": ("P1", "P2", "P3")},
+    "ladder": {"A": (), "B": (), "C": ("A", "B"), "D": ("B",), "E": ("C", "D"), "F": ("D",)},
+}
+RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class SimulatedJob:
+    """``plan`` as the journal will have it; regions named in ``unstable`` may write other rows each time."""
+
+    plan: PlanRecord
+    unstable: frozenset[str] = frozenset()
+
+    @cached_property
+    def regions(self) -> dict[str, RegionPlan]:
+        """By name, in topological order."""
+        return {each.name: each for each in self.plan.regions}
+
+    @cached_property
+    def plan_hash(self) -> str:
+        """The identity of ``plan``."""
+        return plan_hash(self.plan)
+
+    @cached_property
+    def finals(self) -> tuple[str, ...]:
+        """What is published: final regions, and those that nobody reads."""
+        read = {name for each in self.plan.regions for name in each.inputs}
+        return tuple(each.name for each in self.plan.regions if each.final or each.name not in read)
+
+    def with_code(self, region: str, version: int) -> SimulatedJob:
+        """The job after the code of ``region`` was changed for that many times."""
+        regions = (
+            replace(each, fingerprint=f"{(each.fingerprint or '').partition(' v')[0]} v{version}")
+            if each.name == region
+            else each
+            for each in self.plan.regions
+        )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def undisturbed(self) -> dict[tuple[str, str], str]:
+        """(region, result) -> the rows that a run without any fault writes. Not for unstable regions."""
+        found: dict[tuple[str, str], str] = {}
+        for each in self.plan.regions:
+            read = [found[name, result] for name in each.inputs for result in self.read_of(name, each.name)]
+            for result in each.results:
+                found[each.name, result] = rows(each.name, result, each.fingerprint, read)
+        return found
+
+    def read_of(self, producer: str, consumer: str) -> tuple[str, ...]:
+        """The results of ``producer`` that ``consumer`` reads."""
+        reads = self.regions[consumer].reads
+        return tuple(each for each in self.regions[producer].results if not reads or each in reads)
+
+
+def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
+    """What stands for the rows of one result: other for other code, other inputs, and another ``draw``."""
+    told = "\n".join([region, result, fingerprint or "", str(draw), *sorted(read)])
+    return hashlib.md5(told.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def job_of(
+    upstream: Mapping[str, tuple[str, ...]],
+    modes: Mapping[str, Determinism] | None = None,
+    unstable: Iterable[str] = (),
+    strategy: FailoverStrategy = FailoverStrategy.REGION,
+) -> SimulatedJob:
+    """A job with one result a region. ``upstream`` in topological order."""
+    read = {name for inputs in upstream.values() for name in inputs}
+    chosen = {name: mode for name, mode in (modes or {}).items() if mode is not Determinism.ALWAYS}
+    regions = tuple(
+        RegionPlan(
+            name=name,
+            vertices=(name,),
+            results=(name,),
+            inputs=tuple(inputs),
+            final=name not in read,
+            fingerprint=f"code of {name}",
+            reads=tuple(inputs),
+            determinism=((name, chosen[name]),)
+            if chosen.get(name, Determinism.ALWAYS) is not Determinism.ALWAYS
+            else (),
+        )
+        for name, inputs in upstream.items()
+    )
+    return SimulatedJob(PlanRecord("simulated:job", regions, failover_strategy=strategy), frozenset(unstable))
+
+
+def topology(name: str, rng: random.Random) -> Mapping[str, tuple[str, ...]]:
+    """By name; ``random`` is drawn: 2 to 7 regions, each of which reads up to three before it."""
+    if name != RANDOM:
+        if name not in TOPOLOGIES:
+            raise ConfigurationError(f"expected one of {', '.join([*TOPOLOGIES, RANDOM])}, found {name!r}")
+        return TOPOLOGIES[name]
+    names = [f"R{number}" for number in range(1, rng.randint(2, 7) + 1)]
+    return {
+        each: tuple(sorted(rng.sample(names[:at], min(at, rng.choice([0, 1, 1, 2, 3])))))
+        for at, each in enumerate(names)
+    }
+
+
+def drawn_job(name: str, rng: random.Random) -> SimulatedJob:
+    """A topology with everything else drawn: modes, who is not deterministic, the failover strategy."""
+    upstream = topology(name, rng)
+    modes: dict[str, Determinism] = {}
+    unstable: list[str] = []
+    if rng.random() < 0.5:
+        modes = {each: rng.choice(list(Determinism)) for each in upstream}
+        unstable = [each for each in upstream if rng.random() < 0.4]
+    strategy = FailoverStrategy.FULL if rng.random() < 0.15 else FailoverStrategy.REGION
+    return job_of(upstream, modes, unstable, strategy)
+
+
+def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """A given job, of which now and then some regions write other rows each time, whatever they declare."""
+    if rng.random() < 0.5:
+        return job
+    return replace(job, unstable=frozenset(each for each in job.regions if rng.random() < 0.4))
+
+
+def declared_job(
+    reference: str, logical_date: str = "2026-01-01T00:00:00+00:00", params: Mapping[str, object] | None = None
+) -> SimulatedJob:
+    """A declared job, as ``package.module:name``, as the run of ``logical_date`` with ``params`` would plan it.
+
+    Parallel vertices with literal keys become a region a subtask. Raises `JobDefinitionError` as a DAG file would.
+    """
+    from airflow_recovery.execution.job_plan import plan_job
+    from airflow_recovery.job.loading import load_job
+    from airflow_recovery.runtime.spec import RunFacts
+
+    facts = RunFacts(logical_date, logical_date, logical_date, {}, dict(params or {}))
+    return SimulatedJob(plan_job(load_job(reference), reference, facts).record)

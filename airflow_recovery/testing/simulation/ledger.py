@@ -1,0 +1,365 @@
+"""The checker: hears of every change of the stores, in order, and holds the invariants of PROMISES.md against it.
+
+It reads journal objects as JSON and shares no code with the product: neither its records, nor its fold, nor its
+judgement. What is wrong is noted and not raised: the code under test would take it for a failure of its own.
+
+    I1  an attempt has one outcome, and no object of the journal is overwritten
+    I2  attempts of a region only grow: n is claimed after n-1 has ended, and finishes before n+1 is claimed
+    I3  what an attempt names as its inputs had finished when it claimed them
+    I4  a finish names objects that are there with that size and etag, unless an outsider took them
+    I5  a reset has a cause
+    I7  a finished region runs again only for a cause: reset, lost, released, made of other code or other inputs
+    I8  nothing is deleted below a pin that is older than the release marker
+    I12 every prefix of the history is a valid state: all of this holds after each change
+    I13 the final output is what its region's code makes of the inputs that it names, and these are one cut
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_recovery.storage.names import encode
+
+_KEY = re.compile(
+    r"[^/_][^/]*/[^/]+/[^/]+/"
+    r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\.(?P<kind>claim|outcome|reset|lost|released)"
+    r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
+)
+_DATA = re.compile(r"[^/]+/[^/]+/[^/]+/([^/]+)/(\d{8})/(.+)")
+
+
+@dataclass
+class Region:
+    """One region as its objects tell it. ``floor``: the highest attempt of what was purged."""
+
+    floor: int = 0
+    claims: dict[int, dict[str, Any]] = field(default_factory=dict)
+    outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    resets: set[int] = field(default_factory=set)
+    released_at: dict[int, int] = field(default_factory=dict)
+    claimed_at: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def top(self) -> int:
+        """The highest number ever claimed."""
+        return max([self.floor, *self.claims])
+
+    def has_finished(self, n: int) -> bool:
+        """With a result."""
+        return n in self.outcomes and self.outcomes[n]["state"] == "FINISHED"
+
+    @property
+    def current(self) -> int:
+        """The highest finish that counts; 0 if none."""
+        mark = max([self.floor, *self.resets])
+        return max((n for n in self.outcomes if n > mark and self.has_finished(n)), default=0)
+
+    def finish(self, n: int) -> dict[str, Any]:
+        """The outcome of a finished attempt."""
+        return self.outcomes[n]
+
+
+class Ledger:
+    """Fed by the stores. ``wrote`` are the rows that each (region, attempt, result) was computed to have.
+
+    ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time.
+    """
+
+    def __init__(
+        self,
+        regions: Iterable[str],
+        finals: Iterable[str],
+        modes: Mapping[tuple[str, str], str],
+        wrote: Mapping[tuple[str, int, str], str],
+    ) -> None:
+        self.wrong: list[str] = []
+        self.regions = {name: Region() for name in regions}
+        self._names = {encode(name): name for name in self.regions}
+        self.finals = tuple(finals)
+        self.publishes: dict[int, dict[str, int]] = {}
+        self.plans: dict[str, dict[str, dict[str, Any]]] = {}
+        self._modes = modes
+        self._wrote = wrote
+        self._touched: set[tuple[str, int]] = set()
+        self._data: dict[str, tuple[int, str]] = {}
+        self.moment = 0
+        self._records = {
+            "claim": self._claim,
+            "outcome": self._outcome,
+            "reset": self._reset,
+            "lost": self._lost,
+            "released": self._released,
+        }
+
+    # what happens
+
+    def journal_put(self, key: str, body: bytes, replaced: bool) -> None:
+        """An object of the journal was written."""
+        self.moment += 1
+        found = _KEY.fullmatch(key)
+        if found is None:
+            return  # no run's truth
+        if replaced:
+            self._say(f"I1: {key} was overwritten")
+        record = json.loads(body)["body"]
+        if found["kind"]:
+            self._records[found["kind"]](record["region"], int(found["n"]), record)
+        elif found["publish"]:
+            self._publish(int(found["publish"]), record)
+        elif found["plan"]:
+            self.plans[found["plan"]] = {each["name"]: each for each in record["regions"]}
+        else:
+            for each in record["highest"]:
+                region = self.regions[each["region"]]
+                region.floor = max(region.floor, each["attempt"])
+
+    def journal_deleted(self, key: str) -> None:
+        """An object of the journal was removed: only what a tombstone names may go."""
+        self.moment += 1
+        found = _KEY.fullmatch(key)
+        if found is None:
+            return
+        if found["publish"]:
+            self.publishes.pop(int(found["publish"]), None)
+        if not found["kind"]:
+            return
+        region, n = self.regions[self._names[found["region"]]], int(found["n"])
+        if n > region.floor:
+            self._say(f"I1: {key} was deleted, and no tombstone names it")
+        elif found["kind"] == "claim":
+            region.claims.pop(n, None)
+        elif found["kind"] == "outcome":
+            region.outcomes.pop(n, None)
+
+    def data_put(self, key: str, body: bytes, replaced: bool, etag: str, by: str) -> None:
+        """An object of a result was written."""
+        self.moment += 1
+        found = _DATA.fullmatch(key)
+        if found is None:
+            return
+        self._data[key] = len(body), etag
+        if by == OUTSIDER:
+            self._touched.add((self._names[found[1]], int(found[2])))
+        elif replaced:
+            self._say(f"I1: {key} was overwritten by {by}")
+
+    def data_deleted(self, key: str, by: str) -> None:
+        """An object of a result was removed."""
+        self.moment += 1
+        found = _DATA.fullmatch(key)
+        if found is None:
+            return
+        self._data.pop(key, None)
+        name, n = self._names[found[1]], int(found[2])
+        self._touched.add((name, n))
+        if by == OUTSIDER:
+            return
+        region = self.regions[name]
+        if n in region.claims and n not in region.outcomes:
+            self._say(f"I8: {by} deletes data of {name}@{n}, which is open")
+        marked_at = region.released_at.get(n)
+        if marked_at is None and n > region.floor:
+            self._say(f"I8: {by} deletes data of {name}@{n} without a release marker")
+        for reader, other in self.regions.items():
+            for k, claim in other.claims.items():
+                is_older = marked_at is None or other.claimed_at[k] < marked_at
+                if k not in other.outcomes and is_older and (name, n) in _pins(claim):
+                    self._say(f"I8: {by} deletes data of {name}@{n}, which {reader}@{k} has pinned")
+
+    # records
+
+    def _claim(self, name: str, n: int, body: dict[str, Any]) -> None:
+        region = self.regions[name]
+        if n <= region.floor:
+            return  # purged: a zombie writes where nobody looks
+        if n != region.top + 1:
+            self._say(f"I2: {name}@{n} was claimed, and the highest attempt was {region.top}")
+        if n - 1 > region.floor and n - 1 not in region.outcomes:
+            self._say(f"I2: {name}@{n} was claimed while {name}@{n - 1} is open")
+        for reader, k in _pins(body):
+            if not self.regions[reader].has_finished(k) and k > self.regions[reader].floor:
+                self._say(f"I3: {name}@{n} reads {reader}@{k}, which has not finished")
+        current = region.current
+        if current and not self._why_again(name, current, body):
+            self._say(f"I7: {name}@{n} was claimed without a cause: {name}@{current} stands and is there")
+        region.claims[n] = body
+        region.claimed_at[n] = self.moment
+
+    def _outcome(self, name: str, n: int, body: dict[str, Any]) -> None:
+        region = self.regions[name]
+        if n <= region.floor:
+            return  # purged: a zombie writes where nobody looks
+        if n in region.outcomes:
+            self._say(f"I1: {name}@{n} has two outcomes: {region.outcomes[n]['state']}, then {body['state']}")
+        if n not in region.claims:
+            self._say(f"I2: {name}@{n} ended, and nobody has claimed it")
+            return
+        if n + 1 in region.claims:
+            self._say(f"I2: {name}@{n} ended ({body['state']}) after its successor was claimed")
+        region.outcomes[n] = body
+        if body["state"] != "FINISHED":
+            return
+        claim = region.claims[n]
+        if body["writer"] != claim["writer"]:
+            self._say(f"I1: {name}@{n} was finished by another process than the one that claimed it")
+        if _pins(body) != _pins(claim):
+            self._say(f"I3: {name}@{n} claimed {_pins(claim)} and names {_pins(body)}")
+        for manifest in body["outputs"]:
+            self._check_objects(name, n, manifest)
+
+    def _check_objects(self, name: str, n: int, manifest: dict[str, Any]) -> None:
+        if (name, n) in self._touched:
+            return
+        prefix = manifest["location"].partition("://")[2].partition("/")[2]
+        for path, size, etag in manifest["objects"]:
+            if self._data.get(f"{prefix}/{path}") != (size, etag):
+                self._say(f"I4: {name}@{n} names {path} of {manifest['result']}, which is not there like that")
+
+    def _reset(self, name: str, n: int, body: dict[str, Any]) -> None:
+        if not body["who"] or not body["why"]:
+            self._say(f"I5: the reset of {name}@{n} has no cause")
+        # A region's own recompute and the strategy `full` say so; everybody else has to be a person.
+        if body["who"] in self.regions and not body.get("epoch") and not body.get("failover"):
+            self._say(f"I5: {name}@{n} was reset by {body['who']}, a region")
+        self.regions[name].resets.add(n)
+
+    def _lost(self, name: str, n: int, body: dict[str, Any]) -> None:
+        if not body["evidence"]:
+            self._say(f"I5: {name}@{n} is reported lost without evidence")
+        if not self.regions[name].has_finished(n) and n > self.regions[name].floor:
+            self._say(f"I3: {name}@{n} is reported lost, and has not finished")
+        named = [each[0] for each in body["plan"]]
+        if len(set(named)) != len(named) or not set(named) <= self.regions.keys():
+            self._say(f"I6: the plan of the loss of {name}@{n} names {named}")
+
+    def _released(self, name: str, n: int, body: dict[str, Any]) -> None:
+        del body
+        region = self.regions[name]
+        if n not in region.outcomes and n > region.floor:
+            self._say(f"I8: {name}@{n} was released, and has not ended")
+        newest = self.publishes[max(self.publishes)] if self.publishes else {}
+        if name in self.finals and newest.get(name) == n and n == region.current:
+            self._say(f"I8: {name}@{n} was released, a final result that is published and current")
+        region.released_at.setdefault(n, self.moment)
+
+    def _publish(self, k: int, body: dict[str, Any]) -> None:
+        if k != max(self.publishes, default=0) + 1:
+            self._say(f"I2: publish {k} follows publish {max(self.publishes, default=0)}")
+        cut = {each["region"]: each["attempt"] for each in body["regions"]}
+        self.publishes[k] = cut
+        for name in self.finals:
+            if name not in cut and name not in body["skipped"]:
+                self._say(f"I13: publish {k} lacks {name}")
+        bad = self.why_incoherent(cut)
+        if bad is not None:
+            self._say(f"I13: publish {k} is no cut: {bad}")
+
+    # what is derived
+
+    def current(self) -> dict[str, int]:
+        """The finish that counts of every region; 0 where there is none."""
+        return {name: each.current for name, each in self.regions.items()}
+
+    def why_incoherent(self, cut: Mapping[str, int], asked_for: Mapping[str, int] | None = None) -> str | None:
+        """Do the final results of ``cut`` rest on one attempt a region, or on rows that count as the same?
+
+        ``asked_for``: attempts up to these were reset by somebody who was told that it is done.
+        """
+        above = asked_for or {}
+        for name, n in cut.items():
+            if n <= above.get(name, 0):
+                return f"the restart of {name}@{above[name]} was not done"
+        todo = [(name, cut.get(name, 0)) for name in self.finals]
+        seen: dict[str, int] = {}
+        while todo:
+            name, n = todo.pop()
+            if not self.regions[name].has_finished(n):
+                return f"{name}@{n} has not finished"
+            if n <= above.get(name, 0):
+                return f"the results rest on {name}@{n}, which was reset"
+            if seen.setdefault(name, n) != n:
+                return f"the results rest on {name}@{n} and on {name}@{seen[name]}"
+            for producer, k in _pins(self.regions[name].finish(n)):
+                counts = cut.get(producer, 0)
+                todo.append((producer, counts if counts and self._is_as_good(name, n, producer, k, counts) else k))
+        return None
+
+    def why_wrong_rows(self, cut: Mapping[str, int], fold: Any) -> str | None:
+        """Are the rows of every finish of ``cut`` what its code makes of the inputs that it names?
+
+        ``fold(region, result, fingerprint, rows read)`` gives all the rows that an attempt may have written.
+        """
+        for name, n in cut.items():
+            finish = self.regions[name].finish(n)
+            for manifest in finish["outputs"]:
+                made = self._wrote.get((name, n, manifest["result"]))
+                read = self._rows_read(finish)
+                if made not in fold(name, manifest["result"], finish["fingerprint"], read):
+                    return f"{manifest['result']} of {name}@{n} is not what its inputs make"
+        return None
+
+    def _rows_read(self, finish: dict[str, Any]) -> list[str]:
+        plan = self.plans[self.regions[finish["region"]].claims[finish["attempt"]]["plan_hash"]]
+        reads = plan[finish["region"]].get("reads", [])
+        return [
+            self._wrote[producer, k, result]
+            for producer, k in _pins(finish)
+            for result in plan[producer]["results"]
+            if not reads or result in reads
+        ]
+
+    def is_there(self, name: str, n: int) -> bool:
+        """Every object that the finish names is there as it was written."""
+        return not self.regions[name].released_at.get(n) and all(
+            self._data.get(f"{manifest['location'].partition('://')[2].partition('/')[2]}/{path}") == (size, etag)
+            for manifest in self.regions[name].finish(n)["outputs"]
+            for path, size, etag in manifest["objects"]
+        )
+
+    def _is_as_good(self, reader: str, n: int, producer: str, read: int, now: int) -> bool:
+        """By what the producer declares: any finish, or one with the same rows (the real ones, not their digests)."""
+        if read == now:
+            return True
+        plan = self.plans[self.regions[reader].claims[n]["plan_hash"]]
+        wanted = plan[reader].get("reads", [])
+        for result in plan[producer]["results"]:
+            if wanted and result not in wanted:
+                continue
+            mode = self._modes.get((producer, result), "always")
+            if mode == "always":
+                return False
+            if mode == "verify" and self._wrote.get((producer, read, result)) != self._wrote.get(
+                (producer, now, result)
+            ):
+                return False
+        return True
+
+    def _why_again(self, name: str, n: int, claim: dict[str, Any]) -> str | None:
+        """A cause for running ``name`` though ``name@n`` has finished, by anything that has ever happened to it."""
+        region = self.regions[name]
+        if (name, n) in self._touched or n in region.released_at:
+            return "its data is gone"
+        plan = self.plans.get(claim["plan_hash"], {})
+        if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
+            return "its code has changed"
+        for producer, k in _pins(region.finish(n)):
+            other = self.regions[producer]
+            if k <= max([other.floor, *other.resets]) or any(
+                other.has_finished(each) for each in other.outcomes if each > k
+            ):
+                return f"{producer}@{k} was made again, or was to be"
+        return None
+
+    def _say(self, what: str) -> None:
+        self.wrong.append(what)
+
+
+OUTSIDER = "outsider"
+
+
+def _pins(body: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return sorted((each["region"], each["attempt"]) for each in body["inputs"])

@@ -1,0 +1,189 @@
+"""The stores of a simulation: dictionaries in key order and virtual time, and how a process sees them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from airflow_recovery.errors import ObjectExists, ObjectMissing
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import Record, RunIdentity
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.testing.simulation.stage import stage
+
+R = TypeVar("R", bound=Record)
+
+
+class Clock:
+    """The one time of a simulation. Stands still but for `advance`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_700_000_000.0
+
+    def advance(self, to_s: float) -> None:
+        """To ``to_s``, unless that is over."""
+        self.now_s = max(self.now_s, to_s)
+
+    def sleep(self, seconds: float) -> None:
+        """What a process calls that waits."""
+        stage().sleep(self.now_s + seconds)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is asked of the time of a stored object."""
+
+    at_s: float
+
+    def timestamp(self) -> float:
+        """Seconds since the epoch."""
+        return self.at_s
+
+
+class MemoryStore:
+    """An `ObjectStore` in a dictionary. ``on_put(key, body, replaced)`` and ``on_delete(key)`` hear of each change."""
+
+    def __init__(self, base_uri: str, clock: Clock) -> None:
+        self.base_uri = base_uri
+        self.is_conditional = True
+        self.on_put: Callable[[str, bytes, bool], None] = lambda key, body, replaced: None
+        self.on_delete: Callable[[str], None] = lambda key: None
+        self.clock = clock
+        self._objects: dict[str, StoredObject] = {}
+        self._keys: list[str] = []
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """Create. ``is_conditional`` switched off overwrites: the negative control."""
+        if key in self._objects and self.is_conditional:
+            raise ObjectExists(key)
+        return self.put(key, body)
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """Create or overwrite."""
+        replaced = key in self._objects
+        if not replaced:
+            insort(self._keys, key)
+        modified = cast("Any", Moment(self.clock.now_s))
+        info = ObjectInfo(key, len(body), hashlib.md5(body, usedforsecurity=False).hexdigest(), modified)
+        self._objects[key] = StoredObject(info, body)
+        self.on_put(key, body, replaced)
+        return info
+
+    def get(self, key: str) -> StoredObject:
+        """Read."""
+        found = self._objects.get(key)
+        if found is None:
+            raise ObjectMissing(key)
+        return found
+
+    def page(self, prefix: str, start_after: str, size: int | None) -> list[ObjectInfo]:
+        """The first ``size`` objects of a listing."""
+        at = bisect_left(self._keys, max(prefix, start_after + "\0" if start_after else ""))
+        found: list[ObjectInfo] = []
+        for key in self._keys[at:]:
+            if not key.startswith(prefix) or len(found) == size:
+                break
+            found.append(self._objects[key].info)
+        return found
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """In key order, as it is now."""
+        return iter(self.page(prefix, start_after, None))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove what is there of ``keys``."""
+        for key in keys:
+            if self._objects.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+                self.on_delete(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    def has(self, key: str, size: int, etag: str) -> bool:
+        """The object is there as described."""
+        found = self._objects.get(key)
+        return found is not None and (found.info.size, found.info.etag) == (size, etag)
+
+
+class ProcessStore:
+    """``inner`` as a process sees it: before each request another one may go on, between two pages of a listing too.
+
+    ``way`` is what lies between: the same store, or one with faults.
+    """
+
+    def __init__(self, inner: MemoryStore, way: ObjectStore | None = None, page_keys: int | None = None) -> None:
+        self.inner = inner
+        self.base_uri = inner.base_uri
+        self.clock = inner.clock
+        self._way = way if way is not None else inner
+        self._page_keys = page_keys
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """One request."""
+        stage().switch(f"PUT {key}")
+        return self._way.put_if_absent(key, body)
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """One request."""
+        stage().switch(f"PUT {key}")
+        return self._way.put(key, body)
+
+    def get(self, key: str) -> StoredObject:
+        """One request."""
+        stage().switch(f"GET {key}")
+        return self._way.get(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """One request a page; what is written in between shows on later pages only."""
+        while True:
+            stage().switch(f"LIST {prefix}")
+            if self._page_keys is None:
+                yield from self._way.list(prefix, start_after=start_after)
+                return
+            for _ in self._way.list(f"{prefix}\0"):  # its faults
+                pass
+            page = self.inner.page(prefix, start_after, self._page_keys)
+            yield from page
+            if len(page) < self._page_keys:
+                return
+            start_after = page[-1].key
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """One request."""
+        stage().switch("DELETE")
+        self._way.delete(keys)
+
+
+class _NoJitter(random.Random):
+    """Pauses are not what a simulation varies: who goes on is."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+_NO_JITTER = _NoJitter(0)
+_decoded: dict[tuple[type[Any], RunIdentity, str, bytes], Any] = {}
+
+
+class SimulatedJournal(Journal):
+    """The real journal in virtual time. What was read once is not parsed again: that would be most of the time."""
+
+    def __init__(self, store: ObjectStore, identity: RunIdentity, *, writer: str) -> None:
+        clock = cast("ProcessStore | MemoryStore", store).clock
+        super().__init__(store, identity, writer=writer, sleep=clock.sleep, clock=lambda: clock.now_s, rng=_NO_JITTER)
+
+    def _decode(self, kind: type[R], body: bytes, key: str) -> R:
+        known = kind, self.identity, key, body
+        if known not in _decoded:
+            if len(_decoded) > _MOST_DECODED:
+                _decoded.clear()
+            _decoded[known] = super()._decode(kind, body, key)
+        return cast("R", _decoded[known])
+
+
+_MOST_DECODED = 20_000

@@ -1,0 +1,324 @@
+"""One schedule: a run of the real protocol code in an order, and with troubles, that a seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from airflow_recovery.errors import InputUnreachable, RecoveryError
+from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
+from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
+from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
+from airflow_recovery.testing.simulation.stage import Process, Stage, Strand, Terminated, stage
+from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
+from airflow_recovery.testing.simulation.verdict import check_end, check_green
+from airflow_recovery.testing.simulation.world import World
+
+MAX_STEPS = 20_000
+MAX_TRIES = 60
+TRACE_TAIL = 200
+PREFIX = JournalLayout(IDENTITY).prefix
+"""Left out where people read keys: there is one run."""
+LAST_ROUND_SHARE = 0.5
+"""Of the schedules: so many are cleared as a whole in the end, so that the next pre-checks judge what there is."""
+MOST_UNDISTURBED_STEPS = 12
+THAWED = 1.0
+"""Whoever was frozen goes on at full speed."""
+
+
+class Schedule:
+    """Runs once. Everything that is random comes from ``rng``."""
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        self.seed = seed
+        self.settings = settings
+        self.rng = random.Random(seed)
+        # A step is (process, request, is no zombie) until somebody reads it.
+        self.trace: list[str | tuple[str, str, bool]] = []
+        self.world = World(
+            settings.job,
+            self.rng,
+            self._who,
+            self.note,
+            publishes=settings.publishes,
+            page_keys=settings.page_keys,
+            store_faults=settings.store_faults,
+            store_fault_rate=0.1,
+            trouble=settings.trouble,
+        )
+        self.world.airflow.compares = settings.compares
+        self.world.journal_store.is_conditional = settings.is_conditional
+        self.hand: str | None = None
+        self.tries: dict[Process, TaskTry] = {}
+        self.promised = dict.fromkeys(settings.job.regions, 0)
+        self.served = dict.fromkeys(settings.job.regions, 0)
+        self._processes: list[Process] = self.world.cluster.processes
+        self._troubles = Troubles(self, dict(settings.troubles))
+        self._steps = self._started = 0
+        self._versions = 0
+        self.is_redeployed = False
+        self._is_last_round = False
+        self._moment = self._undisturbed_steps = 0
+        self._intrudes = self._is_untidy = False
+        self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
+        self._stage = Stage(self._choose)
+        # Some schedules let one process run for long, others change at every request.
+        self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
+        self._trouble_rate = self.rng.choice([0.005, 0.02, 0.1])
+        self._intrusion_rate = self.rng.choice([0.0, 0.1, 0.4])
+        self._eagerness = self.rng.choice([0.05, 0.4])
+
+    def run(self) -> Report:
+        """To its end. Raises `Violation`."""
+        try:
+            with one_thread_at_a_time():
+                self._stage.run()
+        except Violation as violation:
+            tail = "\n  ".join(self._told()[-TRACE_TAIL:])
+            raise Violation(f"seed {self.seed}: {violation}\n{self.settings.text()}\n  {tail}") from None
+        return Report(self.seed, self._steps, self._started, tuple(self.world.cluster.ran), tuple(self._told()))
+
+    def _told(self) -> list[str]:
+        lines = (
+            each if isinstance(each, str) else f"{'' if each[2] else 'zombie '}{each[0]}: {each[1]}"
+            for each in self.trace
+        )
+        return [each.replace(PREFIX, "") for each in lines]
+
+    # who goes on
+
+    def _choose(self, last: Strand | None) -> Strand | None:
+        self._steps += 1
+        self.world.clock.now_s += 0.01
+        moment = self.world.ledger.moment
+        if moment != self._moment:
+            # What goes wrong goes wrong around a write: anybody may come in then, for some steps.
+            self._moment, self._intrudes = moment, self.rng.random() < self._intrusion_rate
+        if self.world.ledger.wrong or self.world.cluster.wrong:
+            raise Violation("; ".join([*self.world.ledger.wrong, *self.world.cluster.wrong]))
+        if self._steps > MAX_STEPS:
+            raise Violation(f"no end in {MAX_STEPS} steps")
+        rng = self.rng
+        if last is not None:
+            if self._steps in self.settings.kills:
+                self.note(f"KILL -9 {last.process.name}")
+                last.process.is_dead = True
+            self._is_untidy |= last.is_over
+        if self._troubles.is_any_left and rng.random() < self._trouble_rate:
+            self.note(self._troubles.happen())
+            self._is_untidy = True
+        if (
+            last is not None
+            and not last.is_over
+            and last.can_go_on
+            and last.wakes_at_s <= self.world.clock.now_s
+            and not self._intrudes
+            and (self._undisturbed_steps > 0 or rng.random() < self._stickiness * last.process.weight)
+        ):
+            self._undisturbed_steps -= 1
+            return self._goes_on(last)
+        while True:
+            chosen = self._candidate()
+            if chosen is not None:
+                return self._goes_on(chosen)
+            if not self._makes_progress():
+                return None
+
+    def _candidate(self) -> Strand | None:
+        """One who can go on; perhaps a new try. `None` where there is nobody but, perhaps, zombies that stay away."""
+        rng, airflow = self.rng, self.world.airflow
+        if self._is_untidy:
+            self._tidy()
+        able = [
+            strand
+            for process in self._processes
+            if not process.is_dead
+            for strand in process.strands
+            if strand.waits_for is None or strand.waits_for.is_over
+        ]
+        if not able or rng.random() < self._eagerness:
+            ready = airflow.ready()
+            if ready:
+                return self._starts(rng.choice(ready))
+            if self._notices(able):
+                return self._candidate()
+        if not able:
+            return None
+        if airflow.is_green and self._only_zombies(able):
+            # As often as not the next thing happens while the zombies sleep.
+            if self._troubles.is_any_left:
+                if rng.random() < 0.3:
+                    self.note(self._troubles.happen())
+                    self._is_untidy = True
+                    return self._candidate()
+            elif rng.random() < 0.2:
+                return None
+        if len(able) == 1:
+            only = able[0]
+            own = self.tries.get(only.process)
+            if only.process.weight < THAWED and own is not None and self._troubles.gives_up_on(own):
+                return self._candidate()
+            return only
+        if self._intrudes:
+            self._intrudes = False
+            self._undisturbed_steps = rng.randint(0, MOST_UNDISTURBED_STEPS)
+            return rng.choice(able)
+        now_s = self.world.clock.now_s
+        weights = [each.process.weight * (1.0 if each.wakes_at_s <= now_s else 0.2) for each in able]
+        return rng.choices(able, weights)[0]
+
+    def _goes_on(self, strand: Strand) -> Strand:
+        self.world.clock.advance(strand.wakes_at_s)
+        if strand.process.weight < THAWED:
+            strand.process.weight = THAWED
+        self.trace.append((strand.process.name, strand.request, self._is_present(strand.process)))
+        return strand
+
+    def _tidy(self) -> None:
+        self._is_untidy = False
+        for process in self._processes:
+            if any(each.is_done for each in process.strands):
+                process.strands = [each for each in process.strands if not each.is_done]
+        self._processes[:] = [each for each in self._processes if each.strands and not each.is_dead]
+
+    def _notices(self, able: list[Strand]) -> bool:
+        """Airflow finds out that the process of a running task is gone; a late write arrives."""
+        airflow, rng = self.world.airflow, self.rng
+        alive = {self.tries[each].ti_id for each in self.alive() if each in self.tries}
+        for task in airflow.upstream:
+            now = airflow.now(task)
+            if now.state == "running" and now.ti_id not in alive:
+                self.note(f"AIRFLOW notices that {task} try {now.try_number} is gone")
+                airflow.lose_heartbeat(task)
+                return True
+            if now.state == "failed" and (not able or rng.random() < 0.2):
+                self.note(f"USER clears {task}, which was marked as failed")
+                airflow.clear(task, downstream=True)
+                return True
+        if self.world.network.in_flight and (not able or rng.random() < 0.1):
+            self.note(
+                f"a late PUT arrives: {self.world.network.arrive(rng.randrange(len(self.world.network.in_flight)))}"
+            )
+            return True
+        return False
+
+    def _makes_progress(self) -> bool:
+        """Nobody can go on. Is there more to come? Raises `Violation` where the run is stuck, or green and wrong."""
+        airflow = self.world.airflow
+        if not airflow.is_green:
+            states = {task: airflow.state(task) for task in airflow.upstream}
+            raise Violation(f"stuck: {states}")
+        check_green(self)
+        if self._troubles.is_any_left and not self._is_last_round:
+            if self.rng.random() < 0.5:
+                self._troubles.stop()
+            else:
+                self.note(self._troubles.happen())
+                self._is_untidy = True
+            return True
+        if not self._is_last_round and self._has_last_round:
+            self._is_last_round = True
+            self._is_untidy = True
+            for process in self._processes:
+                process.is_dead = True
+            self.world.network.in_flight.clear()
+            self.note("everybody who is left dies; all is cleared once more")
+            airflow.clear_all()
+            return True
+        if self._is_last_round:
+            check_end(self)
+        return False
+
+    # processes
+
+    def begins(self, name: str, body: Callable[[], None]) -> Process:
+        """A new process with one strand."""
+        process = Process(name)
+        process.strands.append(Strand(process, body))
+        self._processes.append(process)
+        return process
+
+    def _starts(self, task: str) -> Strand:
+        own = self.world.airflow.start(task)
+        if own.try_number > MAX_TRIES:
+            raise Violation(f"storm: {task} has more than {MAX_TRIES} tries")
+        self._started += 1
+        process = self.begins(f"{task} try {own.try_number}", lambda: self._try(own, process))
+        process.weight = self.rng.choice([1.0, 1.0, 1.0, PAUSED])
+        self.tries[process] = own
+        return process.strands[0]
+
+    def _try(self, own: TaskTry, process: Process) -> None:
+        task, airflow = own.task_id, self.world.airflow
+        try:
+            attempt = self.world.execute(own, process)
+        except InputUnreachable as error:
+            raise Violation(f"{task}: {error}") from error
+        except (RecoveryError, Terminated) as error:
+            stage().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
+            airflow.end(own, "failed")
+        except Exception as error:
+            raise Violation(f"{task} raises {error!r}") from error
+        else:
+            stage().switch(f"reports success with {attempt or 'a publish'}")
+            if airflow.end(own, "success"):
+                if attempt is not None:
+                    self.served[task] = attempt
+                if airflow.is_green:
+                    check_green(self)
+
+    def alive(self) -> list[Process]:
+        """Processes that can be killed, told to end, or paused."""
+        return [each for each in self._processes if each.strands and not each.is_dead]
+
+    def _is_present(self, process: Process) -> bool:
+        own = self.tries.get(process)
+        return own is None or self.world.airflow.is_mine(own)
+
+    def _only_zombies(self, able: list[Strand]) -> bool:
+        return all(each.process in self.tries and not self._is_present(each.process) for each in able)
+
+    def _who(self) -> str:
+        if self.hand is not None:
+            return self.hand
+        current = self._stage.current
+        return current.process.name if current is not None else "nobody"
+
+    def note(self, what: str | None) -> None:
+        """For whoever reads the trace."""
+        if what is not None:
+            self.trace.append(what)
+
+    # what people are told
+
+    def was_promised(self, region: str, attempt: int) -> None:
+        """A restart was acknowledged: attempts up to this one do not count."""
+        self.promised[region] = max(self.promised[region], attempt)
+
+    def deploy(self, region: str) -> None:
+        """New code of ``region``, and the whole run is cleared."""
+        self.is_redeployed = True
+        self._versions += 1
+        self.world.job = self.world.job.with_code(region, self._versions)
+        self.world.airflow.clear_all()
+
+    def begins_anew(self) -> None:
+        """The run was purged as far as it could be, and is made again: what was reported and promised is over."""
+        self.world.lose_database()
+        self.served = dict.fromkeys(self.served, 0)
+        self.promised = dict.fromkeys(self.promised, 0)
+
+    def recompute(self) -> None:
+        """The whole run is cleared, and everything is to run again."""
+        self._versions += 1
+        self.world.epoch = f"epoch {self._versions}"
+        for name in self.promised:
+            self.was_promised(name, self.world.ledger.regions[name].top)
+        self.world.airflow.clear_all()
+
+
+def simulate(seed: int, settings: Settings | None = None, *, topology: str = RANDOM) -> Report:
+    """One schedule. Raises `Violation`."""
+    return Schedule(seed, settings or Settings.drawn(seed, topology)).run()

@@ -1,0 +1,75 @@
+"""What a schedule is about, and what it came to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_recovery.testing.simulation.jobs import RANDOM, SimulatedJob, drawn_job, with_drawn_rows
+from airflow_recovery.testing.simulation.troubles import Trouble, drawn
+
+
+class Violation(AssertionError):
+    """A promise was broken. The message has the seed, what was broken, and the steps that led there."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a schedule is about. The seed decides everything else.
+
+    Without ``publishes`` the job has no publish task, which would find and repair much of what the regions get wrong.
+    ``max_attempts``: a region that is claimed more often is waste. ``page_keys``: a listing is a request a page, and
+    others may write between two. ``store_faults``: so many requests to the journal go wrong.
+    ``kills``: the numbers of the steps at which whoever was at work dies, to go through them one by one.
+    ``trouble``: the probability that an application fails or that its status lies.
+    """
+
+    job: SimulatedJob
+    troubles: Mapping[Trouble, int] = field(default_factory=dict)
+    kills: frozenset[int] = frozenset()
+    max_attempts: Mapping[str, int] = field(default_factory=dict)
+    publishes: bool = True
+    page_keys: int | None = None
+    store_faults: int = 0
+    trouble: float = 0.0
+    compares: bool = True
+    is_conditional: bool = True
+
+    @classmethod
+    def drawn(cls, seed: int, topology: str = RANDOM, job: SimulatedJob | None = None) -> Settings:
+        """Everything by ``seed``: of a job of that topology, or of the given one."""
+        rng = random.Random(f"settings {seed}")
+        return cls(
+            job=drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng),
+            troubles=drawn(rng),
+            publishes=rng.random() < 0.5,
+            page_keys=rng.choice([None, None, None, 2, 5]),
+            store_faults=rng.choice([0, 0, 4, 10]),
+            trouble=rng.choice([0.0, 0.0, 0.1]),
+        )
+
+    def text(self) -> str:
+        """For people: what the schedule is about."""
+        regions = ", ".join(
+            f"{each.name}({', '.join(each.inputs)}){''.join(f' {mode.value}' for _, mode in each.determinism)}"
+            + (" unstable" if each.name in self.job.unstable else "")
+            for each in self.job.plan.regions
+        )
+        troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"
+        return (
+            f"{regions}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
+            f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
+            f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a schedule came to. ``ran``: (region, attempt) of every Spark application."""
+
+    seed: int
+    steps: int
+    tries: int
+    ran: tuple[tuple[str, int], ...]
+    trace: tuple[str, ...]

@@ -1,0 +1,169 @@
+"""Spark, as the protocol sees it: an application reads exactly the manifests that it was given, writes objects below
+its attempt's prefix, and puts the outcome.
+
+The driver is a strand of its own: of the task's process (client mode), or of another one, which outlives the task's.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from airflow_recovery.errors import AttemptLost, ObjectMissing, RecoveryError, RegionFailed
+from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
+from airflow_recovery.testing.simulation.stage import Process, Strand, stage
+
+PARTS = 2
+CLUSTER_MODE_SHARE = 0.3
+"""Of the applications: so many have a driver that does not die with the task's process."""
+
+
+@dataclass
+class Cluster:
+    """All applications of one simulation. ``wrote``: the rows of (region, attempt, result), as they were computed.
+
+    ``trouble`` is the probability that an application fails, tells nothing, or is told to have failed after its finish.
+    """
+
+    rng: random.Random
+    trouble: float = 0.0
+    wrote: dict[tuple[str, int, str], str] = field(default_factory=dict)
+    drivers: dict[tuple[str, int], Process] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    ran: list[tuple[str, int]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+class FakeSpark:
+    """The `RegionRunner` of one try."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: SimulatedJob,
+        region: str,
+        process: Process,
+        journal: SimulatedJournal,
+        results: ProcessStore,
+    ) -> None:
+        self._cluster = cluster
+        self._job = job
+        self._region = region
+        self._process = process
+        self._journal = journal
+        self._results = results
+        self._driver: Process | None = None
+        self._is_stopped = False
+        self._outcome: Outcome | None = None
+        self._error: RecoveryError | None = None
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """None: external inputs are not simulated."""
+        return ()
+
+    def check_target(self, state: RunState) -> None:
+        """Every attempt has a place of its own."""
+        del state
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
+        cluster, claim = self._cluster, attempt.claim
+        cluster.ran.append((claim.region, claim.attempt))
+        if cluster.rng.random() < CLUSTER_MODE_SHARE and not self._is_stopped:
+            driver = Process(f"driver of {claim.region}@{claim.attempt}", self._process.weight)
+            self._driver = cluster.drivers[claim.region, claim.attempt] = driver
+            cluster.processes.append(driver)
+            strand = Strand(driver, lambda: self._drive(attempt))
+            driver.strands.append(strand)
+            stage().join(strand)
+        else:
+            self._drive(attempt)
+        if self._error is not None:
+            raise self._error
+        if self._outcome is None:
+            raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} is gone")
+        said = cluster.rng.random()
+        if said < cluster.trouble:
+            raise RegionFailed(f"{claim.region}@{claim.attempt}: the status is unknown")
+        return None if said < 2 * cluster.trouble else self._outcome
+
+    def stop(self) -> None:
+        """Stop the application. One in the task's own process notices at its next request."""
+        self._is_stopped = True
+        if self._driver is not None:
+            self._driver.is_dead = True
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """Best effort: it may not be found."""
+        driver = self._cluster.drivers.get((claim.region, claim.attempt))
+        if driver is not None and self._cluster.rng.random() < 0.5:
+            driver.is_dead = True
+
+    def _drive(self, attempt: ClaimedAttempt) -> None:
+        try:
+            self._outcome = self._application(attempt)
+        except RecoveryError as error:
+            self._error = error if isinstance(error, RegionFailed) else RegionFailed(f"{type(error).__name__}: {error}")
+
+    def _application(self, attempt: ClaimedAttempt) -> Outcome:
+        claim, cluster = attempt.claim, self._cluster
+        read = [
+            self._read(name, outcome.attempt, manifest)
+            for name, outcome in attempt.inputs.items()
+            for manifest in outcome.outputs
+            if manifest.result in self._job.read_of(name, self._region)
+        ]
+        if cluster.rng.random() < cluster.trouble:
+            raise RegionFailed("boom", Failure("RuntimeError", "boom"))
+        results = self._job.regions[self._region].results
+        outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
+        outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0)
+        try:
+            self._journal.finish(outcome)
+        except AttemptLost as error:
+            raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
+        return outcome
+
+    def _write(self, claim: Claim, result: str, fingerprint: str, read: list[str]) -> PartitionManifest:
+        draw = self._cluster.rng.randint(0, 1) if self._region in self._job.unstable else 0
+        made = rows(self._region, result, fingerprint, read, draw)
+        self._cluster.wrote[claim.region, claim.attempt, result] = made
+        location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}"
+        objects = []
+        for part in range(PARTS):
+            self._check_stopped(claim)
+            # Rows are the same again; files are not.
+            body = f"{made[part::PARTS]} in a file of attempt {claim.attempt}".encode()
+            info = self._results.put(f"{location}/part-{part}", body)
+            objects.append(ResultObject(f"part-{part}", info.size, info.etag))
+        mode = dict(self._job.regions[self._region].determinism).get(result)
+        digest = f"digest of {made}" if mode is not None and mode.is_verified else None
+        uri = f"{self._results.base_uri}/{location}"
+        return PartitionManifest(result, uri, tuple(objects), rows=len(made), digest=digest)
+
+    def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
+        prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
+        parts = []
+        for each in manifest.objects:
+            try:
+                body = self._results.get(f"{prefix}/{each.path}").body.decode()
+            except ObjectMissing as error:
+                said = f"{manifest.location}/{each.path} is not there"
+                raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
+            part, _, made_by = body.partition(" in a file of ")
+            if not made_by:
+                raise RegionFailed(f"{manifest.location}/{each.path} is no file of rows", Failure("Corrupt", "corrupt"))
+            parts.append(part)
+        found = "".join("".join(pair) for pair in zip(*parts, strict=True))
+        if found != self._cluster.wrote.get((region, attempt, manifest.result)):
+            self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
+        return found
+
+    def _check_stopped(self, claim: Claim) -> None:
+        if self._is_stopped:
+            raise RegionFailed(f"{claim.region}@{claim.attempt} was stopped")

@@ -1,0 +1,217 @@
+"""What can happen to a run from outside: crashes, people, outsiders, the sweeper, the loss of the database."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.failover.request import RestartFrom, RestartRegion
+from airflow_recovery.testing.simulation import visitors
+from airflow_recovery.testing.simulation.ledger import OUTSIDER
+from airflow_recovery.topology.retention import Retention
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.schedule import Schedule
+
+Act = tuple[str, Callable[[], object]]
+"""What happens, and how."""
+
+PAUSED = 0.01
+"""The weight of a process that is frozen: it goes on when hardly anybody else does."""
+
+
+class Trouble(str, Enum):
+    """The kinds. Each happens as often as a schedule says."""
+
+    KILL = "kill -9 of a process"
+    SIGTERM = "SIGTERM to a process"
+    HEARTBEAT = "Airflow gives up on a task that lives"
+    PAUSE = "a process is frozen for long"
+    CLEAR = "a user clears a task, perhaps with all below it"
+    CLEAR_ALL = "a user clears the whole run"
+    RESTART = "a user restarts a region"
+    MARK = "a user marks a task"
+    DELETE = "an outsider deletes results"
+    ALTER = "an outsider overwrites results"
+    SWEEP = "the sweeper goes through the run"
+    PURGE = "the run is purged, and made again under the same key"
+    DATABASE = "the metadata database is lost"
+    DEPLOY = "new code is deployed and the run cleared"
+    RECOMPUTE = "the run is cleared in recompute mode"
+
+
+DRASTIC = frozenset(
+    {Trouble.PURGE, Trouble.DATABASE, Trouble.DEPLOY, Trouble.RECOMPUTE, Trouble.MARK, Trouble.CLEAR_ALL}
+)
+"""After these nearly everything begins again: drawn less often."""
+
+
+def drawn(rng: random.Random) -> dict[Trouble, int]:
+    """One to five troubles of up to three kinds."""
+    weights = [1 if each in DRASTIC else 3 for each in Trouble]
+    kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
+    found = dict.fromkeys(kinds, 1)
+    for _ in range(rng.randint(0, 2)):
+        found[rng.choice(kinds)] += 1
+    return found
+
+
+class Troubles:
+    """Draws one that is possible now, and lets it happen."""
+
+    def __init__(self, schedule: Schedule, left: dict[Trouble, int]) -> None:
+        self._schedule = schedule
+        self._world = schedule.world
+        self._airflow = schedule.world.airflow
+        self._rng = schedule.rng
+        self._left = {kind: count for kind, count in left.items() if count}
+        self._names = list(schedule.world.job.regions)
+        self._possible: dict[Trouble, Callable[[], Iterator[Act]]] = {
+            Trouble.KILL: self._kill,
+            Trouble.SIGTERM: self._sigterm,
+            Trouble.HEARTBEAT: self._heartbeat,
+            Trouble.PAUSE: self._pause,
+            Trouble.CLEAR: self._clear,
+            Trouble.CLEAR_ALL: self._clear_all,
+            Trouble.RESTART: self._restart,
+            Trouble.MARK: self._mark,
+            Trouble.DELETE: self._delete,
+            Trouble.ALTER: self._alter,
+            Trouble.SWEEP: self._sweep,
+            Trouble.PURGE: self._purge,
+            Trouble.DATABASE: self._database,
+            Trouble.DEPLOY: self._deploy,
+            Trouble.RECOMPUTE: self._recompute,
+        }
+
+    @property
+    def is_any_left(self) -> bool:
+        """Something may still happen."""
+        return bool(self._left)
+
+    def stop(self) -> None:
+        """Nothing more happens."""
+        self._left.clear()
+
+    def happen(self) -> str | None:
+        """One of the kinds that are left. `None` where it is not possible now."""
+        kind = self._rng.choice(list(self._left))
+        possible = list(self._possible[kind]())
+        if not possible:
+            return None
+        label, act = self._rng.choice(possible)
+        self._use_up(kind)
+        act()
+        return label
+
+    def gives_up_on(self, own: TaskTry) -> bool:
+        """Airflow loses patience with a frozen process for which everybody waits, where that may happen."""
+        if Trouble.HEARTBEAT not in self._left or self._rng.random() < 0.3 or not self._airflow.is_mine(own):
+            return False
+        self._use_up(Trouble.HEARTBEAT)
+        self._schedule.note(f"AIRFLOW gives up on {own.task_id}, which is frozen")
+        self._airflow.lose_heartbeat(own.task_id)
+        return True
+
+    def _use_up(self, kind: Trouble) -> None:
+        self._left[kind] -= 1
+        if not self._left[kind]:
+            del self._left[kind]
+
+    # processes
+
+    def _kill(self) -> Iterator[Act]:
+        for each in self._schedule.alive():
+            yield f"KILL -9 {each.name}", partial(setattr, each, "is_dead", True)
+
+    def _sigterm(self) -> Iterator[Act]:
+        for each in self._schedule.alive():
+            if each in self._schedule.tries:
+                yield f"SIGTERM {each.name}", partial(setattr, each, "is_told_to_end", True)
+
+    def _pause(self) -> Iterator[Act]:
+        for each in self._schedule.alive():
+            yield f"PAUSE {each.name}", partial(setattr, each, "weight", PAUSED)
+
+    def _heartbeat(self) -> Iterator[Act]:
+        for name in self._airflow.upstream:
+            if self._airflow.state(name) == "running":
+                yield f"AIRFLOW gives up on {name}", partial(self._airflow.lose_heartbeat, name)
+
+    # people
+
+    def _clear(self) -> Iterator[Act]:
+        for name in self._airflow.upstream:
+            if self._airflow.now(name).try_number:
+                below = self._rng.random() < 0.3
+                act = partial(self._airflow.clear, name, downstream=below)
+                yield f"USER clears {name}{' and below' if below else ''}", act
+
+    def _clear_all(self) -> Iterator[Act]:
+        yield "USER clears all", self._airflow.clear_all
+
+    def _restart(self) -> Iterator[Act]:
+        for name in self._names:
+            if self._world.ledger.regions[name].top:
+                request = RestartRegion(name, "user") if self._rng.random() < 0.7 else RestartFrom(name, "user")
+                body = partial(visitors.restart, self._schedule, request)
+                yield f"USER asks: {request.text()}", partial(self._schedule.begins, "USER", body)
+
+    def _mark(self) -> Iterator[Act]:
+        # Without a publish nobody looks at what a person has called a success.
+        states = ("success", "failed") if self._schedule.settings.publishes else ("failed",)
+        for name in self._names:
+            for state in states:
+                yield f"USER marks {name} {state}", partial(self._airflow.mark, name, state)
+
+    # the stores
+
+    def _delete(self) -> Iterator[Act]:
+        for what, keys in self._data():
+            gone = keys if self._rng.random() < 0.5 else [self._rng.choice(keys)]
+            act = partial(self._as_outsider, partial(self._world.results.delete, gone))
+            yield f"OUTSIDER deletes {len(gone)} of {what}", act
+
+    def _alter(self) -> Iterator[Act]:
+        for what, keys in self._data():
+            act = partial(self._as_outsider, partial(self._world.results.put, self._rng.choice(keys), b"other"))
+            yield f"OUTSIDER overwrites one of {what}", act
+
+    def _data(self) -> Iterator[tuple[str, list[str]]]:
+        """Attempts that have data, and its keys."""
+        layout = self._world.layout
+        for name in self._names:
+            for n in range(1, self._world.ledger.regions[name].top + 1):
+                keys = [each.key for each in self._world.results.list(f"{layout.data_of(name, n)}/")]
+                if keys:
+                    yield f"{name}@{n}", keys
+
+    def _as_outsider(self, act: Callable[[], object]) -> None:
+        self._schedule.hand = OUTSIDER
+        act()
+        self._schedule.hand = None
+
+    def _sweep(self) -> Iterator[Act]:
+        retention = self._rng.choice([Retention.keep("0s"), Retention.on_run_success(), Retention.as_consumed()])
+        body = partial(visitors.sweep, self._schedule, retention)
+        yield f"SWEEPER begins, {retention.text()}", partial(self._schedule.begins, "gc", body)
+
+    # the run
+
+    def _purge(self) -> Iterator[Act]:
+        body = partial(visitors.purge, self._schedule)
+        yield "SWEEPER begins to purge the run", partial(self._schedule.begins, "gc", body)
+
+    def _database(self) -> Iterator[Act]:
+        yield "AIRFLOW's database is lost", self._world.lose_database
+
+    def _deploy(self) -> Iterator[Act]:
+        for name in self._names:
+            yield f"USER deploys other code of {name} and clears all", partial(self._schedule.deploy, name)
+
+    def _recompute(self) -> Iterator[Act]:
+        yield "USER clears all, to be recomputed", self._schedule.recompute

@@ -1,0 +1,60 @@
+"""What must hold when every task is green, and after a last round without any trouble. Raises `Violation`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.topology.determinism import Determinism
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.schedule import Schedule
+
+
+def check_green(schedule: Schedule) -> None:
+    """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
+    ledger = schedule.world.ledger
+    for region, most in schedule.settings.max_attempts.items():
+        if ledger.regions[region].top > most:
+            raise Violation(f"waste: {region} was claimed {ledger.regions[region].top} times")
+    current = ledger.current()
+    bad = ledger.why_incoherent(current, schedule.promised)
+    # After green a late zombie may still finish: the results rest on what was reported, and the next pre-check sees it.
+    if bad and ledger.why_incoherent(schedule.served, schedule.promised):
+        raise Violation(f"I13: false green: {bad}; current {current}, reported {schedule.served}")
+
+
+def check_end(schedule: Schedule) -> None:
+    """What stands is one cut, there, right, and published."""
+    ledger, job = schedule.world.ledger, schedule.world.job
+    current = ledger.current()
+
+    def may_write(region: str, result: str, fingerprint: str, read: list[str]) -> set[str]:
+        draws = (0, 1) if region in job.unstable else (0,)
+        return {rows(region, result, fingerprint, read, draw) for draw in draws}
+
+    bad = ledger.why_incoherent(current, schedule.promised) or ledger.why_wrong_rows(current, may_write)
+    if bad:
+        raise Violation(f"I13: {bad}; current {current}")
+    published = ledger.publishes[max(ledger.publishes)] if schedule.settings.publishes else current
+    for name in job.finals:
+        if published[name] != current[name]:
+            raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
+        if not ledger.is_there(name, current[name]):
+            raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
+    # Under `assume` a consumer keeps even what it has made of a producer's older code.
+    is_assumed = any(mode is Determinism.ASSUME for each in job.plan.regions for _, mode in each.determinism)
+    if not job.unstable and not (is_assumed and schedule.is_redeployed):
+        _check_undisturbed(job, schedule.world.cluster.wrote, current)
+
+
+def _check_undisturbed(
+    job: SimulatedJob, wrote: Mapping[tuple[str, int, str], str], current: Mapping[str, int]
+) -> None:
+    undisturbed = job.undisturbed()
+    for name in job.finals:
+        for result in job.regions[name].results:
+            if wrote[name, current[name], result] != undisturbed[name, result]:
+                raise Violation(f"I13: {result} of {name} is not what an undisturbed run writes")

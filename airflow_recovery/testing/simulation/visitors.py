@@ -1,0 +1,75 @@
+"""People and sweepers at work: requests of their own, with anybody else's in between. All of it is the real code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import JournalError, RecoveryError, StoreError
+from airflow_recovery.execution.apply_plan import apply_plan
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.failover.plan_making import plan
+from airflow_recovery.failover.request import Request
+from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
+from airflow_recovery.testing.simulation.memory import ProcessStore
+from airflow_recovery.testing.simulation.stage import stage
+from airflow_recovery.topology.retention import Retention
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.schedule import Schedule
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+
+
+def restart(schedule: Schedule, request: Request) -> None:
+    """As the CLI does: plan, apply, clear. The user is told "done" when all of it is."""
+    world = schedule.world
+    journal, results = world.journal("user"), ProcessStore(world.results)
+    names = list(world.job.regions)
+    try:
+        state = journal.load(journal.list(names))
+        found = plan(world.job.plan, state, ResultProber(lambda location: results), request)
+        applied = apply_plan(journal, found, "user")
+    except RecoveryError as error:
+        stage().switch(f"is refused: {type(error).__name__}")
+        return
+    # A clear of the region alone, as in Airflow's own UI, is as good: `settle` finds who else has to run.
+    reset = {pin.region for pin in applied.resets}
+    clear = [each for each in applied.clear if each in reset] if schedule.rng.random() < 0.5 else applied.clear
+    stage().switch(f"clears {', '.join(clear)}")
+    clear_for_restart(schedule, clear)
+    clear_for_restart(schedule, [each for each in applied.at_work if world.airflow.state(each) != "running"])
+    for pin in applied.resets:
+        schedule.was_promised(pin.region, pin.attempt)
+
+
+def clear_for_restart(schedule: Schedule, regions: Iterable[str]) -> None:
+    """In whatever try they are, running too."""
+    for name in regions:
+        schedule.world.airflow.clear(name)
+
+
+def sweep(schedule: Schedule, retention: Retention) -> None:
+    """One sweep, which lets go of everything that may go."""
+    _sweep(schedule, SweepOptions(retention, grace_s=0.0))
+
+
+def purge(schedule: Schedule) -> None:
+    """Long after everybody has left but, perhaps, frozen processes. Then a backfill makes the run again."""
+    options = SweepOptions(Retention.keep(), grace_s=HOUR_S, purge_older_than_s=DAY_S)
+    for pause_s in (2 * DAY_S, 2 * HOUR_S):
+        schedule.world.clock.sleep(pause_s)
+        if not _sweep(schedule, options):
+            return
+    stage().switch("the run is made again")
+    schedule.begins_anew()
+
+
+def _sweep(schedule: Schedule, options: SweepOptions) -> bool:
+    world = schedule.world
+    try:
+        Sweeper(ProcessStore(world.journal_store), ProcessStore(world.results), options).sweep()
+    except (StoreError, JournalError):
+        return False
+    return True

@@ -1,0 +1,123 @@
+"""One run of one job: a fake Airflow, two stores, and the real code of each try over them."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.execution.publish import PublishTask
+from airflow_recovery.execution.region_task import RegionTask
+from airflow_recovery.execution.run import Run, TaskIdentity
+from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob
+from airflow_recovery.testing.simulation.ledger import Ledger
+from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, ProcessStore, SimulatedJournal
+from airflow_recovery.testing.simulation.network import Network
+from airflow_recovery.testing.simulation.spark import Cluster, FakeSpark
+from airflow_recovery.testing.simulation.stage import Process, stage
+
+PUBLISH = "publish"
+RETRIES = 1_000_000
+
+
+class _Told(logging.Handler):
+    """What the code under test logs is part of what happened."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(f"    {record.getMessage()}"[:300])
+
+
+class World:
+    """What a schedule moves through. ``by()`` names who is at work now, ``note`` takes the log."""
+
+    def __init__(
+        self,
+        job: SimulatedJob,
+        rng: random.Random,
+        by: Callable[[], str],
+        note: Callable[[str], None],
+        *,
+        publishes: bool = True,
+        page_keys: int | None = None,
+        store_faults: int = 0,
+        store_fault_rate: float = 0.0,
+        trouble: float = 0.0,
+    ) -> None:
+        self.job = job
+        self.clock = Clock()
+        self.layout = JournalLayout(IDENTITY)
+        self.cluster = Cluster(rng, trouble)
+        self.journal_store = MemoryStore("memory://journal", self.clock)
+        self.results = MemoryStore("memory://results", self.clock)
+        self.network = Network(self.journal_store, rng.getrandbits(32), rate=store_fault_rate, limit=store_faults)
+        self._way = self.network if store_faults else None
+        modes = {(each.name, result): mode.value for each in job.plan.regions for result, mode in each.determinism}
+        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote)
+        self.journal_store.on_put = self.ledger.journal_put
+        self.journal_store.on_delete = self.ledger.journal_deleted
+        self.results.on_put = lambda key, body, replaced: self.ledger.data_put(
+            key, body, replaced, self.results.get(key).info.etag, by()
+        )
+        self.results.on_delete = lambda key: self.ledger.data_deleted(key, by())
+        # Of its own, outside of the tree of loggers: no setting of this interpreter reaches it.
+        self.log = logging.Logger("simulated", logging.INFO)
+        self.log.addHandler(_Told(note))
+        self.epoch: str | None = None
+        self.run_number = 1
+        self._page_keys = page_keys
+        self._writers = 0
+        tasks = {name: each.inputs for name, each in job.regions.items()}
+        self._publish_keys = (PUBLISH,) if publishes else ()
+        tasks |= dict.fromkeys(self._publish_keys, job.finals)
+        self.airflow = FakeAirflow(tasks, retries=RETRIES)
+
+    def lose_database(self) -> None:
+        """A re-created run of the same key: nothing is left of the task instances."""
+        self.run_number += 1
+        self.airflow.lose_database()
+
+    def journal(self, writer: str) -> SimulatedJournal:
+        """As a process sees it."""
+        return SimulatedJournal(ProcessStore(self.journal_store, self._way, self._page_keys), IDENTITY, writer=writer)
+
+    def run(self, own: TaskTry) -> Run:
+        """What a try knows."""
+        self._writers += 1
+        results = ProcessStore(self.results)
+        job = self.job
+        run = Run(
+            plan=job.plan,
+            journal=self.journal(f"writer {self._writers}"),
+            scheduler=self.airflow.door(own, gate=_ask_airflow),
+            available=ResultProber(lambda location: results),
+            task_keys={name: name for name in job.regions},
+            task=TaskIdentity(f"run {self.run_number}", own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
+            now=lambda: f"{self.clock.now_s:.2f}",
+            log=self.log,
+            publish_keys=self._publish_keys,
+        )
+        run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
+        return run
+
+    def execute(self, own: TaskTry, process: Process) -> int | None:
+        """One try, in its own strand. Returns the attempt that it reports success with; `None` for the publish."""
+        run = self.run(own)
+        if own.task_id == PUBLISH:
+            PublishTask(run).execute()
+            return None
+        journal = run.journal
+        assert isinstance(journal, SimulatedJournal)
+        spark = FakeSpark(self.cluster, self.job, own.task_id, process, journal, ProcessStore(self.results))
+        return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
+
+
+def _ask_airflow(request: str) -> None:
+    stage().switch(f"airflow: {request}")
