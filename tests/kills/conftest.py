@@ -1,0 +1,82 @@
+"""One Airflow with PostgreSQL and two schedulers for a file of tests. Runs are handled as in the integration tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+INTEGRATION = HERE.parent / "integration"
+sys.path.insert(0, str(INTEGRATION))
+
+from pipeline import AWS_CONNECTION, Pipeline, environment  # noqa: E402
+
+from airflow_recovery.testing import S3Server, find_versitygw  # noqa: E402
+from airflow_recovery.testing.local_airflow import LocalAirflow  # noqa: E402
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY  # noqa: E402
+from airflow_recovery.testing.spark_cluster import connect_server  # noqa: E402
+
+API_DOWN_S = 10.0
+API_DOWN_IN_A_DRILL_S = 60.0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        first, count = metafunc.config.getoption("--seed"), metafunc.config.getoption("--drill") or 1
+        metafunc.parametrize("seed", range(first, first + count), ids=lambda each: f"seed={each}")
+
+
+@pytest.fixture(scope="session")
+def api_down_s(pytestconfig: pytest.Config) -> float:
+    """How long the API server is away: in a drill longer than Airflow's tasks wait for it."""
+    return API_DOWN_IN_A_DRILL_S if pytestconfig.getoption("--drill") else API_DOWN_S
+
+
+@pytest.fixture(scope="module")
+def connect_url() -> Iterator[str]:
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
+    with connect_server(master="local[2]", conf=conf) as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def pipeline(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    start_s3_server: Callable[[str], S3Server],
+    connect_url: str,
+) -> Iterator[Pipeline]:
+    """The journal is on versitygw, where it is installed."""
+    folder = tmp_path_factory.mktemp("kills")
+    is_moto = pytestconfig.getoption("--s3-server") == "moto" or find_versitygw() is None
+    server = start_s3_server("moto" if is_moto else "versitygw")
+    bucket = f"kills-{uuid.uuid4().hex[:8]}"
+    server.create_bucket(bucket)
+    env = environment(folder, bucket, connect_url)
+    # Not in the database, which will be lost.
+    extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}
+    connection = {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": extra}
+    env[f"AIRFLOW_CONN_{AWS_CONNECTION.upper()}"] = json.dumps(connection)
+    dags = folder / "dags"
+    shutil.copytree(HERE / "dags", dags)
+    shutil.copy(INTEGRATION / "dags" / "integration_jobs" / "gates.py", dags / "relay_jobs")
+    with LocalAirflow(folder / "airflow", dags, database="postgresql", schedulers=2, env=env) as airflow:
+        yield Pipeline(airflow, server, bucket, folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pipeline: Pipeline, connect_url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each result where nothing happens."""
+    command = [sys.executable, str(HERE / "undisturbed.py"), connect_url]
+    env = {**os.environ, "PYTHONPATH": str(pipeline.folder / "dags")}
+    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
+    return {name: [tuple(row) for row in rows] for name, rows in json.loads(said).items()}

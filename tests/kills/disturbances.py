@@ -1,0 +1,216 @@
+"""What a test does to a run while it runs, at moments that its journal tells.
+
+A disturbance is a generator: it yields while its moment has not come, does its harm, and ends. `disturb` asks all of
+them again and again, so that several harm one run without waiting for each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from journal_objects import JournalObjects
+from pipeline import DagRun, is_gone
+
+from airflow_recovery.testing.local_airflow import TaskProcesses
+from airflow_recovery.testing.spark_drivers import driver_of, kill_9
+
+DEADLINE_S = 240.0
+POLL_INTERVAL_S = 0.1
+
+Disturbance = Iterator[None]
+
+
+@dataclass
+class Scene:
+    """A run as its disturbances see it.
+
+    ``journal`` is read anew each time they are asked; ``said`` is what they did.
+    """
+
+    run: DagRun
+    random: Random
+    journal: JournalObjects = field(init=False)
+    said: list[str] = field(default_factory=list)
+    api_is_up: bool = True
+    busy: set[str] = field(default_factory=set)
+    """Regions that a disturbance has to itself."""
+
+    def look(self) -> None:
+        self.journal = self.run.journal()
+
+    def say(self, what: str) -> None:
+        self.said.append(f"{len(self.finished())} finished: {what}")
+        print(self.said[-1], flush=True)
+
+    def finished(self) -> dict[str, int]:
+        """The finished attempt of each region that has one."""
+        found = {}
+        for region, attempts in self.journal.attempts.items():
+            numbers = [number for number, each in attempts.items() if each.is_finished]
+            if numbers:
+                found[region] = max(numbers)
+        return found
+
+    def wait_finished(self, count: int) -> Disturbance:
+        while len(self.finished()) < count:
+            yield
+
+    def running_task(self) -> tuple[str, int, TaskProcesses] | None:
+        """One of the regions that run now, its attempt and its processes; which one, chance decides."""
+        running = [
+            (region, number)
+            for region, attempts in sorted(self.journal.attempts.items())
+            for number, each in attempts.items()
+            if "claim" in each.objects and not each.outcome and region not in self.busy
+        ]
+        self.random.shuffle(running)
+        for region, number in running:
+            processes = self.run.airflow.task_processes(self.run.dag_id, self.run.run_id, self.run.task(region))
+            if processes is not None and not processes.is_gone():
+                return region, number, processes
+        return None
+
+
+def disturb(scene: Scene, *disturbances: Disturbance) -> None:
+    """Go on with all of them until all of them have ended."""
+    deadline = time.monotonic() + DEADLINE_S
+    left = list(disturbances)
+    while left:
+        scene.look()
+        left = [each for each in left if next(each, END) is not END]
+        if left and time.monotonic() > deadline:
+            story = scene.run.story() if scene.api_is_up else "(the API server is down)"
+            raise AssertionError(f"{len(left)} disturbances have not ended; done: {scene.said}\n{story}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+END = object()
+
+
+def kill_a_task(scene: Scene, moment: int) -> Disturbance:
+    """``kill -9`` of a task's process."""
+    yield from scene.wait_finished(moment)
+    while (found := scene.running_task()) is None:
+        yield
+    region, attempt, processes = found
+    kill_9(processes.task)
+    scene.say(f"kill -9 of the task {region}@{attempt}")
+
+
+def kill_a_supervisor(scene: Scene, moment: int) -> Disturbance:
+    """``kill -9`` of the process above a task; the kernel ends the task with it."""
+    yield from scene.wait_finished(moment)
+    while (found := scene.running_task()) is None:
+        yield
+    region, attempt, processes = found
+    kill_9(processes.supervisor)
+    scene.say(f"kill -9 of the supervisor of {region}@{attempt}")
+    while not processes.is_gone():
+        yield
+
+
+def kill_the_jvm(scene: Scene, region: str) -> Disturbance:
+    """``kill -9`` of the JVM of a region by spark-submit: when its driver begins, or when its vertex is called."""
+    run, name = scene.run, f"{scene.run.dag_id}.{region}@1"
+    scene.busy.add(region)
+    run.hold(region)
+    while (jvm := driver_of(name, run.airflow.home)) is None:
+        yield
+    if scene.random.random() < 0.5:
+        while not run.calls(region):
+            yield
+    kill_9(jvm)
+    scene.say(f"kill -9 of the JVM of {region}@1")
+    run.release(region)
+    while not is_gone(jvm):
+        yield
+
+
+def kill_and_restart(scene: Scene, moment: int, component: str) -> Disturbance:
+    """``kill -9`` of a component's main process, and a new one at once."""
+    yield from scene.wait_finished(moment)
+    while not scene.api_is_up:
+        yield
+    scene.run.airflow.kill(component)
+    scene.say(f"kill -9 of {component}")
+    scene.run.airflow.start(component)
+
+
+def kill_the_triggerer(scene: Scene, moment: int, sensor: str) -> Disturbance:
+    """... while ``sensor`` is deferred."""
+    while scene.run.airflow.task_instance(scene.run.dag_id, scene.run.run_id, sensor)["state"] != "deferred":
+        yield
+    yield from kill_and_restart(scene, moment, "triggerer")
+
+
+def kill_all_schedulers(scene: Scene, moment: int) -> Disturbance:
+    """``kill -9`` of each scheduler with its executor's workers, which are the supervisors; then new ones."""
+    yield from scene.wait_finished(moment)
+    airflow = scene.run.airflow
+    schedulers = [each for each in airflow.components if each.startswith("scheduler")]
+    for each in schedulers:
+        airflow.kill_group(each)
+    scene.say("kill -9 of all schedulers")
+    airflow.start(*schedulers)
+
+
+def api_server_down(scene: Scene, moment: int, seconds: float) -> Disturbance:
+    """``kill -9`` of the API server; a new one only after some time."""
+    yield from scene.wait_finished(moment)
+    scene.run.airflow.kill("api-server")
+    scene.api_is_up = False
+    scene.say(f"the API server is down for {seconds:.0f} s")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield
+    scene.run.airflow.start("api-server")
+    scene.api_is_up = True
+    scene.say("the API server is up again")
+
+
+def freeze_a_task(scene: Scene, moment: int) -> Disturbance:
+    """SIGSTOP for a task with its supervisor; it wakes when its successor has finished, and must come to its end.
+
+    One whose outcome was on its way when it was frozen has no successor: then another one is taken.
+    """
+    yield from scene.wait_finished(moment)
+    successor = None
+    while successor is None:
+        while not scene.api_is_up or (found := scene.running_task()) is None:
+            yield
+        region, attempt, processes = found
+        processes.freeze()
+        try:
+            scene.say(f"{region}@{attempt} is frozen")
+            while region not in scene.finished():
+                yield
+        finally:
+            processes.wake()
+        successor = scene.finished()[region] if scene.finished()[region] > attempt else None
+        scene.say(f"{region}@{attempt} wakes; finished is {region}@{scene.finished()[region]}")
+    while not processes.is_gone():
+        yield
+
+
+def lose_the_database(scene: Scene, moment: int) -> Disturbance:
+    """Drop it and make an empty one; the run is created anew, under another id, for the same logical date."""
+    yield from scene.wait_finished(moment)
+    scene.run.airflow.recreate_database()
+    scene.run.run_id = f"again-{scene.run.run_id}"
+    scene.run.start()
+    scene.say("the database was dropped and created anew, and the run, too")
+
+
+def restore_the_database(scene: Scene, moment: int, backup: Path) -> Disturbance:
+    """Back it up; put it back when three more regions have finished."""
+    yield from scene.wait_finished(moment)
+    scene.run.airflow.back_up_database(backup)
+    before = len(scene.finished())
+    scene.say("backup")
+    yield from scene.wait_finished(before + 3)
+    scene.run.airflow.restore_database(backup)
+    scene.say("the database is restored")

@@ -1,0 +1,150 @@
+"""Any part of Airflow is killed, or its database lost, in the middle of a run: nothing that is finished runs again.
+
+PostgreSQL, two schedulers, real Spark; thirteen regions (`dags/relay_jobs/relay.py`). Each test harms one run in
+several ways that don't depend on each other, at moments that the seed decides ("when n regions have finished"), as it
+decides which task, which scheduler. ``--drill 10`` is ten such runs of each test; ``--seed 7`` repeats that of seed 7.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from disturbances import (
+    Scene,
+    api_server_down,
+    disturb,
+    freeze_a_task,
+    kill_a_supervisor,
+    kill_a_task,
+    kill_all_schedulers,
+    kill_and_restart,
+    kill_the_jvm,
+    kill_the_triggerer,
+    lose_the_database,
+    restore_the_database,
+)
+from pipeline import Pipeline
+
+from airflow_recovery.storage import open_store
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.verify import verify_run
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+REGIONS = [f"{chain}{number}" for chain in "abc" for number in range(1, 5)] + ["total"]
+MOMENTS = range(1, len(REGIONS) - 1)
+"""After so many finished regions there is always one more that runs, or is about to."""
+
+Undisturbed = dict[str, list[tuple[Any, ...]]]
+
+
+def begin(pipeline: Pipeline, dag_id: str, seed: int) -> Scene:
+    return Scene(pipeline.run(dag_id, name=f"seed-{seed}"), Random(f"{dag_id} {seed}"))
+
+
+def moments(scene: Scene, count: int) -> list[int]:
+    """Which ones, and in which order the harms take them."""
+    return scene.random.sample(MOMENTS, count)
+
+
+def assert_survived(scene: Scene, undisturbed: Undisturbed) -> None:
+    """The run ends, and nobody can tell from its results that anything has happened to it."""
+    run = scene.run
+    journal = run.ends()
+    journal.check()
+    claims = journal.executions()
+    assert set(claims) == set(REGIONS)
+    for region, attempts in journal.attempts.items():
+        finished = [number for number, each in attempts.items() if each.is_finished]
+        # One finish, and no attempt after it: what was finished has not run again.
+        assert finished == [claims[region]], (
+            f"{region}: finished are {finished}, claimed {claims[region]}: {scene.said}"
+        )
+        assert 1 <= run.calls(region) <= claims[region], scene.said
+    assert {name: journal.rows(name) for name in undisturbed} == undisturbed
+    report = verify_run(
+        S3Store(
+            f"s3://{run.pipeline.bucket}/journal",
+            endpoint_url=run.pipeline.s3.endpoint_url,
+            session=run.pipeline.s3.session(),
+        ),
+        open_store,
+        dag_id=run.dag_id,
+        run_key=f"date-{run.day}T000000Z",
+        group_id=run.group_id,
+        ended=True,
+        deep=True,
+    )
+    assert report.violated == (), report.text()
+
+
+def test_fault_4_a_task_a_supervisor_and_a_jvm_are_killed(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int
+) -> None:
+    scene = begin(pipeline, "relay_submit", seed)
+    first, second = moments(scene, 2)
+    harms = [kill_a_task(scene, first), kill_a_supervisor(scene, second), kill_the_jvm(scene, "b2")]
+    scene.run.start()
+
+    disturb(scene, *harms)
+
+    assert_survived(scene, undisturbed)
+    assert scene.run.journal().executions()["b2"] == 2
+
+
+def test_fault_9_fault_10_a_scheduler_the_triggerer_and_the_api_server_are_killed(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int
+) -> None:
+    scene = begin(pipeline, "relay", seed)
+    first, second, third = moments(scene, 3)
+    scheduler = scene.random.choice(["scheduler", "scheduler-2"])
+    scene.run.start()
+
+    disturb(
+        scene,
+        kill_and_restart(scene, first, scheduler),
+        kill_the_triggerer(scene, second, "watch"),
+        kill_and_restart(scene, third, "api-server"),
+    )
+
+    assert_survived(scene, undisturbed)
+    assert scene.run.airflow.tries(scene.run.dag_id, scene.run.run_id, "watch")[-1]["state"] == "success"
+
+
+def test_fault_11_a_task_is_frozen_and_the_api_server_is_away(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int, api_down_s: float
+) -> None:
+    scene = begin(pipeline, "relay", seed)
+    first, second = moments(scene, 2)
+    scene.run.start()
+
+    disturb(scene, freeze_a_task(scene, first), api_server_down(scene, second, api_down_s))
+
+    assert_survived(scene, undisturbed)
+
+
+def test_fault_60_all_schedulers_are_killed_and_the_database_is_lost(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int
+) -> None:
+    scene = begin(pipeline, "relay", seed)
+    first, second = moments(scene, 2)
+    scene.run.start()
+
+    disturb(scene, kill_all_schedulers(scene, first), lose_the_database(scene, second))
+
+    assert_survived(scene, undisturbed)
+
+
+def test_fault_60_the_database_is_restored_to_before_the_last_three_finishes(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int, tmp_path: Path
+) -> None:
+    scene = begin(pipeline, "relay", seed)
+    moment = scene.random.choice(range(0, len(REGIONS) - 4))
+    scene.run.start()
+
+    disturb(scene, restore_the_database(scene, moment, tmp_path / "backup"))
+
+    assert_survived(scene, undisturbed)
