@@ -1,4 +1,4 @@
-"""``rebuild``: what it asks of Airflow, and what it leaves. The transaction itself: `tests/plugins/test_rebuild_request.py`."""
+"""``rebuild``: what it asks of Airflow, and what it leaves. The transaction: `plugins/test_rebuild_request.py`."""
 
 from __future__ import annotations
 
