@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv with everything that the demo and the tests need. A second run does nothing and needs no network.
 #   scripts/setup.sh          Python packages and Java: enough for `make demo`
-#   scripts/setup.sh --test   and versitygw, a second S3 server, where `go` is on the PATH: for `make test`
+#   scripts/setup.sh --test   and PostgreSQL, and versitygw, a second S3 server, where `go` is on the PATH: for `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -89,11 +89,22 @@ ensure_versitygw() {
         || { tail -n 5 $LOG >&2; die "go install of versitygw failed; see $LOG"; }
 }
 
+ensure_postgresql() {
+    local find='from airflow_recovery.testing.local_airflow.postgres import find_programs; find_programs()'
+    $VENV/bin/python -c "$find" 2>/dev/null && return
+    is_debian_root || die "the tests need a PostgreSQL server's programs, found none; install it or put them on the PATH"
+    apt_install postgresql
+    $VENV/bin/python -c "$find" || die "the programs of PostgreSQL are still not found after the installation"
+}
+
 case "${1:-}" in
     '' | --test) ;;
     *) die "unknown argument $1; expected nothing or --test" ;;
 esac
 ensure_venv
 ensure_java
-if [ "${1:-}" = --test ]; then ensure_versitygw; fi
+if [ "${1:-}" = --test ]; then
+    ensure_versitygw
+    ensure_postgresql
+fi
 say "ready ($($VENV/bin/python --version), Java $(java_major))"
