@@ -27,6 +27,9 @@ NEEDED = ("initdb", "postgres", "pg_isready", "createdb", "dropdb", "pg_dump", "
 READY_TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.1
 SETTINGS = {
+    # A killed scheduler's workers keep its connection open, and with it the lock on the pools that no other scheduler
+    # can do without: the server has to end it. Set it in production, too.
+    "idle_in_transaction_session_timeout": "30s",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
