@@ -98,12 +98,7 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
             "Upgrade airflow-recovery on this worker."
         )
     expected = {"kind": _KIND_OF[kind], **asdict(identity)}
-    for name, value in expected.items():
-        if document.get(name) != value:
-            raise RecordInvalid(
-                f"{where}: belongs to another journal: expected {name}={value!r}, found {document.get(name)!r}. "
-                "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
-            )
+    check_belongs(document, expected, where=where)
     if "crc" in document and document["crc"] != _crc(document.get("body")):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
     try:
@@ -111,6 +106,16 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
         return record
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
+
+
+def check_belongs(document: dict[str, Any], expected: dict[str, str], *, where: str) -> None:
+    """Raise `RecordInvalid` where ``document`` is of another journal, or of another kind, than what is expected."""
+    for name, value in expected.items():
+        if document.get(name) != value:
+            raise RecordInvalid(
+                f"{where}: belongs to another journal: expected {name}={value!r}, found {document.get(name)!r}. "
+                "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
+            )
 
 
 def _crc(body: Any) -> int:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, parse_json
 from airflow_recovery.journal.records import RunIdentity
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -121,12 +121,7 @@ def _check_header(found: Any, expected: SegmentHeader, where: str) -> None:
             f"{where}: written by a newer version (format {found['format']}, this version reads up to "
             f"{FORMAT_VERSION}). Upgrade airflow-recovery here."
         )
-    for name, value in asdict(expected.identity).items():
-        if found.get(name) != value:
-            raise RecordInvalid(
-                f"{where}: belongs to another journal: expected {name}={value!r}, found {found.get(name)!r}. "
-                "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
-            )
+    check_belongs(found, asdict(expected.identity), where=where)
     place = {"writer": expected.writer, "segment": expected.segment, "first": expected.first}
     if any(found.get(name) != value for name, value in place.items()):
         raise StreamDamaged(

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid, StoreTimeout, StoreUnavailable
 from airflow_recovery.journal.codec import decode_record, encode_record
@@ -106,7 +106,7 @@ class Journal:
         Raises the store's errors; never takes "denied" or "timed out" for "empty".
         """
         names = {encode(each): each for each in regions}
-        attempts: dict[str, dict[int, Attempt]] = {each: {} for each in names.values()}
+        marks: dict[str, dict[int, dict[str, Any]]] = {each: {} for each in names.values()}
         plans: set[str] = set()
         newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
@@ -116,9 +116,10 @@ class Journal:
             key = self.layout.parse_attempt(info.key)
             if key is not None:
                 if key.region in names:
-                    found = attempts[names[key.region]]
-                    attempt = found.get(key.attempt, Attempt(key.attempt))
-                    found[key.attempt] = _mark(attempt, key.kind, info)
+                    marked = marks[names[key.region]].setdefault(key.attempt, {})
+                    marked[_MARKS[key.kind]] = True
+                    if key.kind == "outcome":
+                        marked["outcome_etag"] = info.etag
             elif (plan := self.layout.parse_plan(info.key)) is not None:
                 plans.add(plan)
             elif (number := self.layout.parse_publish(info.key)) is not None:
@@ -128,6 +129,7 @@ class Journal:
             elif info.key == self.layout.snapshot:
                 snapshot = info
         closed_at = self.closed_at(newest_closed) if newest_closed else {}
+        attempts = {name: {n: Attempt(n, **each) for n, each in found.items()} for name, found in marks.items()}
         state = RunState(
             regions={name: RegionState(in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
             plans=frozenset(plans),
@@ -352,16 +354,14 @@ class Journal:
         return {each.region: each.attempt for each in self.read_closed(number).highest}
 
 
-def _mark(attempt: Attempt, kind: str, info: ObjectInfo) -> Attempt:
-    if kind == "claim":
-        return replace(attempt, is_claimed=True)
-    if kind == "outcome":
-        return replace(attempt, has_outcome=True, outcome_etag=info.etag)
-    if kind == "reset":
-        return replace(attempt, is_reset=True)
-    if kind == "lost":
-        return replace(attempt, is_lost=True)
-    return replace(attempt, is_released=True)
+_MARKS = {
+    "claim": "is_claimed",
+    "outcome": "has_outcome",
+    "reset": "is_reset",
+    "lost": "is_lost",
+    "released": "is_released",
+}
+"""What the name of an object alone says of its attempt."""
 
 
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:
