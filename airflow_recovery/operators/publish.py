@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TriggerRule
@@ -70,7 +71,7 @@ class RecoveryPublishOperator(BaseOperator):
             publish = PublishTask(opened.run).execute()
             release_published(opened.run, opened.stores.results, opened.settings.retention)
             if self._keeps_cached_results:
-                drop_cached(opened.run, self._server())
+                drop_cached(opened.run, self._server)
         return {"publish": publish.number, "regions": {each.region: each.attempt for each in publish.regions}}
 
     @contextmanager
@@ -96,9 +97,11 @@ class RecoveryPublishOperator(BaseOperator):
             yield found.opened
 
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
-        return self._server().ask(manifest)
+        return self._server.ask(manifest)
 
+    @cached_property
     def _server(self) -> CacheServer:
+        """Its connection is asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
         from airflow_recovery.operators.cached import cache_server

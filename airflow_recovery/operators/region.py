@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
@@ -153,20 +154,24 @@ class SparkRegionOperator(SubmittingOperator):
         batch = batch_of(plan.record, self.region, self.subtask, context["ti"].map_index)
         if batch is None:
             return run_one(subtask_region(self.region, self.subtask))
-        declared = {key: value for key, value in vars(self).items() if key != "_is_killed"}
         results = {}
         for name in batch:
-            results[name] = run_one(name)
-            vars(self).update(declared)
+            with self._as_declared():
+                results[name] = run_one(name)
         return BatchResult(self.region, results)
 
     def _run_subtask(
         self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim
     ) -> RegionResult:
+        with self._as_declared():
+            return self._run_region(job, context, found, name, before_claim)
+
+    @contextmanager
+    def _as_declared(self) -> Iterator[None]:
         """One subtask of a batch. A submission changes this operator (name, conf, memory): the next begins anew."""
         declared = {key: value for key, value in vars(self).items() if key != "_is_killed"}
         try:
-            return self._run_region(job, context, found, name, before_claim)
+            yield
         finally:
             vars(self).update(declared)
 
