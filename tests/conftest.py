@@ -109,6 +109,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
+def s3_server_names(pytestconfig: pytest.Config) -> list[str]:
+    """The S3 servers that were asked for: moto first, versitygw last."""
+    return pytestconfig.stash[NAMES]
+
+
+@pytest.fixture(scope="session")
 def start_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], S3Server]]:
     """Servers by name, each started once a session; the environment holds the credentials of all of them."""
     servers: dict[str, S3Server] = {}

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment
+from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
 
-from airflow_recovery.testing import S3Server, find_versitygw
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY
-from airflow_recovery.testing.spark_cluster import connect_server
 
 EXAMPLES = HERE.parents[1] / "dags"
 WEAKENED = {
@@ -25,33 +24,32 @@ WEAKENED = {
 
 @pytest.fixture(scope="session")
 def connect_url() -> Iterator[str]:
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-    with connect_server(master="local[2]", conf=conf) as running:
+    with small_connect_server() as running:
         yield running.url
 
 
 @pytest.fixture(scope="session")
 def pipeline(
-    pytestconfig: pytest.Config,
+    s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Iterator[Pipeline]:
     """The product as it is; on the first of the S3 servers."""
     folder = tmp_path_factory.mktemp("pipeline")
-    with open_pipeline(folder, start_s3_server(servers(pytestconfig)[0]), connect_url) as up:
+    with open_pipeline(folder, start_s3_server(s3_server_names[0]), connect_url) as up:
         yield up
 
 
 @pytest.fixture(scope="session")
 def weakened_pipeline(
-    pytestconfig: pytest.Config,
+    s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Iterator[Pipeline]:
     """Without a door, or with a weaker one (`backends/weakened.py`); on the last of the S3 servers."""
-    server = start_s3_server(servers(pytestconfig)[-1])
+    server = start_s3_server(s3_server_names[-1])
     with open_pipeline(tmp_path_factory.mktemp("weakened"), server, connect_url, WEAKENED) as up:
         yield up
 
@@ -102,10 +100,3 @@ def copy_dags(folder: Path) -> Path:
     for each in ("drop_in.py", "wait_for_delays.py"):
         shutil.copy(EXAMPLES / each, examples)
     return dags
-
-
-def servers(config: pytest.Config) -> list[str]:
-    chosen = config.getoption("--s3-server")
-    if chosen != "all":
-        return [chosen]
-    return ["moto", "versitygw"] if find_versitygw() is not None else ["moto"]

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
+from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
 from airflow_recovery.testing.spark_drivers import driver_of
 from airflow_recovery.verify import Report, verify_run
 
@@ -250,6 +251,12 @@ def is_gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def small_connect_server() -> AbstractContextManager[ConnectServer]:
+    """A server for tiny jobs: no stage is cut into more parts than it has rows for."""
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
+    return connect_server(master="local[2]", conf=conf)
 
 
 def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:

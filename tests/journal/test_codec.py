@@ -234,6 +234,9 @@ def test_there_is_an_example_of_every_kind_and_of_every_field():
 def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
     text = st.text(st.characters(codec="utf-8"))
     number = st.integers(0, 2**53)
+    if kind in (PartitionManifest, ResultObject):
+        # Paths are looked at when they are read: see test_damage for those that are refused.
+        text = text.filter(lambda each: "\0" not in each and not {".", ".."} & set(each.split("/")))
     by_annotation = {
         "str": text,
         "int": number,

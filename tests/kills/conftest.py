@@ -18,12 +18,11 @@ HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"
 sys.path.insert(0, str(INTEGRATION))
 
-from pipeline import AWS_CONNECTION, Pipeline, environment  # noqa: E402
+from pipeline import AWS_CONNECTION, Pipeline, environment, small_connect_server  # noqa: E402
 
-from airflow_recovery.testing import S3Server, find_versitygw  # noqa: E402
+from airflow_recovery.testing import S3Server  # noqa: E402
 from airflow_recovery.testing.local_airflow import LocalAirflow  # noqa: E402
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY  # noqa: E402
-from airflow_recovery.testing.spark_cluster import connect_server  # noqa: E402
 
 API_DOWN_S = 10.0
 API_DOWN_IN_A_DRILL_S = 60.0
@@ -43,22 +42,20 @@ def api_down_s(pytestconfig: pytest.Config) -> float:
 
 @pytest.fixture(scope="module")
 def connect_url() -> Iterator[str]:
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-    with connect_server(master="local[2]", conf=conf) as running:
+    with small_connect_server() as running:
         yield running.url
 
 
 @pytest.fixture(scope="module")
 def pipeline(
-    pytestconfig: pytest.Config,
+    s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Iterator[Pipeline]:
     """The journal is on versitygw, where it is installed."""
     folder = tmp_path_factory.mktemp("kills")
-    is_moto = pytestconfig.getoption("--s3-server") == "moto" or find_versitygw() is None
-    server = start_s3_server("moto" if is_moto else "versitygw")
+    server = start_s3_server(s3_server_names[-1])
     bucket = f"kills-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
     env = environment(folder, bucket, connect_url)
