@@ -52,6 +52,13 @@ class StoreAccessDenied(StoreError):
     """The store refused the credentials or the action (HTTP 401 or 403). Says nothing about the object."""
 
 
+class StoreCredentialsExpired(StoreError):
+    """The credentials have expired, or may not use the KMS key, also after they were fetched anew once.
+
+    The request had no effect. A later try, with other credentials, may succeed.
+    """
+
+
 class StoreTimeout(StoreError):
     """No answer in time. For a write the outcome is unknown; for a read nothing is known about the object."""
 
@@ -97,6 +104,10 @@ class HistoryIncomplete(JournalError):
 
 class AttemptLost(JournalError):
     """Another process owns what this one wanted to write: the claim exists already, or the attempt was fenced."""
+
+
+class JournalInUse(JournalError):
+    """Another DAG run works on the same journal, and lives. The message names it; the task may be retried."""
 
 
 class NotPublished(JournalError):
@@ -181,6 +192,29 @@ class NotMine(RecoveryError):
 
 class OutputAltered(RecoveryError):
     """Objects at a user's own output location are not those that were registered there."""
+
+
+# --- sinks -----------------------------------------------------------------------------------------------------------
+
+
+class SinkInDoubt(RecoveryError):
+    """Whether a sink was committed can't be decided while an earlier process may live: a person confirms its death."""
+
+
+class AppendedAlready(RecoveryError):
+    """A sink that appends has committed, and would have to commit another attempt: its rows would be there twice."""
+
+
+class SinkRefused(RecoveryError):
+    """The target holds another attempt than the one that was to be committed, and nothing was changed."""
+
+
+class SinkNotApplied(RecoveryError):
+    """It is certain that a commit did nothing: it may be tried again. For the ``apply`` of a probe-only sink."""
+
+
+class SinkUnavailable(RecoveryError):
+    """The target gave no answer; the outcome of a commit is then unknown. The next try asks."""
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------

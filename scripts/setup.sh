@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Makes .venv with everything that the demo and the tests need. A second run does nothing and needs no network.
 #   scripts/setup.sh          Python packages and Java: enough for `make demo`
-#   scripts/setup.sh --test   and PostgreSQL, and versitygw, a second S3 server, where `go` is on the PATH: for `make test`
+#   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
+#                             for `make demo S3A=1`
+#   scripts/setup.sh --test   and PostgreSQL: for `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly VENV=.venv STAMP=.venv/.setup-stamp LOG=.venv/setup.log VERSITYGW_VERSION=v1.8.0
+readonly S3A_JARS=.venv/s3a-jars S3A_IVY=scripts/s3a-ivy.xml
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -89,6 +92,19 @@ ensure_versitygw() {
         || { tail -n 5 $LOG >&2; die "go install of versitygw failed; see $LOG"; }
 }
 
+ensure_s3a_jars() {
+    local wanted java=java
+    [ -n "${JAVA_HOME:-}" ] && java=$JAVA_HOME/bin/java
+    wanted=$(cksum <$S3A_IVY)
+    [ -f $S3A_JARS/stamp ] && [ "$(cat $S3A_JARS/stamp)" = "$wanted" ] && return
+    say "fetching Spark's jars for S3 (12 MB) into $S3A_JARS"
+    rm -rf $S3A_JARS
+    "$java" -jar $VENV/lib/python*/site-packages/pyspark/jars/ivy-*.jar -ivy $S3A_IVY -types jar \
+        -retrieve "$S3A_JARS/[artifact]-[revision].[ext]" >$LOG 2>&1 \
+        || { tail -n 5 $LOG >&2; die "Ivy could not fetch the jars of $S3A_IVY; see $LOG"; }
+    printf '%s' "$wanted" >$S3A_JARS/stamp
+}
+
 ensure_postgresql() {
     local find='from airflow_recovery.testing.local_airflow.postgres import find_programs; find_programs()'
     $VENV/bin/python -c "$find" 2>/dev/null && return
@@ -98,13 +114,16 @@ ensure_postgresql() {
 }
 
 case "${1:-}" in
-    '' | --test) ;;
-    *) die "unknown argument $1; expected nothing or --test" ;;
+    '' | --s3a | --test) ;;
+    *) die "unknown argument $1; expected nothing, --s3a or --test" ;;
 esac
 ensure_venv
 ensure_java
-if [ "${1:-}" = --test ]; then
+if [ -n "${1:-}" ]; then
+    ensure_s3a_jars
     ensure_versitygw
+fi
+if [ "${1:-}" = --test ]; then
     ensure_postgresql
 fi
 say "ready ($($VENV/bin/python --version), Java $(java_major))"

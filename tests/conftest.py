@@ -70,20 +70,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parameters = getattr(item, "callspec", None)
         if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
             item.add_marker(pytest.mark.s3)
-    if hasattr(config, "workerinput"):
-        # The longest unit begins at once, beside all the others; these stay in order, so the fast ones come first.
-        items.sort(key=lambda each: work_unit(each.nodeid) != SHARING_FOLDERS[0])
 
 
-SHARING_FOLDERS = ("tests/integration", "tests/runtime")
-"""Tests that share an Airflow or a Spark of the session."""
+ONE_UNIT = "tests/runtime"
+"""These share a Spark of the session."""
+FIRST_WORKERS = "tests/integration"
+"""These share an Airflow of the session, and take half of the time: one worker has them for its own, and the other one
+helps when it has nothing else left to do."""
 
 
 def work_unit(nodeid: str) -> str:
-    """What one worker of pytest-xdist runs as a whole, so that what its tests share is started once."""
+    """What one worker of pytest-xdist runs as a whole."""
     file = nodeid.partition("::")[0]
-    folder = file.rpartition("/")[0]
-    return folder if folder in SHARING_FOLDERS else file
+    return ONE_UNIT if file.startswith(f"{ONE_UNIT}/") else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,7 +93,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return work_unit(nodeid)
 
-    # Units are handed out in the order in which they were collected.
+        def _assign_work_unit(self, node: Any) -> None:
+            is_first = node is self.nodes[0]
+            for unit in self.workqueue:
+                if unit.startswith(f"{FIRST_WORKERS}/") == is_first:
+                    self.workqueue.move_to_end(unit, last=False)
+                    break
+            super()._assign_work_unit(node)
+
+    # Units are handed out in the order in which they were collected: the fast tests come first.
     config.option.loadscopereorder = False
     return ByWorkUnit(config, log)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import uuid
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
 from airflow_recovery.cli.deployment import Deployment, deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.run_view import RunView, view_run
+from airflow_recovery.cli.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.apply_plan import apply_plan
 from airflow_recovery.execution.probing import ResultProber
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    who = _who()
+    who = user_name()
     requests: list[Request] = [
         *(RegionFailure(each, args.cause or RegionFailure.cause) for each in args.failed or ()),
         *(PartitionGone(each) for each in args.lost or ()),
@@ -96,13 +96,6 @@ def _request(args: argparse.Namespace) -> Request:
         *((RecomputeAll(who),) if args.recompute else ()),
     ]
     return together(requests)
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):
-        return "a user without a name"  # as in a container with a uid of its own
 
 
 def _document(view: RunView, found: Plan) -> str:
@@ -136,7 +129,7 @@ def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
     with recorded_journal(view.journal) as journal:
-        applied = apply_plan(journal, found, _who())
+        applied = apply_plan(journal, found, user_name())
     written = ", ".join(f"{pin.region}@{pin.attempt}" for pin in applied.resets) or "nothing had to be reset"
     regions = {each.name: each for each in view.in_use.plan.regions}
     keys = task_keys(view.journal.identity, [regions[each] for each in applied.clear])

@@ -14,8 +14,8 @@ from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.run_view import view_run
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt, finished_tasks
+from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt, asked_for, finished_tasks
 from airflow_recovery.failover.judgement import Judgement
 
 
@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     identity, server = view.journal.identity, cache_server_of(args)
     prober = ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None)
     judged = Judgement(view.in_use.plan, view.in_use.state, available=prober)
+    ask_ahead(prober, asked_for(judged))
     where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
     finished = finished_tasks(judged, lambda region: task_keys(identity, [region])[0], where)
     request = RebuildRequest(identity.run_key, finished.notes, args.dry_run)

@@ -100,6 +100,8 @@ def _state(state: RegionState) -> str:
     if state.open_attempt is not None:
         return "OPEN"
     current = state.current
+    if state.prepared_attempt is not None:
+        return "PREPARED"
     if current is not None:
         return "RELEASED" if current.is_released else "FINISHED"
     if state.was_reset:
@@ -160,6 +162,10 @@ def _marks(view: RunView, region: str, attempt: Attempt) -> list[str]:
     if attempt.is_lost:
         lost = view.journal.read_lost(region, attempt.number)
         found.append(f"reported lost by {lost.reporter}: {'; '.join(lost.evidence)}")
+    if attempt.is_prepared:
+        found.append("not committed to its sink yet")
+    if attempt.committed is not None:
+        found.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
     if attempt.is_released:
         found.append("its data was released")
     return found

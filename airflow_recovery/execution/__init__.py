@@ -4,7 +4,7 @@
     first_attempt   nothing has ever failed: only the inputs are looked at
     predecessor     an earlier try left its attempt open: it is ended
     recompute       everything runs again, once an epoch
-    full_restart    a failure restarts the whole job
+    failover_restart  a failure restarts others too: the whole job, or all subtasks of a vertex
     wake            an input is lost: its producer is woken
     restarts        how often, and when, a failed region may run again
     attempt         claimed, run beside its release check, finished or ended by `failed_attempt`

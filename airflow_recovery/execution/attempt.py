@@ -25,11 +25,13 @@ def claim_attempt(
     *,
     epoch: str | None,
     owner: RunAttempt | None,
+    process: str | None,
     prepare_journal: Callable[[], None],
 ) -> Claim:
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
 
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
+    ``process`` is the one with which the attempt ends, where that is so.
     ``prepare_journal`` is called before the first claim with this plan.
     """
     run.scheduler.live_check()
@@ -46,10 +48,11 @@ def claim_attempt(
         airflow_run_id=run.task.airflow_run_id,
         try_number=run.task.try_number,
         ti_id=run.task.ti_id,
-        tag=f"airflow-recovery-{uuid.uuid5(uuid.NAMESPACE_OID, f'{run.journal.writer}/{number}')}",
+        tag=f"airflow-recovery-{uuid.uuid5(uuid.NAMESPACE_OID, f'{run.journal.writer}/{region}/{number}')}",
         claimed_at=run.now(),
         epoch=epoch,
         owner=owner,
+        process=process,
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
     )
     run.journal.claim(claim)

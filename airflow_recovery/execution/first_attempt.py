@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_recovery.execution.probing import ask_ahead
 from airflow_recovery.execution.run import Run, is_untouched
 from airflow_recovery.journal.journal import Listing
 from airflow_recovery.journal.records import Outcome
@@ -22,6 +23,7 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
     if not is_untouched(state, run.plan_hash):
         return None
     loaded = run.journal.load(listing, wanted)
+    ask_ahead(run.available, {each: now for each in wanted if (now := loaded.of(each).current) is not None})
     inputs: dict[str, Outcome] = {}
     for each in wanted:
         attempt = loaded.of(each).current

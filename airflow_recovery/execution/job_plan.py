@@ -18,8 +18,10 @@ from airflow_recovery.job.fingerprint import (
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.templates import render, uses_subtask
-from airflow_recovery.journal.records import PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.journal.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
+from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.regions import Region
 
@@ -184,7 +186,17 @@ class _Planner:
             ),
             persistent=is_persistent(region, self._job.vertices),
             subtask=SubtaskPlan(region.name, each.subtask.index, each.subtask.key) if each.subtask else None,
+            commit=self._commit(region),
+            coordinators=tuple(
+                CoordinatorPlan(name, declared.supports_batch_snapshot)
+                for name in region.vertices
+                if (declared := self._job.vertices[name].coordinator) is not None
+            ),
         )
+
+    def _commit(self, region: Region) -> CommitSpec | None:
+        found = [each for each in (self._job.vertices[name] for name in region.vertices) if each.sink is not None]
+        return spec_of(found[0].sink, found[0].name) if found and found[0].sink is not None else None
 
     def _initializer(self, name: str) -> RegionPlan:
         spec = self._initializers[name]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.execution.attempt_outcome import fenced
+from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import RegionRunner
@@ -20,21 +21,27 @@ def fence_predecessor(
     region: str,
     opened: Attempt,
     runner: RegionRunner,
+    drivers: Drivers,
     restarts: Restarts,
     label: Callable[[Failure], Failure],
 ) -> None:
     """Stop what is left of the open attempt, and end it. Where it has finished meanwhile, that stays.
 
-    Never adopted: whoever calls judges the state again (fault 4).
+    Never adopted: whoever calls judges the state again (fault 4). One that lives is followed before
+    (`airflow_recovery.execution.follow`).
     """
     # It may be the present try's, and this process the earlier one.
     run.scheduler.live_check()
+    said = None
     if opened.claim is not None:
         run.journal.noticed(opened.claim)
+        said = drivers.failure_of(run.journal.identity, opened.claim)
         runner.stop_orphan(opened.claim)
     cause = restarts.cause_of_open(opened)
     if cause is FenceCause.OWN_FAILURE:
-        ended = fenced(run, region, opened.number, cause, DIED, label(Failure("ProcessLost", DIED)))
+        failure = said or Failure("ProcessLost", DIED)
+        detail = DIED if said is None else f"{said.type}: {said.message}"[:2000]
+        ended = fenced(run, region, opened.number, cause, detail, label(failure))
     else:
         ended = fenced(run, region, opened.number, cause, "the next try of the task")
     try:

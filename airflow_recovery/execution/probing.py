@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
 
 from airflow_recovery.errors import CacheUnreachable, OutputAltered
+from airflow_recovery.failover.judgement import Available
 from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.shuffle.availability import AvailabilityState, probe_manifest
@@ -14,6 +16,10 @@ from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import ObjectStore
+
+CONNECTIONS = 64
+MANY = 8
+"""Regions from which on it is worth threads to look for their data at once."""
 
 MAX_EVIDENCE = 10
 """Objects of one result that a reason names one by one."""
@@ -31,6 +37,8 @@ class OnAltered(str, Enum):
 
 class ResultProber:
     """Answers `Available` for one judgement after another; each judgement asks once, and nothing is kept between two.
+
+    One listing of its location answers for all objects of a result, by the page; nothing is asked for object by object.
 
     ``open_location`` opens the store that holds a location. ``on_altered`` holds the policy of the regions that write
     to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
@@ -51,11 +59,24 @@ class ResultProber:
         self._open = open_location
         self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
+        self._ahead: dict[tuple[str, int], Future[Reason | None]] = {}
+
+    def ahead(self, attempts: Mapping[str, Attempt]) -> None:
+        """Look for the data of these regions at once. Each answer, an error too, serves the next question about it."""
+        self._ahead = {}
+        with ThreadPoolExecutor(min(CONNECTIONS, len(attempts) or 1), thread_name_prefix="recovery-probe") as pool:
+            for region, attempt in attempts.items():
+                # What a Spark server keeps is asked for over its one session.
+                if not any(is_cached_location(each.location) for each in _outputs(attempt)):
+                    self._ahead[region, attempt.number] = pool.submit(self._look, region, attempt)
 
     def __call__(self, region: str, attempt: Attempt) -> Reason | None:
         """`None` where every registered object of ``attempt`` is there as registered, else why not."""
-        outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
-        for manifest in outputs:
+        known = self._ahead.pop((region, attempt.number), None)
+        return known.result() if known is not None else self._look(region, attempt)
+
+    def _look(self, region: str, attempt: Attempt) -> Reason | None:
+        for manifest in _outputs(attempt):
             if is_cached_location(manifest.location):
                 lost = self._why_cached_is_lost(region, attempt, manifest)
                 if lost is not None:
@@ -100,6 +121,16 @@ class ResultProber:
                 "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
                 "declare on_altered='recompute' to have it made again whenever it was altered."
             )
+
+
+def ask_ahead(available: Available, attempts: Mapping[str, Attempt]) -> None:
+    """Have ``available`` look for the data of many regions at once, where it knows how and they are many."""
+    if isinstance(available, ResultProber) and len(attempts) >= MANY:
+        available.ahead(attempts)
+
+
+def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
+    return attempt.outcome.outputs if attempt.outcome is not None else ()
 
 
 def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:

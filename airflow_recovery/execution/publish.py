@@ -73,7 +73,7 @@ class PublishTask:
         for region in self._run.plan.regions:
             if not region.final or region.name in skipped:
                 continue
-            reason = judged.why_must_run(region.name)
+            reason = judged.why_must_run(region.name) or judged.why_not_committed(region.name)
             if reason is not None:
                 lost |= judged.lost_inputs(region.name)
                 lost[region.name] = reason

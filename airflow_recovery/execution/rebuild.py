@@ -15,6 +15,7 @@ from airflow_recovery.errors import OutputAltered
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.journal.records import RegionPlan
+from airflow_recovery.journal.run_state import Attempt
 
 MAX_NOTE_CHARS = 1000
 """Airflow's limit for the note of a task instance."""
@@ -71,6 +72,16 @@ class Finished:
     left: Mapping[str, str]
 
 
+def asked_for(judged: Judgement) -> dict[str, Attempt]:
+    """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
+    wanted = {each.name for each in judged.topology.regions if each.final or each.persistent}
+    for each in judged.topology.regions:
+        if judged.why_not_standing(each.name) is not None:
+            wanted.update(each.inputs)
+    found = {name: judged.current(name) for name in wanted if judged.why_not_standing(name) is None}
+    return {name: each for name, each in found.items() if each is not None and not each.is_released}
+
+
 def finished_tasks(judged: Judgement, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
     """Every task of the judged plan. A task that runs several regions need not run if none of them must.
 
@@ -100,6 +111,9 @@ def _why_left(judged: Judgement, region: RegionPlan) -> str | None:
         return str(error)
     if reason is not None:
         return f"must run: {reason.text()}"
+    prepared = judged.why_not_committed(region.name)
+    if prepared is not None:
+        return f"{prepared.text()}: its next try commits it"
     outcome = state.current.outcome if state.current is not None else None
     if outcome is None:
         raise AssertionError(f"{region.name} need not run, and has no finish")

@@ -1,13 +1,16 @@
 """One try of one region's task: pre-check, then kept, run or failed over (PROTOCOL 5.1).
 
 loop: list the journal
-      an attempt of mine is open            -> stop what is left of it, fence it, judge again
+      an attempt of mine is open            -> it lives: follow it to its end; else stop and fence it; judge again
+      a finish of mine is not committed     -> commit it to its sink, judge again
       recompute asked for, not yet done     -> reset, judge again
       I need not run                        -> settle, success
-      a failure, and the strategy is full   -> reset every region, clear their tasks, judge again
+      others restart with me (strategy full,
+      a coordinator without snapshots)      -> reset them, clear their tasks, judge again
       an input is lost                      -> report it, wake its producer, raise (this task retries)
       my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
-      else                                  -> claim, run Spark, settle, success
+      my sink has appended already          -> raise: it would append twice
+      else                                  -> claim, run Spark, commit, settle, success
 
 Each of these is a module of its own; here is only which of them it is.
 """
@@ -15,20 +18,25 @@ Each of these is a module of its own; here is only which of them it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from airflow_recovery.errors import InputLost, NoDoor, PagesDisagree
 from airflow_recovery.execution.attempt import claim_attempt, run_claimed
+from airflow_recovery.execution.commit import check_not_appended, commit_own, roll_forward
+from airflow_recovery.execution.drivers import BOUND, Drivers
+from airflow_recovery.execution.failover_restart import failover_restart, restart_others
 from airflow_recovery.execution.first_attempt import first_attempt_inputs
-from airflow_recovery.execution.full_restart import restart_all, why_restart_all
+from airflow_recovery.execution.follow import follow, is_worth_following
 from airflow_recovery.execution.predecessor import fence_predecessor
+from airflow_recovery.execution.probing import ask_ahead
 from airflow_recovery.execution.recompute import reset_for_epoch
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.settle import settle
+from airflow_recovery.failover.coordinated import coordinator_snapshots
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.failover.reason import Reason, Why
@@ -36,6 +44,7 @@ from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunAttempt
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.runtime.failure_class import labelled
+from airflow_recovery.runtime.process_identity import own_process
 
 
 class Decision(str, Enum):
@@ -62,6 +71,7 @@ class RegionTask:
     """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
 
     ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
+    ``drivers`` tells what becomes of a driver whose task process is gone.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class RegionTask:
         prepare_journal: Callable[[], None] = lambda: None,
         restarts: Restarts | None = None,
         label: Callable[[Failure], Failure] = labelled,
+        drivers: Drivers = BOUND,
     ) -> None:
         self._run = run
         self._region = region
@@ -83,6 +94,7 @@ class RegionTask:
         self._prepare_journal = prepare_journal
         self._restarts = restarts or Restarts(run, region, None)
         self._label = label
+        self._drivers = drivers
         self._observation: Observation | None = None
 
     def execute(self) -> RegionResult:
@@ -91,7 +103,9 @@ class RegionTask:
         for _ in range(LISTING_ROUNDS):
             listing = self._run.list()
             try:
-                inputs = first_attempt_inputs(self._run, self._region, listing) if self._epoch is None else None
+                # What its coordinators are restored from is in other outcomes than those of its inputs.
+                is_simple = self._epoch is None and not self._run.regions[self._region].coordinators
+                inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
                 state = listing.state if inputs is not None else self._run.journal.load(listing)
             except PagesDisagree:
                 continue
@@ -108,7 +122,11 @@ class RegionTask:
         """What one listing asks for. `None`: the journal was changed, or some time has passed; list it again."""
         opened = state.of(self._region).open_attempt
         if opened is not None:
-            self._fence_predecessor(opened)
+            self._end_predecessor(state, opened, externals)
+            return None
+        prepared = state.of(self._region).prepared_attempt
+        if prepared is not None:
+            roll_forward(self._run, prepared)
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None
@@ -118,21 +136,26 @@ class RegionTask:
             return self._keep(judged)
         if why.why is Why.CODE_CHANGED:
             self._run.scheduler.live_check()
+        if not judged.is_undecided(self._region):
+            check_not_appended(self._run, self._region, state)
+        inputs = self._run.regions[self._region].inputs
+        found = {each: now for each in inputs if (now := judged.current(each)) is not None and not now.is_released}
+        ask_ahead(self._run.available, found)
         lost = judged.lost_inputs(self._region)
-        restart_cause = why_restart_all(self._run, state, self._region, why, lost)
-        if lost and restart_cause is None:
+        restart = failover_restart(self._run, state, self._region, why, lost)
+        if lost and restart is None:
             if self._observes_now():
                 return None
             raise self._wake(judged, lost)
         # Before every claim, not by Airflow's retry policy alone: that is not asked after a kill.
         if self._restarts.waited(state, why):
             return None
-        if restart_cause is not None:
+        if restart is not None:
             if not self._observes_now():
-                restart_all(self._run, state, self._region, restart_cause, self._observation)
+                restart_others(self._run, state, restart, self._observation)
             return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        return self._run_attempt(state, _inputs_of(judged, self._run.regions[self._region].inputs), externals)
+        return self._run_attempt(state, _inputs_of(judged, inputs), externals)
 
     def _observes_now(self) -> bool:
         """True for the first observation of the tries: what rests on one must be listed after it."""
@@ -173,8 +196,11 @@ class RegionTask:
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         fingerprint = self._run.regions[self._region].fingerprint or ""
-        claimed = ClaimedAttempt(self._claim(state, inputs), inputs, externals, fingerprint, earlier)
+        coordinators = coordinator_snapshots(self._run.today, state, self._run.regions[self._region])
+        claimed = ClaimedAttempt(self._claim(state, inputs), inputs, externals, fingerprint, earlier, coordinators)
+        claimed = replace(claimed, commit=self._run.regions[self._region].commit)
         outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
+        commit_own(self._run, outcome)
         settle(self._run, self._region, outcome.attempt)
         return RegionResult(self._region, Decision.RAN, outcome.attempt, "ran", outcome)
 
@@ -187,8 +213,18 @@ class RegionTask:
 
     # what a shared result does in another way
 
+    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+        judged = self._run.judge(state, {self._region: externals})
+        if (
+            opened.claim is not None
+            and is_worth_following(self._run, state, judged, opened, self._drivers, self._epoch)
+            and follow(self._run, opened.claim, self._drivers, externals)
+        ):
+            return
+        self._fence_predecessor(opened)
+
     def _fence_predecessor(self, opened: Attempt) -> None:
-        fence_predecessor(self._run, self._region, opened, self._runner, self._restarts, self._label)
+        fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
 
     def _claim(self, state: RunState, inputs: Mapping[str, Outcome]) -> Claim:
         return claim_attempt(
@@ -198,6 +234,7 @@ class RegionTask:
             inputs,
             epoch=self._epoch,
             owner=self._owner,
+            process=None if self._drivers.outlive_their_task else own_process(),
             prepare_journal=self._prepare_journal,
         )
 

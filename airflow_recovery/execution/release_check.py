@@ -19,13 +19,16 @@ def check_release(run: Run, claim: Claim, stop: Callable[[], None]) -> None:
     if not claim.inputs:
         return
     try:
-        state = run.list().state
+        listing = run.list()
+        state = listing.state
         released = [pin for pin in claim.inputs if state.of(pin.region).is_let_go(pin.attempt)]
         if released:
             detail = ", ".join(f"{pin.region}@{pin.attempt}" for pin in released) + " was released"
             run.log.warning("%s after attempt %d was claimed; stopping it.", detail, claim.attempt)
             run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))
             stop()
+        # Spark works now: there is time to leave to others what they would have to read after a failure.
+        run.journal.renew_snapshot(listing)
     except AttemptLost:
         run.log.info("Attempt %d had ended before it could be stopped; its outcome counts.", claim.attempt)
     except StoreError as error:

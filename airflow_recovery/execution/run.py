@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution.liveness import NO_PATIENCE, Patience
 from airflow_recovery.execution.scheduler import Observation, Scheduler, TaskTry
 from airflow_recovery.failover.judgement import Available, Judgement
 from airflow_recovery.journal.journal import Journal, Listing
@@ -14,9 +16,16 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.records import ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
+from airflow_recovery.sinks.committer import Committer
+from airflow_recovery.topology.committing import CommitSpec
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
+
+
+def no_committers(spec: CommitSpec) -> Committer:
+    """Where nothing is lent to sinks. Raises `ConfigurationError`."""
+    raise ConfigurationError(f"Expected a way to commit {spec.result} to its sink, found none in this process.")
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,12 @@ class Run:
     publish_keys: tuple[str, ...] = ()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Today's fingerprints that stay out of `plan`: one that a single task knows would make its plan its own."""
+    open_committer: Callable[[CommitSpec], Committer] = no_committers
+    """The way to the target of a sink that was, or is to be, prepared for."""
+    patience: Patience = NO_PATIENCE
+    """With the driver of an attempt that an earlier try has left open."""
+    is_live_run: Callable[[str], bool] = lambda run_id: True
+    """Whether Airflow has the DAG run of that id, and has not ended it."""
 
     @cached_property
     def plan_hash(self) -> str:

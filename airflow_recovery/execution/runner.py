@@ -8,6 +8,8 @@ from typing import Protocol
 
 from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.topology.committing import CommitSpec
+from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,25 @@ class ClaimedAttempt:
     fingerprint: str
     earlier_failures: tuple[Failure, ...] = ()
     """Those that count in the region's restart budget, oldest first."""
+    coordinators: tuple[CoordinatorSnapshot, ...] = ()
+    """What the coordinators of its vertices are restored from."""
+
+    commit: CommitSpec | None = None
+    """What its finish is prepared for."""
 
     @property
     def trace(self) -> AttemptTrace:
         """What its outcome will say that it rests on."""
         claim = self.claim
-        return AttemptTrace(claim.region, claim.attempt, claim.writer, self.fingerprint, claim.inputs, self.externals)
+        return AttemptTrace(
+            claim.region,
+            claim.attempt,
+            claim.writer,
+            self.fingerprint,
+            claim.inputs,
+            self.externals,
+            self.commit,
+        )
 
 
 class RegionRunner(Protocol):

@@ -23,10 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed, SharedMadeElsewhere
+from airflow_recovery.execution.drivers import BOUND, Drivers
+from airflow_recovery.execution.liveness import SilenceWatch, last_beat
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.execution.shared_liveness import BEATS_PER_TIMEOUT, Heartbeat, SilenceWatch, last_beat
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
@@ -46,6 +47,7 @@ from airflow_recovery.journal.records import (
 )
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.shuffle.release import end_pin, pin_name
 
 POLL_S = 2.0
@@ -87,12 +89,20 @@ class SharedTask(RegionTask):
     `SharedMadeElsewhere` where somebody else is making the result.
     """
 
-    def __init__(self, run: Run, region: str, runner: RegionRunner, owner: RunAttempt, silent: Making | None) -> None:
-        super().__init__(run, region, runner)
+    def __init__(
+        self,
+        run: Run,
+        region: str,
+        runner: RegionRunner,
+        owner: RunAttempt,
+        silent: Making | None,
+        drivers: Drivers = BOUND,
+    ) -> None:
+        super().__init__(run, region, runner, drivers=drivers)
         self._owner = owner
         self._silent = silent
 
-    def _fence_predecessor(self, opened: Attempt) -> None:
+    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
         claim = opened.claim
         owner = claim.owner if claim is not None else None
         if owner is None or not _is_same_task(owner, self._owner):
@@ -106,7 +116,9 @@ class SharedTask(RegionTask):
             if making != self._silent:
                 raise SharedMadeElsewhere(making.text(), making)
             self._run.log.warning("%s, and has given no sign of life: taking over.", making.text())
-        super()._fence_predecessor(opened)
+            self._fence_predecessor(opened)
+        else:
+            super()._end_predecessor(state, opened, externals)
 
     def _claim(self, state: RunState, inputs: Mapping[str, Outcome]) -> Claim:
         try:
@@ -138,6 +150,7 @@ class SharedRunner:
         timeout_s: float,
         silent: Making | None = None,
         waits_here: bool = True,
+        drivers: Drivers = BOUND,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
@@ -149,6 +162,7 @@ class SharedRunner:
         self._timeout_s = timeout_s
         self._silent = silent
         self._waits_here = waits_here
+        self._drivers = drivers
         self._stopped = threading.Event()
         self._sleep = sleep or self._stopped.wait
         self._watch = SilenceWatch(timeout_s, clock)
@@ -239,7 +253,7 @@ class SharedRunner:
                 raise RegionFailed(f"{self._region} was stopped while it waited for the shared result {key}")
             journal = self._journal(key)
             self._running = _WithInputs(
-                self._make_runner(journal.identity), attempt, journal, self._interval_s, self._run
+                self._make_runner(journal.identity), attempt, journal, interval_s(self._timeout_s), self._run
             )
             run = replace(
                 self._run,
@@ -250,7 +264,7 @@ class SharedRunner:
                 fingerprints={},
             )
             try:
-                result = SharedTask(run, self._region, self._running, owner, self._silent).execute()
+                result = SharedTask(run, self._region, self._running, owner, self._silent, self._drivers).execute()
             except SharedMadeElsewhere as found:
                 if found.making is not None and not self._waits_here:
                     raise
@@ -303,10 +317,6 @@ class SharedRunner:
         identity = self._run.journal.identity
         return RunAttempt(identity.dag_id, identity.run_key, identity.group_id, self._region, attempt)
 
-    @property
-    def _interval_s(self) -> float:
-        return max(1.0, self._timeout_s / BEATS_PER_TIMEOUT)
-
 
 class _WithInputs:
     """A runner for the shared journal: with the inputs of the run's own attempt, and with signs of life."""
@@ -325,8 +335,15 @@ class _WithInputs:
         self._inner.check_target(state)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        claim = attempt.claim
-        with Heartbeat(self._journal, claim.region, claim.attempt, self._interval_s, self._run.log):
+        claim, journal = attempt.claim, self._journal
+        with Heartbeat(
+            lambda: journal.store,
+            journal.layout.heartbeat(claim.region, claim.attempt),
+            claim.tag,
+            log=self._run.log,
+            every_s=self._interval_s,
+            is_driver=False,
+        ):
             return self._inner.run(replace(attempt, inputs=self._own.inputs))
 
     def stop(self) -> None:

@@ -134,6 +134,12 @@ class Judgement:
                     queue.append(producer)
         return {name: found[name] for name in sorted(found, key=self._position.__getitem__)}
 
+    def why_not_committed(self, region: str) -> Reason | None:
+        """Of a region that stands: its finish is prepared, and has to be committed to its sink before it counts."""
+        self._check(region)
+        prepared = self.state.of(region).prepared_attempt
+        return None if prepared is None else Reason(region, Why.NOT_COMMITTED, f"attempt {prepared.number}")
+
     def basis(self, region: str, ti_id: str | None) -> tuple[InputPin, ...] | None:
         """What the task instance ``ti_id`` of ``region`` relies on: its own open claim, else the current finish.
 
@@ -184,6 +190,8 @@ class Judgement:
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
         outcome = attempt.outcome
+        if attempt.is_abandoned:
+            return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
         today = self._regions[name].fingerprint
         if today is not None and outcome.fingerprint != today:
             return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
@@ -288,13 +296,14 @@ class Judgement:
         return missing or reason
 
     def _is_wanted(self, name: str) -> bool:
-        if self._regions[name].final:
+        current = self.state.of(name).current
+        # What a sink has taken over is in its target: what was prepared for it has done its work.
+        if self._regions[name].final and not (current is not None and current.is_committed):
             return True
         if any(self._must[each] is not None and not self.is_undecided(each) for each in self._consumers[name]):
             return True
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
-        current = self.state.of(name).current
         return current is not None and current.is_lost
 
     def _not_judged_from(self, region: str) -> list[str]:

@@ -30,6 +30,9 @@ class Action(str, Enum):
     WAIT = "wait"
     """Undecided until its inputs are made again: it runs where their rows differ, and is kept where they do not."""
 
+    COMMIT = "commit"
+    """It has finished, and is committed to its sink; no Spark is started for that."""
+
     KEEP = "keep"
     """Its result stands, and no Spark is started."""
 

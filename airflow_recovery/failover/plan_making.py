@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_recovery.failover.coordinated import restarted_with, why_restart_vertex
 from airflow_recovery.failover.judgement import Available, Judgement
 from airflow_recovery.failover.plan import Action, Plan, PlannedRegion
 from airflow_recovery.failover.plan_foresight import foresee
 from airflow_recovery.failover.reason import LOST_DATA, Evidence, Reason, Why
-from airflow_recovery.failover.request import REBUILD, Request, Supposition, restart_everything
+from airflow_recovery.failover.request import REBUILD, Request, Supposition, restart_everything, restart_together
 from airflow_recovery.journal.records import ExternalObject, InputPin, PlanRecord, RegionPlan
-from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.topology.committing import CommitMode
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.retention import ReleasePolicy
@@ -36,6 +38,9 @@ def plan(
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(judged):
         run = restart_everything(run)
         judged = Judgement(run.topology, run.state, available=run.available, externals=externals)
+    while (together := _restarted_together(judged)) is not None:
+        run = restart_together(run, *together)
+        judged = Judgement(run.topology, run.state, available=run.available, externals=externals)
     return plan_of(judged, seen=state, request=request, resets=run.resets, published=published)
 
 
@@ -43,6 +48,16 @@ def _has_failed(judged: Judgement) -> bool:
     """Is there a failure that the strategy ``full`` would answer: an attempt that failed, or data that is gone?"""
     reasons = [judged.why_must_run(each.name) for each in judged.topology.regions]
     return any(each.why is Why.FAILED or each.why in LOST_DATA for each in reasons if each is not None)
+
+
+def _restarted_together(judged: Judgement) -> tuple[list[str], str] | None:
+    """The subtasks of the next vertex that a volatile coordinator restarts as a whole, and why."""
+    for each in judged.topology.regions:
+        reason = judged.why_must_run(each.name) if each.is_volatile else None
+        cause = why_restart_vertex(judged.topology, judged.state, each, reason) if reason is not None else None
+        if cause is not None:
+            return [each.name, *restarted_with(judged.topology, each)], cause
+    return None
 
 
 def plan_of(
@@ -112,7 +127,9 @@ class _Making:
             top=seen.top,
             mark=seen.mark,
             why=None if reason is None else reason.why,
-            detail=why_kept(self._judged, name) if reason is None else reason.detail,
+            detail=why_kept(self._judged, name)
+            if reason is None
+            else reason.detail + _would_append(region, seen, action),
             cause=None if reason is None else self._cause(reason),
             after=tuple(each for each in region.inputs if each in self._possible) if reason is not None else (),
             evidence=self._evidence(name, reason),
@@ -124,6 +141,8 @@ class _Making:
             return Action.RUN
         if region.name in self._possible:
             return Action.WAIT
+        if self._judged.why_not_committed(region.name) is not None:
+            return Action.COMMIT
         if region.final or region.persistent or region.name in self._has_reader:
             return Action.KEEP
         if current is None or current.is_released or current.is_lost:
@@ -134,6 +153,8 @@ class _Making:
         return Action.RELEASE if has_succeeded or self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP
 
     def _reason(self, name: str, action: Action) -> Reason | None:
+        if action is Action.COMMIT:
+            return self._judged.why_not_committed(name)
         if action not in (Action.RUN, Action.WAIT):
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
@@ -183,6 +204,14 @@ class _Making:
         if reason.why in LOST_DATA:
             return (Evidence(f"the objects of {name}@{self._number(name)}", f"{reason.why.value}: {reason.detail}"),)
         return (_finished(name, current), Evidence("today's code and inputs", f"{reason.why.value}: {reason.detail}"))
+
+
+def _would_append(region: RegionPlan, seen: RegionState, action: Action) -> str:
+    """What stops a region before it runs: its sink has taken an attempt over, and appends."""
+    if action is not Action.RUN or region.commit is None or region.commit.mode is not CommitMode.APPEND:
+        return ""
+    taken = [n for n, each in seen.attempts.items() if each.committed is not None and not each.is_abandoned]
+    return f"; stops, since its sink appends and holds attempt {taken[-1]}" if taken else ""
 
 
 def _finished(region: str, attempt: Attempt | None) -> Evidence:

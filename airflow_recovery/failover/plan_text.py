@@ -19,6 +19,7 @@ MAX_BRIEF = 1000
 _LEGEND = {
     Action.RUN: "run",
     Action.WAIT: "wait (run only where the rows made again differ)",
+    Action.COMMIT: "commit (to its sink, without Spark)",
     Action.KEEP: "keep",
     Action.RELEASE: "release (kept; its data may go)",
 }

@@ -13,6 +13,7 @@ class Why(str, Enum):
 
     NEVER_FINISHED = "never finished"
     FAILED = "failed"
+    NOT_COMMITTED = "finished, and not committed to its sink"
     RESET = "reset"
     CODE_CHANGED = "code or parameters changed"
     EXTERNAL_CHANGED = "external input changed"

@@ -240,17 +240,26 @@ def together(requests: Iterable[Request]) -> Request:
 def restart_everything(run: Supposition) -> Supposition:
     """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
     names = [each.name for each in run.topology.regions]
-    return replace(_reset(run, names, SUPPOSED, "the failover strategy is full"), resets=None)
+    return restart_together(run, names, "the failover strategy is full")
 
 
-def _reset(run: Supposition, names: Iterable[str], who: str, why: str) -> Supposition:
+def restart_together(run: Supposition, names: Iterable[str], why: str) -> Supposition:
+    """``run`` once a failover has reset what has started of ``names``.
+
+    Where a person's restart is its cause, these are reset with it; else the plan only foresees what tasks will do.
+    """
+    found = _reset(run, names, SUPPOSED, why, failover=True)
+    return replace(found, resets=found.resets if run.resets else None)
+
+
+def _reset(run: Supposition, names: Iterable[str], who: str, why: str, *, failover: bool = False) -> Supposition:
     regions, resets = dict(run.state.regions), list(run.resets or ())
     for name in names:
         before = run.state.of(name)
         # What never ran has nothing to reset; what is reset already stays so.
         if before.top > before.mark:
             top = before.attempts.get(before.top, Attempt(before.top))
-            marked = replace(top, is_reset=True, reset=Reset(name, before.top, who, why))
+            marked = replace(top, is_reset=True, reset=Reset(name, before.top, who, why, failover=failover))
             regions[name] = replace(before, attempts={**before.attempts, before.top: marked})
             resets.append(InputPin(name, before.top))
     state = replace(run.state, regions=regions)

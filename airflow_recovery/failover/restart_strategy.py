@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.topology.duration import flink_duration_s
 
 Uniform = Callable[[float, float], float]
 """A random number between two bounds, such as `random.Random(seed).uniform`."""
@@ -312,8 +313,6 @@ PREFIX = "restart-strategy."
 TYPES = ("none", "fixed-delay", "failure-rate", "exponential-delay")
 _ALIASES = {"off": "none", "disable": "none", "fixeddelay": "fixed-delay", "failurerate": "failure-rate",
             "exponentialdelay": "exponential-delay"}  # fmt: skip
-_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
-          "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}  # fmt: skip
 
 
 def parse_restart_strategy(keys: Mapping[str, object]) -> RestartStrategy:
@@ -342,21 +341,6 @@ def parse_restart_strategy(keys: Mapping[str, object]) -> RestartStrategy:
     arguments = {known[key][0]: known[key][1](key, value) for key, value in options.items()}
     declared: RestartStrategy = _DECLARED[kind](**arguments)
     return declared
-
-
-def seconds(key: str, value: object) -> float:
-    """A duration as Flink writes it (``10 s``, ``1 min``, ``500 ms``), in seconds; a bare number is seconds here.
-
-    Raises `ConfigurationError`.
-    """
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
-    unit = found[2] if found else ""
-    unit = unit.removesuffix("s") if len(unit) > 2 else unit
-    if found is None or (unit and unit not in _UNITS):
-        raise ConfigurationError(f"Expected a duration such as 10 s or 1 min in {key}, found {value!r}.")
-    return float(found[1]) * _UNITS.get(unit, 1.0)
 
 
 def _whole(key: str, value: object) -> int:
@@ -392,18 +376,18 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[str, object], object]]]] = {
     "none": {},
     "fixed-delay": {
         "fixed-delay.attempts": ("attempts", _whole),
-        "fixed-delay.delay": ("delay_s", seconds),
+        "fixed-delay.delay": ("delay_s", flink_duration_s),
     },
     "failure-rate": {
         "failure-rate.max-failures-per-interval": ("max_failures_per_interval", _whole),
-        "failure-rate.failure-rate-interval": ("failure_rate_interval_s", seconds),
-        "failure-rate.delay": ("delay_s", seconds),
+        "failure-rate.failure-rate-interval": ("failure_rate_interval_s", flink_duration_s),
+        "failure-rate.delay": ("delay_s", flink_duration_s),
     },
     "exponential-delay": {
-        "exponential-delay.initial-backoff": ("initial_backoff_s", seconds),
-        "exponential-delay.max-backoff": ("max_backoff_s", seconds),
+        "exponential-delay.initial-backoff": ("initial_backoff_s", flink_duration_s),
+        "exponential-delay.max-backoff": ("max_backoff_s", flink_duration_s),
         "exponential-delay.backoff-multiplier": ("backoff_multiplier", _number),
-        "exponential-delay.reset-backoff-threshold": ("reset_backoff_threshold_s", seconds),
+        "exponential-delay.reset-backoff-threshold": ("reset_backoff_threshold_s", flink_duration_s),
         "exponential-delay.jitter-factor": ("jitter_factor", _number),
         "exponential-delay.attempts-before-reset-backoff": ("attempts_before_reset_backoff", _whole_or_infinite),
     },

@@ -19,8 +19,6 @@ class RecoverySettings:
 
     ``request_timeout``: seconds until a journal write with an unknown outcome fails the task. ``retention`` holds for
     jobs that declare none. ``grace_s``: for so many seconds, what nobody counts on is kept all the same.
-    ``previous_worker_timeout_s``: seconds without a sign of life until another run takes over the making of a shared
-    result.
     """
 
     journal: str
@@ -30,9 +28,17 @@ class RecoverySettings:
     request_timeout: int = 60
     retention: Retention = DEFAULT_RETENTION
     grace_s: int = DEFAULT_GRACE_S
-    previous_worker_timeout_s: int = 30
     job_recovery: DeclaredJobRecovery = ALL_DEFAULTS
     """For jobs that declare nothing else."""
+    results_aws_conn_id: str | None = None
+    """Reaches results, inputs and outputs, where that takes other credentials than the journal does."""
+    deployment: str | None = None
+    """This deployment's name, where the journal's prefix shall belong to it alone."""
+
+    @property
+    def previous_worker_timeout_s(self) -> float:
+        """Seconds without a sign of life until somebody's attempt is taken for dead, where a job declares no others."""
+        return self.job_recovery.in_effect().previous_worker_timeout_s
 
     @classmethod
     def load(cls) -> RecoverySettings:
@@ -52,6 +58,13 @@ class RecoverySettings:
                 f"{journal!r}: every listing of a journal would page through data. Leave it empty (that is "
                 f"{journal}/{RESULTS_BELOW_JOURNAL}), or give it a prefix of its own."
             )
+        aws_conn_id = conf.get(SECTION, "aws_conn_id", fallback="") or None
+        results_aws_conn_id = conf.get(SECTION, "results_aws_conn_id", fallback="") or None
+        if results_aws_conn_id and not aws_conn_id:
+            raise ConfigurationError(
+                f"Expected [recovery] aws_conn_id beside results_aws_conn_id = {results_aws_conn_id}, found nothing: a "
+                "Spark driver would take the results' credentials for the journal's. Name the journal's too."
+            )
         try:
             request_timeout = int(conf.get(SECTION, "request_timeout", fallback="60"))
         except ValueError as error:
@@ -63,14 +76,13 @@ class RecoverySettings:
         return cls(
             journal=journal,
             results=results or f"{journal}/{RESULTS_BELOW_JOURNAL}",
-            aws_conn_id=conf.get(SECTION, "aws_conn_id", fallback="") or None,
+            aws_conn_id=aws_conn_id,
+            results_aws_conn_id=results_aws_conn_id,
+            deployment=(conf.get(SECTION, "deployment", fallback="") or "").strip() or None,
             api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
             request_timeout=request_timeout,
             retention=Retention.parse(conf.get(SECTION, "retention", fallback="") or DEFAULT_RETENTION.text()),
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
-            previous_worker_timeout_s=parse_duration_s(
-                conf.get(SECTION, "previous_worker_timeout", fallback="") or f"{cls.previous_worker_timeout_s}s"
-            ),
             job_recovery=configured_job_recovery(),
         )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.runtime.spec import StoreSpec
+from airflow_recovery.runtime.stores import CREDENTIALS, OWN_CREDENTIALS
+from airflow_recovery.storage.encryption import Encryption
 from airflow_recovery.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -23,11 +26,25 @@ S3_SCHEMES = ("s3://", "s3a://")
 
 @dataclass(frozen=True)
 class S3Access:
-    """What an Airflow connection says about S3. ``session`` renews a role's credentials by itself."""
+    """What an Airflow connection says about S3. ``session`` renews a role's credentials by itself.
+
+    ``renew`` asks Airflow for the connection once more: its keys may have been replaced since.
+    """
 
     session: AnySession
     endpoint_url: str | None
     region_name: str | None
+    encryption: Encryption | None
+    renew: Callable[[], AnySession]
+
+    def variables(self) -> dict[str, str]:
+        """Its credentials, frozen, as environment variables; empty where it has none."""
+        credentials = self.session.get_credentials()
+        if credentials is None:
+            return {}
+        frozen = credentials.get_frozen_credentials()
+        found = zip(CREDENTIALS, (frozen.access_key, frozen.secret_key, frozen.token), strict=True)
+        return {name: value for name, value in found if value}
 
 
 class Stores:
@@ -35,100 +52,128 @@ class Stores:
 
     def __init__(self, settings: RecoverySettings) -> None:
         self._settings = settings
+        self._accesses: dict[str, S3Access] = {}
+        self._clients: dict[str, S3Store] = {}
 
     @cached_property
     def journal(self) -> ObjectStore:
         """The store that holds all journals. Raises `ConfigurationError` for a URI of another kind."""
-        return self._open(self._settings.journal)
+        return self._open(self._settings.journal, self._settings.aws_conn_id)
 
     @cached_property
     def results(self) -> ObjectStore:
         """The store that holds all results."""
-        return self._open(self._settings.results)
+        return self._open(self._settings.results, self._results_conn_id)
 
     @cached_property
     def journal_spec(self) -> StoreSpec:
         """How a Spark driver opens the journal; without credentials (`driver_env`)."""
-        return self._spec(self._settings.journal)
+        return self._spec(self._settings.journal, self._settings.aws_conn_id, has_own=self._has_two_connections)
 
     @cached_property
     def results_spec(self) -> StoreSpec:
         """How a Spark driver opens the results; without credentials (`driver_env`)."""
-        return self._spec(self._settings.results)
+        return self._spec(self._settings.results, self._results_conn_id)
 
     def open_external(self, location: str) -> ObjectStore:
-        """The store with base URI ``location`` (a user's own input or output), reached as the journal is."""
-        return self._open(location)
+        """The store with base URI ``location`` (a user's own input or output), reached as the results are."""
+        return self._open(location, self._results_conn_id)
 
     def driver_env(self) -> dict[str, str]:
         """Environment variables that a Spark driver needs for S3: frozen credentials of the connection, and its region.
 
-        Empty without ``[recovery] aws_conn_id``: the driver then uses its own chain. Credentials of a role are not
-        renewed in the driver: they have to outlive the region.
+        Empty without ``[recovery] aws_conn_id``: the driver then uses its own chain. Those of the journal have names of
+        their own where a second connection reaches the results. Credentials of a role are not renewed in the driver:
+        where they end before the region does, the attempt fails, and the next one gets new ones.
         """
-        access = self._access
-        if access is None:
+        if self._results_conn_id is None:
             return {}
-        credentials = access.session.get_credentials()
-        if credentials is None:
-            return {}
-        frozen = credentials.get_frozen_credentials()
-        found = {
-            "AWS_ACCESS_KEY_ID": frozen.access_key,
-            "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
-            "AWS_SESSION_TOKEN": frozen.token,
-            "AWS_DEFAULT_REGION": access.region_name,
-            "AWS_ENDPOINT_URL_S3": access.endpoint_url,
-        }
-        return {name: value for name, value in found.items() if value}
+        access = self._access(self._results_conn_id)
+        found = access.variables()
+        if found:
+            reached = {"AWS_DEFAULT_REGION": access.region_name, "AWS_ENDPOINT_URL_S3": access.endpoint_url}
+            found |= {name: value for name, value in reached.items() if value}
+        if self._settings.aws_conn_id and self._has_two_connections:
+            own = self._access(self._settings.aws_conn_id)
+            found |= {OWN_CREDENTIALS + name: value for name, value in own.variables().items()}
+            if own.endpoint_url != access.endpoint_url:
+                # It holds for all that a process opens; Spark is told the results' endpoint in its settings.
+                found.pop("AWS_ENDPOINT_URL_S3", None)
+        return found
 
-    def _open(self, uri: str) -> ObjectStore:
-        if self._access is None or not uri.startswith(S3_SCHEMES):
+    @property
+    def _results_conn_id(self) -> str | None:
+        return self._settings.results_aws_conn_id or self._settings.aws_conn_id
+
+    @property
+    def _has_two_connections(self) -> bool:
+        return self._results_conn_id != self._settings.aws_conn_id
+
+    def _open(self, uri: str, conn_id: str | None) -> ObjectStore:
+        if not conn_id or not uri.startswith(S3_SCHEMES):
             return open_store(uri)
-        return self._s3.beside(uri)
+        return self._s3(conn_id).beside(uri)
 
-    @cached_property
-    def _s3(self) -> S3Store:
-        """All stores of the connection share its clients, whose making costs more than a small region's requests."""
+    def _s3(self, conn_id: str) -> S3Store:
+        """All stores of a connection share its clients, whose making costs more than a small region's requests."""
         from airflow_recovery.storage.s3 import S3Store
 
-        access = self._access
-        if access is None:
-            raise AssertionError("only a connection's stores share clients")
-        return S3Store(
-            "s3://any", endpoint_url=access.endpoint_url, region_name=access.region_name, session=access.session
-        )
-
-    def _spec(self, uri: str) -> StoreSpec:
-        if self._access is None or not uri.startswith(S3_SCHEMES):
-            return StoreSpec(uri)
-        return StoreSpec(uri, self._access.endpoint_url, self._access.region_name)
-
-    @cached_property
-    def _access(self) -> S3Access | None:
-        conn_id = self._settings.aws_conn_id
-        if not conn_id:
-            return None
-        from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
-        from airflow.sdk import BaseHook
-        from airflow.sdk.exceptions import AirflowNotFoundException
-
-        try:
-            config = AwsConnectionWrapper(BaseHook.get_connection(conn_id))
-        except AirflowNotFoundException as error:
-            # Airflow's hook would go on without it, with whatever credentials this machine has.
-            raise ConfigurationError(
-                f"Expected the connection {conn_id!r} of [recovery] aws_conn_id, found none that can be read here. "
-                "Define it, and give every component the same [core] fernet_key."
-            ) from error
-        endpoint_url = config.get_service_endpoint_url("s3")
-        if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                f"Expected endpoint_url in connection {conn_id!r} to begin with http:// or https://, found "
-                f"{endpoint_url!r}."
+        if conn_id not in self._clients:
+            access = self._access(conn_id)
+            self._clients[conn_id] = S3Store(
+                "s3://any",
+                endpoint_url=access.endpoint_url,
+                region_name=access.region_name,
+                session=access.session,
+                renew=access.renew,
+                encryption=access.encryption,
             )
-        session, region_name = _keys_session(config) if _has_plain_keys(config) else _hooks_session(conn_id)
-        return S3Access(session, endpoint_url, region_name)
+        return self._clients[conn_id]
+
+    def _spec(self, uri: str, conn_id: str | None, *, has_own: bool = False) -> StoreSpec:
+        if not conn_id or not uri.startswith(S3_SCHEMES):
+            return StoreSpec(uri)
+        access = self._access(conn_id)
+        spec = StoreSpec(uri, access.endpoint_url, access.region_name, has_own_credentials=has_own)
+        if access.encryption is None:
+            return spec
+        return replace(spec, encryption=access.encryption.algorithm, kms_key_id=access.encryption.key_id)
+
+    def _access(self, conn_id: str) -> S3Access:
+        if conn_id not in self._accesses:
+            self._accesses[conn_id] = _read_access(conn_id)
+        return self._accesses[conn_id]
+
+
+def _read_access(conn_id: str) -> S3Access:
+    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        config = AwsConnectionWrapper(BaseHook.get_connection(conn_id))
+    except AirflowNotFoundException as error:
+        # Airflow's hook would go on without it, with whatever credentials this machine has.
+        raise ConfigurationError(
+            f"Expected the connection {conn_id!r} of [recovery], found none that can be read here. "
+            "Define it, and give every component the same [core] fernet_key."
+        ) from error
+    endpoint_url = config.get_service_endpoint_url("s3")
+    if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
+        raise ConfigurationError(
+            f"Expected endpoint_url in connection {conn_id!r} to begin with http:// or https://, found "
+            f"{endpoint_url!r}."
+        )
+    session, region_name = _keys_session(config) if _has_plain_keys(config) else _hooks_session(conn_id)
+    try:
+        encryption = Encryption.parse(config.get_service_config("s3").get("extra_args") or {})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}") from error
+    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id))
+
+
+def _read_session(conn_id: str) -> AnySession:
+    return _read_access(conn_id).session
 
 
 def _has_plain_keys(config: AwsConnectionWrapper) -> bool:

@@ -21,6 +21,8 @@ from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import check_templates, render
 from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.sinks.declaration import CommittingSink, check_one_sink, checked_sink
+from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 from airflow_recovery.topology.failover_strategy import (
     FailoverStrategy,
@@ -154,6 +156,7 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        coordinator: type[OperatorCoordinator] | None = None,
     ) -> Callable[[F], F]: ...
     def source(
         self,
@@ -168,11 +171,14 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        coordinator: type[OperatorCoordinator] | None = None,
     ) -> Any:
         """Declare a vertex that reads from outside the job: ``@flights.source(splits=files("s3://lake/*.csv"))``.
 
         With ``splits=`` the function has a parameter ``splits`` and reads exactly these files; what a source reads
-        without it is unknown to recovery, which then sees no change out there. Options as in `vertex`.
+        without it is unknown to recovery, which then sees no change out there. ``coordinator`` is a class
+        (`airflow_recovery.source.OperatorCoordinator`) for what the subtasks share: ``context.coordinator``. Options as
+        in `vertex`.
         """
 
         def declare(function: F) -> F:
@@ -188,6 +194,7 @@ class Job:
                 version,
                 splits,
                 parallelism,
+                coordinator=coordinator,
             )
 
         return declare if function is None else declare(function)
@@ -277,6 +284,7 @@ class Job:
         parallelism: ParallelismLike | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        commit: CommittingSink | None = None,
     ) -> Callable[[F], F]: ...
     def sink(
         self,
@@ -292,10 +300,14 @@ class Job:
         parallelism: ParallelismLike | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        commit: CommittingSink | None = None,
     ) -> Any:
         """Declare a final result: always wanted, written and registered. Options as in `vertex`; others may read it.
 
-        The two that are a sink's alone are about what the function writes elsewhere by itself, beside its result:
+        - ``commit``: where the result is committed once it is prepared, such as ``PostgresTable(...)`` of
+          `airflow_recovery.sinks`. Without it the registered files are the sink: the finish is the commit.
+
+        The other two that are a sink's alone are about what the function writes elsewhere by itself, beside its result:
 
         - ``idempotent``: ``True``: doing that twice changes nothing; ``False``: it does, and the sink is refused unless
           duplicates are allowed. Not said: the function's own code is looked at, and ``False`` where it is seen to
@@ -318,6 +330,7 @@ class Job:
                 parallelism,
                 idempotent,
                 allow_duplicates,
+                commit=commit,
             )
 
         return declare if function is None else declare(function)
@@ -357,6 +370,8 @@ class Job:
         parallelism: ParallelismLike | None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        coordinator: type[OperatorCoordinator] | None = None,
+        commit: CommittingSink | None = None,
     ) -> F:
         decorator = f"@{kind.value.lower()}"
         if not inspect.isfunction(function):
@@ -408,6 +423,8 @@ class Job:
             wants_splits=signature.wants_splits,
             parallelism=subtasks,
             allow_duplicates=allow_duplicates,
+            coordinator=checked_coordinator(coordinator, where),
+            sink=checked_sink(commit, where, is_parallel=subtasks is not None),
         )
         self._declared[name] = (vertex, signature)
         self._vertices = self._graph = self._regions = self._parallelism = None
@@ -495,6 +512,7 @@ class Job:
             for region in regions.regions:
                 self._merged_conf(region.vertices)
                 self._check_parallelism(region)
+                check_one_sink([(each.where, each.sink) for each in (self.vertices[name] for name in region.vertices)])
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
             self.check_strategy(self.failover_strategy, regions)

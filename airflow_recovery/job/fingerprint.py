@@ -13,6 +13,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, cast
@@ -23,6 +24,7 @@ from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.topology.regions import Region
 
 _LENGTH = 32
@@ -33,7 +35,7 @@ def vertex_code(job: Job, vertex: str) -> list[list[str]]:
     """Return the code that a vertex uses, as ``[where, name, digest]``, for `vertex_fingerprint`."""
     found = job.vertex_named(vertex)
     try:
-        return _CodeUsed(job.packages).of(cast("FunctionType", found.function))
+        return _CodeUsed(job.packages).of(cast("FunctionType", found.function), found.coordinator)
     except FingerprintError as error:
         if found.version is None:
             raise FingerprintError(f"{found.where}: {error}") from error
@@ -63,6 +65,8 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
             "splits": found.splits.pattern if found.splits else None,
             "version": found.version,
             "vertex": found.name,
+            **({"commit": asdict(spec_of(found.sink, found.name))} if found.sink else {}),
+            **({"coordinator": found.coordinator.__qualname__} if found.coordinator else {}),
         }
     )
 
@@ -100,12 +104,14 @@ class _CodeUsed:
         self._functions: set[int] = set()
         self._followed: set[tuple[str, tuple[str, ...]]] = set()
 
-    def of(self, function: FunctionType) -> list[list[str]]:
+    def of(self, function: FunctionType, coordinator: type | None = None) -> list[list[str]]:
         function = inspect.unwrap(function)
         self._own_module = _module_name(function)
         self._namespace = function.__globals__
         self._packages.add(self._own_module.partition(".")[0])
         self._add_function(function, label="")
+        if coordinator is not None:
+            self._follow_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
         while self._queue:
             module, name = self._queue.pop()
             self._add_unit(module, name)

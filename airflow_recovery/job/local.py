@@ -26,6 +26,8 @@ from airflow_recovery.job.parallelism import (
 from airflow_recovery.job.sources import FileSplit, FileSplits
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
+from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.topology.graph import did_you_mean
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ class _Local:
         self.done: dict[str, DataFrame] = {}
         self._parts: dict[str, Mapping[str, DataFrame]] = {}
         self._keys: dict[Parallelism, tuple[str, ...]] = {}
+        self._snapshots: list[CoordinatorSnapshot] = []
 
     def take(self, name: str) -> None:
         """A result in place of calling the vertex."""
@@ -200,7 +203,11 @@ class _Local:
     def _call(self, name: str, subtask: Subtask, inputs: Mapping[str, DataFrame]) -> DataFrame:
         vertex, run = self._job.vertices[name], self._run
         key = None if subtask is ONLY_SUBTASK else subtask.key
-        return vertex.call(
+        region = subtask_region(self._job.regions().region_of(name).name, key)
+        coordinator = None
+        if vertex.coordinator is not None:
+            coordinator = restored_coordinator(vertex.coordinator, name, self._snapshots)
+        frame = vertex.call(
             spark=self._spark,
             inputs=inputs,
             params=_params(vertex, run, self.params.get(name, {}), key),
@@ -208,14 +215,19 @@ class _Local:
             context=RegionContext(
                 job=self._job.name,
                 vertex=name,
-                region=subtask_region(self._job.regions().region_of(name).name, key),
+                region=region,
                 attempt=1,
                 logical_date=run.logical_date,
                 data_interval_start=run.data_interval_start,
                 data_interval_end=run.data_interval_end,
                 subtask=subtask,
+                coordinator=coordinator,
             ),
         )
+        if coordinator is not None:
+            left = snapshots_of({name: coordinator})
+            self._snapshots += [CoordinatorSnapshot(each, region, body) for each, body in left]
+        return frame
 
     def _splits(self, vertex: Vertex, subtask: Subtask) -> FileSplits | None:
         if vertex.splits is None:

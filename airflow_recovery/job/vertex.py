@@ -18,6 +18,9 @@ from airflow_recovery.topology.result_type import ResultType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.source.coordinator import OperatorCoordinator
+
 _DATA_FRAME_MEMBERS = ("write", "schema")
 
 
@@ -68,6 +71,11 @@ class Vertex:
     """As declared; `Job.parallelism_of` says whose subtasks `SameAs` means."""
     allow_duplicates: bool = False
     """Whether what a sink writes elsewhere by itself may be written once more by a later attempt."""
+    coordinator: type[OperatorCoordinator] | None = None
+    """What the subtasks of a source share."""
+
+    sink: CommittingSink | None = None
+    """Where a sink commits what an attempt has prepared; `None`: its finish is its commit."""
 
     @property
     def where(self) -> str:

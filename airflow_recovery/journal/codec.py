@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from enum import Enum
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
@@ -25,6 +26,11 @@ from airflow_recovery.journal.records import (
     AttemptState,
     Claim,
     Closed,
+    CommitEnd,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
+    CoordinatorPlan,
     ExternalObject,
     Failure,
     FenceCause,
@@ -45,6 +51,7 @@ from airflow_recovery.journal.records import (
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.retention import ReleasePolicy, Retention
@@ -60,9 +67,13 @@ KINDS: dict[str, type[Record]] = {
     "reset": Reset,
     "lost": Lost,
     "released": Released,
+    "committed": Committed,
+    "committer": CommitterTurn,
+    "confirmed": CommitterDead,
     "publish": Publish,
     "closed": Closed,
 }
+_BODY_FIRST = b'{"body":'
 _KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
 
 R = TypeVar("R", bound=Record)
@@ -97,9 +108,10 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
             f"{where}: written by a newer version (format {version}, this version reads up to {FORMAT_VERSION}). "
             "Upgrade airflow-recovery on this worker."
         )
-    expected = {"kind": _KIND_OF[kind], **asdict(identity)}
+    # Not `asdict`, which copies deeply: a resume decodes thousands of records.
+    expected = {"kind": _KIND_OF[kind], **vars(identity)}
     check_belongs(document, expected, where=where)
-    if "crc" in document and document["crc"] != _crc(document.get("body")):
+    if "crc" in document and not _has_crc(body, document):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
     try:
         record: R = from_plain(kind, document["body"])
@@ -122,6 +134,15 @@ def _crc(body: Any) -> int:
     return zlib.crc32(canonical_json(body).encode())
 
 
+def _has_crc(raw: bytes, document: dict[str, Any]) -> bool:
+    """Whether the checksum is that of the body. In a record as we write it the body's bytes stand in front."""
+    crc = document["crc"]
+    end = raw.rfind(b',"crc":')
+    if type(crc) is int and raw.startswith(_BODY_FIRST) and zlib.crc32(raw[len(_BODY_FIRST) : end]) == crc:
+        return True
+    return bool(crc == _crc(document.get("body")))
+
+
 def parse_json(body: bytes, *, where: str) -> Any:
     """Strict JSON: bounded size and depth, no duplicate keys, no NaN. Raises `RecordInvalid`."""
     if len(body) > MAX_RECORD_BYTES:
@@ -137,22 +158,27 @@ def parse_json(body: bytes, *, where: str) -> Any:
 
 def plain(value: Any) -> Any:
     """Dataclasses, enums and tuples as JSON values."""
+    kind: Any = type(value)
+    if kind is str or kind is int or value is None:  # most values, of the thousands in a plan
+        return value
     if isinstance(value, PartitionManifest):
         return value.to_json()
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "__dataclass_fields__"):
-        found = [(each, getattr(value, each.name)) for each in fields(value)]
-        return {
-            each.name: plain(content)
-            for each, content in found
-            if not (each.metadata.get("later") and content == each.default)
-        }
+        found = [(name, getattr(value, name), omitted) for name, omitted in _omitted(kind)]
+        return {name: plain(content) for name, content, omitted in found if content != omitted}
     if isinstance(value, (tuple, list)):
         return [plain(each) for each in value]
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     return value
+
+
+@cache
+def _omitted(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Each field of a record, with the value at which it is not written (`later`), else one that equals nothing."""
+    return tuple((each.name, each.default if each.metadata.get("later") else object()) for each in fields(kind))
 
 
 def _list(value: Any) -> list[Any]:
@@ -201,15 +227,8 @@ def _manifest(value: Any) -> PartitionManifest:
     objects = [(_list(each), [type(part) for part in each]) for each in _list(value["objects"])]
     if any(types != [str, int, str] or found[1] < 0 for found, types in objects):
         raise ValueError("expected objects as [path, size, etag]")
-    for name, annotation in (
-        ("result", "str"),
-        ("location", "str"),
-        ("rows", "int | None"),
-        ("schema", "str | None"),
-        ("managed", "bool"),
-    ):
-        _check_scalar(f"PartitionManifest.{name}", annotation, value[name])
-    _check_scalar("PartitionManifest.digest", "str | None", value.get("digest"))
+    for name, check in _MANIFEST_FIELDS.items():
+        check(value.get(name) if name == "digest" else value[name])
     for path in (value["location"], *(found[0] for found, _ in objects)):
         # What is read, and one day deleted, must be what it says (PROMISES, fault 86).
         if "\0" in path or any(part in (".", "..") for part in path.split("/")):
@@ -227,6 +246,8 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "reads": _names,
         "determinism": _tuple_of(_mode),
         "subtask": _optional(_record(SubtaskPlan)),
+        "commit": _optional(_record(CommitSpec)),
+        "coordinators": _tuple_of(_record(CoordinatorPlan)),
     },
     InputPin: {"digests": _tuple_of(_pair)},
     PlanRecord: {
@@ -247,37 +268,33 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "subtasks": _names,
         "read": _optional(_record(ReadMetrics)),
         "accumulators": _tuple_of(_count),
+        "commit": _optional(_record(CommitSpec)),
+        "coordinators": _tuple_of(_pair),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"results": _names},
+    CommitSpec: {"kind": CommitKind, "mode": CommitMode},
+    Committed: {"end": CommitEnd},
     Lost: {"evidence": _names, "plan": _tuple_of(_pair)},
     Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},
     Closed: {"highest": _tuple_of(_record(InputPin))},
 }
 
 
-def from_plain(kind: type[Any], value: dict[str, Any]) -> Any:
+def from_plain(kind: Any, value: dict[str, Any]) -> Any:
     """The record of ``kind`` that `plain` made ``value`` of. Raises `ValueError`, `KeyError`, `TypeError` or
     `AttributeError` for anything else.
     """
-    readers = _READERS.get(kind, {})
+    readers = _readers(kind)
     # A field of a later minor version is ignored: what changes meaning raises the format number instead.
-    known = _annotations(kind)
-    arguments = {
-        name: readers[name](each) if name in readers else _check_scalar(name, known[name], each)
-        for name, each in value.items()
-        if name in known
-    }
-    return kind(**arguments)
+    return kind(**{name: readers[name](each) for name, each in value.items() if name in readers})
 
 
-_KNOWN: dict[type[Any], dict[str, Any]] = {}
-
-
-def _annotations(kind: type[Any]) -> dict[str, Any]:
-    if kind not in _KNOWN:
-        _KNOWN[kind] = {each.name: each.type for each in fields(kind)}
-    return _KNOWN[kind]
+@cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    """How each field of a record is read back."""
+    own = _READERS.get(kind, {})
+    return {each.name: own.get(each.name) or _scalar(each.name, each.type) for each in fields(kind)}
 
 
 # By the annotation's text: the records' annotations are not evaluated. A bool is no number here.
@@ -291,11 +308,29 @@ _SCALARS: dict[Any, tuple[type, ...]] = {
 }
 
 
-def _check_scalar(name: str, annotation: Any, value: Any) -> Any:
-    if type(value) not in _SCALARS[annotation] or (type(value) is int and value < 0):
-        raise ValueError(f"{name}: expected {annotation}, found {value!r}")
-    return value
+def _scalar(name: str, annotation: Any) -> Callable[[Any], Any]:
+    allowed = _SCALARS[annotation]
 
+    def read(value: Any) -> Any:
+        kind = type(value)
+        if kind not in allowed or (kind is int and value < 0):
+            raise ValueError(f"{name}: expected {annotation}, found {value!r}")
+        return value
+
+    return read
+
+
+_MANIFEST_FIELDS = {
+    name: _scalar(f"PartitionManifest.{name}", annotation)
+    for name, annotation in (
+        ("result", "str"),
+        ("location", "str"),
+        ("rows", "int | None"),
+        ("schema", "str | None"),
+        ("managed", "bool"),
+        ("digest", "str | None"),
+    )
+}
 
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 

@@ -14,7 +14,19 @@ from typing import Any, ClassVar
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
 from airflow_recovery.journal.codec import canonical_json, from_plain, plain
-from airflow_recovery.journal.records import Claim, Closed, InputPin, Lost, Outcome, Publish, Released, Reset
+from airflow_recovery.journal.records import (
+    Claim,
+    Closed,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
+    InputPin,
+    Lost,
+    Outcome,
+    Publish,
+    Released,
+    Reset,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +92,27 @@ class PartitionsReleased(JobEvent):
     """The data of an attempt may not be used any more."""
 
     released: Released
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkCommitted(JobEvent):
+    """A sink has taken over what an attempt had prepared, or never will."""
+
+    committed: Committed
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitterTurnTaken(JobEvent):
+    """One process alone may commit to a sink that can only be probed."""
+
+    turn: CommitterTurn
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitterConfirmedDead(JobEvent):
+    """A process that might have committed is confirmed to be dead."""
+
+    dead: CommitterDead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +234,9 @@ EVENTS: dict[str, type[JobEvent]] = {
         ExecutionVertexReset,
         ResultLost,
         PartitionsReleased,
+        SinkCommitted,
+        CommitterTurnTaken,
+        CommitterConfirmedDead,
         ResultPublished,
         RunClosed,
         WriteInDoubt,
@@ -291,6 +327,9 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     "tuple[str, ...]": _tuple(_text),
     "tuple[InputPin, ...]": _tuple(_record(InputPin)),
     "tuple[tuple[str, str], ...]": _tuple(_pair),
-    **{each.__name__: _record(each) for each in (Claim, Outcome, Reset, Lost, Released, Publish, Closed)},
+    **{
+        each.__name__: _record(each)
+        for each in (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead, Publish, Closed)
+    },
 }
 _FIELDS = {kind: [(each.name, _READERS[each.type]) for each in fields(kind)] for kind in EVENTS.values()}

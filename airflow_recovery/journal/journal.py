@@ -19,6 +19,9 @@ from airflow_recovery.journal.records import (
     AttemptState,
     Claim,
     Closed,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
     InputPin,
     Lost,
     Outcome,
@@ -30,6 +33,8 @@ from airflow_recovery.journal.records import (
     RunIdentity,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
 from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
@@ -54,7 +59,8 @@ class Journal:
     ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
     one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
     repeated (PROTOCOL, PUT rule). ``listener`` is told what was written; ``mask`` takes secrets out of free text.
-    ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`).
+    ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`), at most one in
+    ``snapshot_min_pause_s``.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Journal:
         listener: JournalListener | None = None,
         mask: Mask = no_mask,
         writes_snapshot: bool = False,
+        snapshot_min_pause_s: float = MIN_PAUSE_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
@@ -78,7 +85,8 @@ class Journal:
         self._deadline_s = deadline_s
         self._listener = listener or NoListener()
         self._mask = mask
-        self._cache = RecordCache(store, self.layout.snapshot, writes=writes_snapshot)
+        pace = SnapshotPace(snapshot_min_pause_s)
+        self._cache = RecordCache(store, self.layout.snapshot, writes=writes_snapshot, pace=pace)
         self._told: set[tuple[str, int, type[Record]]] = set()
         self._sleep = sleep
         self._clock = clock
@@ -111,13 +119,14 @@ class Journal:
         newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
         snapshot: ObjectInfo | None = None
-        for info in self.store.list(self.layout.prefix):
+        for info in list_sharded(self.store, self.layout, names.values()):
             etags[info.key] = info.etag
             key = self.layout.parse_attempt(info.key)
             if key is not None:
                 if key.region in names:
                     marked = marks[names[key.region]].setdefault(key.attempt, {})
-                    marked[_MARKS[key.kind]] = True
+                    mark = _MARKS[key.kind]
+                    marked[mark] = max(marked.get(mark, 0), key.turn) if key.turn else True
                     if key.kind == "outcome":
                         marked["outcome_etag"] = info.etag
             elif (plan := self.layout.parse_plan(info.key)) is not None:
@@ -153,6 +162,8 @@ class Journal:
                     keys[self.layout.attempt(region, n, "claim")] = (region, n, "claim")
                 if attempt.is_reset:
                     keys[self.layout.attempt(region, n, "reset")] = (region, n, "reset")
+                if attempt.is_committed:
+                    keys[self.layout.attempt(region, n, "committed")] = (region, n, "committed")
         etags = {key: listing.etags[key] for key in keys}
         found = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
         filled: dict[str, dict[int, Attempt]] = {
@@ -166,6 +177,8 @@ class Journal:
                 filled[region][n] = replace(before, outcome=outcome, outcome_etag=listing.etags[key])
             elif kind == "claim":
                 filled[region][n] = replace(before, claim=self._decode(Claim, body, key))
+            elif kind == "committed":
+                filled[region][n] = replace(before, committed=self._decode(Committed, body, key))
             else:
                 filled[region][n] = replace(before, reset=self._decode(Reset, body, key))
         state = replace(
@@ -177,8 +190,19 @@ class Journal:
         _check_pages(state, wanted)
         return state
 
+    def renew_snapshot(self, listing: Listing) -> None:
+        """Have a snapshot of ``listing``'s outcomes written in the background, where one is due. Never waits."""
+        keys = (
+            self.layout.attempt(name, n, "outcome")
+            for name, region in listing.state.regions.items()
+            for n, attempt in region.attempts.items()
+            if attempt.has_outcome
+        )
+        etags = {key: listing.etags[key] for key in keys}
+        self._cache.renew(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
+
     def wait_for_snapshot(self) -> None:
-        """Until the snapshot that `load` has begun to write, if any, is written. For tests and measurements."""
+        """Until the snapshot that is being written, if any, is there. For tests and measurements."""
         self._cache.wait()
 
     def open_claims(self) -> tuple[Claim, ...]:
@@ -266,6 +290,24 @@ class Journal:
         """The data of an attempt may not be used any more."""
         self._put(released, self.layout.attempt(released.region, released.attempt, "released"), lambda found: True)
 
+    def commit(self, committed: Committed) -> None:
+        """How the commit of a finish ended. Raises `AttemptLost` where somebody else says that it ended otherwise."""
+        key = self.layout.attempt(committed.region, committed.attempt, "committed")
+        self._put(committed, key, lambda found: found.end is committed.end)
+
+    def take_turn(self, turn: CommitterTurn) -> None:
+        """Become the one process that may commit. Raises `AttemptLost` where another one has."""
+        key = self.layout.attempt(turn.region, turn.attempt, "committer", turn.turn)
+        self._put(turn, key, lambda found: found.writer == turn.writer)
+
+    def confirm_dead(self, dead: CommitterDead) -> None:
+        """The process of a turn commits no more. Who says so does not matter."""
+        self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.turn), lambda found: True)
+
+    def read_turn(self, region: str, attempt: int, turn: int) -> CommitterTurn:
+        """Who may commit. Raises `ObjectMissing`."""
+        return self._read(CommitterTurn, self.layout.attempt(region, attempt, "committer", turn))
+
     def close(self, closed: Closed, number: int) -> None:
         """The tombstone ``number`` of this run, before anything of it is purged.
 
@@ -340,7 +382,7 @@ class Journal:
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"
         record = decode_record(self.identity, kind, body, where=where)
-        if isinstance(record, (Claim, Outcome, Reset, Lost, Released)):
+        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead)):
             about = self.layout.attempt(record.region, record.attempt, key.rpartition(".")[2])
             if about != key:
                 raise RecordInvalid(
@@ -360,6 +402,9 @@ _MARKS = {
     "reset": "is_reset",
     "lost": "is_lost",
     "released": "is_released",
+    "committed": "is_committed",
+    "committer": "turns",
+    "confirmed": "dead_turns",
 }
 """What the name of an object alone says of its attempt."""
 

@@ -1,12 +1,14 @@
 """Where each object of a run's journal lies (PROTOCOL section 2).
 
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
-                                        /t/<region>/<n>.claim|outcome|reset|lost|released
+                                        /t/<region>/<n>.claim|outcome|reset|lost|released|committed
+                                        /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>
                                         /publish/<k>
                                         /closed, closed-<k>
                                         /snap/newest           a cache (`airflow_recovery.journal.record_cache`)
     <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
+    <base>/_owner                                         (`airflow_recovery.journal.owner`)
 
 Streams lie beside the truth, not below it, so that the one listing of a pre-check never pages through them. No id can
 begin with an underscore (`airflow_recovery.storage.names`), so the two can't meet. ``n`` and ``k`` have eight digits.
@@ -21,7 +23,9 @@ from functools import cached_property
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
-_ATTEMPT_KEY = re.compile(r"t/([^/]+)/(\d{8})\.(claim|outcome|reset|lost|released)")
+_ATTEMPT_KEY = re.compile(
+    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed)-(\d{4}))"
+)
 _PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(r"publish/(\d{8})")
 _CLOSED_KEY = re.compile(r"closed(?:-(\d{8}))?")
@@ -54,11 +58,12 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says."""
+    """What the name of an object below ``t/`` says. ``turn`` is that of a committer of the attempt, else 0."""
 
     region: str
     attempt: int
     kind: str
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,9 +101,9 @@ class JournalLayout:
         """One version of topology and fingerprints."""
         return f"{self.prefix}plan/{plan_hash}"
 
-    def attempt(self, region: str, attempt: int, kind: str) -> str:
-        """Claim, outcome, reset, lost or released of one attempt."""
-        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}"
+    def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
+        """Claim, outcome, reset, lost, released or committed of one attempt; committer or confirmed of a turn of it."""
+        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
 
     def publish(self, number: int) -> str:
         """The k-th publish."""
@@ -125,7 +130,7 @@ class JournalLayout:
     def parse_attempt(self, key: str) -> AttemptKey | None:
         """Inverse of `attempt`; ``region`` is in its encoded form. `None` for any other key."""
         found = _ATTEMPT_KEY.fullmatch(key.removeprefix(self.prefix))
-        return AttemptKey(found[1], int(found[2]), found[3]) if found else None
+        return AttemptKey(found[1], int(found[2]), found[3] or found[4], int(found[5] or 0)) if found else None
 
     def parse_plan(self, key: str) -> str | None:
         """The plan hash, or `None` for any other key."""

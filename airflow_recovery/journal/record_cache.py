@@ -1,6 +1,6 @@
 """What was read of write-once objects, so that it is read once: in this process, and in the run's snapshot.
 
-    <journal of the run>/snap/newest      overwritten; bodies of outcomes by key and etag
+    <journal of the run>/snap/newest      overwritten; a header, then a line for each outcome: key, etag, body
 
 A snapshot is a cache and nothing else. An entry counts only for the etag that the present listing shows, and every
 record has a checksum of its own; a snapshot that is damaged, or of something else, is as good as none. It is written in
@@ -12,28 +12,32 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import zlib
 from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import MAX_RECORD_BYTES, canonical_json, parse_json
+from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
+_SEPARATOR = b"\t"
 WORTH_A_SNAPSHOT = 200
 """Objects that a process must lack before it asks for a snapshot, or writes one: below, reading them is as fast."""
 
-MIN_PAUSE_S = 180.0
-"""Between two snapshots of a run (FLIP-383: ``snapshot.min-pause``), by the store's time of the last one."""
+Fetch = Callable[[list[str]], Mapping[str, StoredObject]]
+"""Reads many objects; raises the store's errors."""
+
+Entries = dict[str, tuple[str, bytes]]
+"""Etags and bodies by key."""
 
 
 class RecordCache:
     """The bodies of one run's write-once objects. ``snapshot_key`` is where its snapshot lies. For one thread.
 
-    Without ``writes`` it only reads: whoever looks at a run must not make it seem alive.
+    Without ``writes`` it only reads: whoever looks at a run must not make it seem alive. ``pace`` says how often.
     """
 
     def __init__(
@@ -43,14 +47,14 @@ class RecordCache:
         *,
         writes: bool = False,
         worth: int | None = None,
-        now_s: Callable[[], float] = time.time,
+        pace: SnapshotPace | None = None,
     ) -> None:
         self._store = store
         self._snapshot_key = snapshot_key
         self._writes = writes
         self._worth = WORTH_A_SNAPSHOT if worth is None else worth
-        self._now_s = now_s
-        self._known: dict[str, tuple[str, bytes]] = {}
+        self._pace = pace or SnapshotPace()
+        self._known: Entries = {}
         self._snapshot_read = ""
         self._writer: threading.Thread | None = None
 
@@ -58,7 +62,7 @@ class RecordCache:
         self,
         etags: Mapping[str, str],
         snapshot: ObjectInfo | None,
-        fetch: Callable[[list[str]], Mapping[str, StoredObject]],
+        fetch: Fetch,
     ) -> dict[str, bytes]:
         """The bodies of the objects with these keys and etags. ``snapshot`` is the one that was listed beside them.
 
@@ -72,8 +76,17 @@ class RecordCache:
         found = fetch(missing) if missing else {}
         self._known |= {key: (each.info.etag, each.body) for key, each in found.items()}
         if self._writes and len(missing) >= self._worth and self._is_due(snapshot):
-            self._write_snapshot(etags)
+            self._begin(self._write, {key: self._known[key] for key in etags})
         return {key: found[key].body if key in found else self._known[key][1] for key in etags}
+
+    def renew(self, etags: Mapping[str, str], snapshot: ObjectInfo | None, fetch: Fetch) -> None:
+        """Where a snapshot of so many objects is due, write one in the background that lacks nothing. Never waits.
+
+        For whoever has time, so that a snapshot is there before somebody needs it.
+        """
+        if not self._writes or len(etags) < self._worth or not self._is_due(snapshot):
+            return
+        self._begin(self._renew, dict(etags), dict(self._known), snapshot is not None, fetch)
 
     def wait(self) -> None:
         """Until the snapshot that is being written, if any, is there."""
@@ -81,40 +94,74 @@ class RecordCache:
             self._writer.join()
 
     def _missing(self, etags: Mapping[str, str]) -> list[str]:
-        return [key for key, etag in etags.items() if key not in self._known or self._known[key][0] != etag]
+        return _missing(etags, self._known)
 
     def _is_due(self, snapshot: ObjectInfo | None) -> bool:
-        if self._writer is not None:
-            return False  # one a process
-        if snapshot is None or snapshot.modified is None:
-            return True
-        return self._now_s() - snapshot.modified.timestamp() >= MIN_PAUSE_S
+        if self._writer is not None and self._writer.is_alive():
+            return False
+        return self._pace.begins(
+            snapshot.modified.timestamp() if snapshot is not None and snapshot.modified is not None else None
+        )
 
-    def _read_snapshot(self) -> dict[str, tuple[str, bytes]]:
+    def _read_snapshot(self) -> Entries:
         try:
-            head, _, body = self._store.get(self._snapshot_key).body.partition(b"\n")
-            header = parse_json(head, where=self._snapshot_key)
-            if not isinstance(header, dict) or (header.get("format"), header.get("crc")) != (FORMAT, zlib.crc32(body)):
-                raise RecordInvalid(f"{self._snapshot_key}: expected a snapshot of format {FORMAT}, undamaged")
-            entries = parse_json(body, where=self._snapshot_key)
-            return {str(key): (str(etag), str(text).encode()) for key, (etag, text) in entries.items()}
-        except (AttributeError, RecordInvalid, StoreError, TypeError, ValueError) as error:
+            return _read(self._store.get(self._snapshot_key).body, where=self._snapshot_key)
+        except (RecordInvalid, StoreError) as error:
             # Everything that it could have said is read from the objects themselves.
             level = logging.DEBUG if isinstance(error, ObjectMissing) else logging.WARNING
             log.log(level, "The snapshot of the journal could not be read, so every outcome is: %s", error)
             return {}
 
-    def _write_snapshot(self, keys: Mapping[str, str]) -> None:
-        entries = {key: (self._known[key][0], self._known[key][1].decode()) for key in keys}
-        self._writer = threading.Thread(target=self._write, args=(entries,), name="journal snapshot", daemon=True)
+    def _begin(self, write: Callable[..., None], *given: object) -> None:
+        self._writer = threading.Thread(target=write, args=given, name="journal snapshot", daemon=True)
         self._writer.start()
 
-    def _write(self, entries: dict[str, tuple[str, str]]) -> None:
-        body = canonical_json(entries).encode()
+    def _renew(self, etags: dict[str, str], known: Entries, has_snapshot: bool, fetch: Fetch) -> None:
+        if has_snapshot:
+            known |= self._read_snapshot()
+        missing = _missing(etags, known)
+        if len(missing) < self._worth:
+            return
+        try:
+            known |= {key: (each.info.etag, each.body) for key, each in fetch(missing).items()}
+        except StoreError as error:
+            log.info("The snapshot of the journal could not be renewed: %s", error)
+            return
+        self._write({key: known[key] for key in etags})
+
+    def _write(self, entries: Entries) -> None:
+        body = _written(entries)
         if len(body) > MAX_RECORD_BYTES:
             return
-        header = canonical_json({"format": FORMAT, "crc": zlib.crc32(body)}).encode()
         try:
-            self._store.put(self._snapshot_key, header + b"\n" + body)
+            self._store.put(self._snapshot_key, body)
         except StoreError as error:
             log.info("The snapshot of the journal could not be written: %s", error)
+
+
+def _missing(etags: Mapping[str, str], known: Entries) -> list[str]:
+    return [key for key, etag in etags.items() if key not in known or known[key][0] != etag]
+
+
+def _written(entries: Entries) -> bytes:
+    """A line for each object that fits into one, as all of ours do. Bodies go as they are: nothing is parsed twice."""
+    lines = [_SEPARATOR.join((key.encode(), etag.encode(), body)) for key, (etag, body) in entries.items()]
+    body = b"\n".join(each for each in lines if each.count(b"\n") == 0 and each.count(_SEPARATOR) == 2)
+    return canonical_json({"format": FORMAT, "crc": zlib.crc32(body)}).encode() + b"\n" + body
+
+
+def _read(snapshot: bytes, *, where: str) -> Entries:
+    """Inverse of `_written`. Raises `RecordInvalid`."""
+    if len(snapshot) > MAX_RECORD_BYTES:
+        raise RecordInvalid(f"{where}: {len(snapshot)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
+    head, _, body = snapshot.partition(b"\n")
+    header = parse_json(head, where=where)
+    if not isinstance(header, dict) or (header.get("format"), header.get("crc")) != (FORMAT, zlib.crc32(body)):
+        raise RecordInvalid(f"{where}: expected a snapshot of format {FORMAT}, undamaged")
+    found = {}
+    for line in body.split(b"\n") if body else ():
+        parts = line.split(_SEPARATOR)
+        if len(parts) != 3:
+            raise RecordInvalid(f"{where}: expected lines of key, etag and body, found one of {len(parts)} parts")
+        found[parts[0].decode(errors="replace")] = (parts[1].decode(errors="replace"), parts[2])
+    return found

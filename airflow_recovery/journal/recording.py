@@ -7,6 +7,8 @@ from typing import Protocol
 
 from airflow_recovery.journal.events import (
     AttemptClaimed,
+    CommitterConfirmedDead,
+    CommitterTurnTaken,
     ExecutionVertexFailed,
     ExecutionVertexFinished,
     ExecutionVertexReset,
@@ -16,6 +18,7 @@ from airflow_recovery.journal.events import (
     ResultLost,
     ResultPublished,
     RunClosed,
+    SinkCommitted,
     WriteInDoubt,
 )
 from airflow_recovery.journal.plans import plan_hash
@@ -23,6 +26,9 @@ from airflow_recovery.journal.records import (
     AttemptState,
     Claim,
     Closed,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
     Lost,
     Outcome,
     PlanRecord,
@@ -88,5 +94,11 @@ def _event_of(record: Record, at: str, number: int) -> JobEvent:
         return PartitionsReleased(occurred_at=at, released=record)
     if isinstance(record, Publish):
         return ResultPublished(occurred_at=at, publish=record)
+    if isinstance(record, Committed):
+        return SinkCommitted(occurred_at=at, committed=record)
+    if isinstance(record, CommitterTurn):
+        return CommitterTurnTaken(occurred_at=at, turn=record)
+    if isinstance(record, CommitterDead):
+        return CommitterConfirmedDead(occurred_at=at, dead=record)
     assert isinstance(record, Closed)
     return RunClosed(occurred_at=at, number=number, closed=record)

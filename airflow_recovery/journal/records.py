@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.retention import Retention
@@ -106,6 +107,14 @@ class SubtaskPlan:
 
 
 @dataclass(frozen=True)
+class CoordinatorPlan:
+    """The vertex ``vertex`` has a coordinator (`airflow_recovery.source.coordinator`), which may be volatile."""
+
+    vertex: str
+    supports_batch_snapshot: bool
+
+
+@dataclass(frozen=True)
 class RegionPlan:
     """One region as one version of the code has it."""
 
@@ -123,6 +132,14 @@ class RegionPlan:
     subtask: SubtaskPlan | None = later(None)
     persistent: bool = later(False)
     """Its results outlive the run and are shared between runs (`airflow_recovery.execution.shared`)."""
+    commit: CommitSpec | None = later(None)
+    """Of a sink whose finish is not yet its commit (PROTOCOL section 8)."""
+    coordinators: tuple[CoordinatorPlan, ...] = later(())
+
+    @property
+    def is_volatile(self) -> bool:
+        """A coordinator of it takes no snapshots."""
+        return any(not each.supports_batch_snapshot for each in self.coordinators)
 
 
 @dataclass(frozen=True)
@@ -195,6 +212,8 @@ class Claim:
     """Airflow's ``max_tries`` since the start or the last clear by a person: claims with one value share a budget."""
     owner: RunAttempt | None = later(None)
     """In the journal of shared results: whose claim this is."""
+    process: str | None = later(None)
+    """The process with which the attempt ends (`airflow_recovery.runtime.process_identity`); `None`: none is known."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +243,10 @@ class Outcome:
     """What user code has counted (`airflow_recovery.job.accumulators`): (name, sum), by name."""
     worker: str | None = later(None)
     """The host on which the driver ran."""
+    commit: CommitSpec | None = later(None)
+    """FINISHED is only prepared: it counts for success once `Committed` says that this was done."""
+    coordinators: tuple[tuple[str, str], ...] = later(())
+    """(vertex, snapshot of its coordinator as base64)."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +259,7 @@ class AttemptTrace:
     fingerprint: str
     inputs: tuple[InputPin, ...]
     externals: tuple[ExternalObject, ...]
+    commit: CommitSpec | None = None
 
     def finished(
         self,
@@ -248,6 +272,7 @@ class AttemptTrace:
         read: ReadMetrics | None = None,
         accumulators: tuple[tuple[str, float], ...] = (),
         worker: str | None = None,
+        coordinators: tuple[tuple[str, str], ...] = (),
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran."""
         return Outcome(
@@ -266,6 +291,8 @@ class AttemptTrace:
             read=read,
             accumulators=accumulators,
             worker=worker,
+            commit=self.commit,
+            coordinators=coordinators,
         )
 
 
@@ -280,6 +307,8 @@ class Reset:
     epoch: str | None = None
     failover: bool = later(False)
     """By a strategy that restarts more than the region (PROTOCOL 1.3), not by a person: it forgives no failure."""
+    answers: str | None = later(None)
+    """Of a failover: ``region@attempt``, whose restart takes this one along."""
 
 
 @dataclass(frozen=True)
@@ -303,6 +332,56 @@ class Released:
     region: str
     attempt: int
     who: str
+
+
+class CommitEnd(str, Enum):
+    """How the commit of a finished attempt ended."""
+
+    COMMITTED = "COMMITTED"
+    ABANDONED = "ABANDONED"
+    """It will never be committed: what it had prepared is gone, and nobody is left who could still commit it."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """``t/<region>/<n>.committed``: how the commit of a finished attempt ended, by whoever completed or probed it.
+
+    ``commit_id`` is the target's own name of the commit, ``probe`` what it said when it was asked (empty: not asked).
+    """
+
+    region: str
+    attempt: int
+    end: CommitEnd
+    who: str
+    commit_id: str
+    probe: str
+
+
+@dataclass(frozen=True)
+class CommitterTurn:
+    """``t/<region>/<n>.committer-<turn>``: process ``writer`` alone may commit from now on (probe-only sinks).
+
+    Turn 1 needs no object: it is the process that finished the attempt.
+    """
+
+    region: str
+    attempt: int
+    turn: int
+    writer: str
+
+
+@dataclass(frozen=True)
+class CommitterDead:
+    """``t/<region>/<n>.confirmed-<turn>``: the process of that turn commits no more; the next turn may be taken.
+
+    ``who`` is the person who has confirmed it, or the process itself.
+    """
+
+    region: str
+    attempt: int
+    turn: int
+    who: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -354,4 +433,16 @@ class Closed:
     highest: tuple[InputPin, ...] = ()
 
 
-Record = PlanRecord | Claim | Outcome | Reset | Lost | Released | Publish | Closed
+Record = (
+    PlanRecord
+    | Claim
+    | Outcome
+    | Reset
+    | Lost
+    | Released
+    | Committed
+    | CommitterTurn
+    | CommitterDead
+    | Publish
+    | Closed
+)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from airflow_recovery.journal.events import (
     AttemptClaimed,
+    CommitterConfirmedDead,
+    CommitterTurnTaken,
     ExecutionVertexFailed,
     ExecutionVertexFinished,
     ExecutionVertexReset,
@@ -19,6 +21,7 @@ from airflow_recovery.journal.events import (
     PartitionsReleased,
     ResultLost,
     ResultPublished,
+    SinkCommitted,
 )
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.journal import Journal
@@ -87,6 +90,18 @@ class EventFold:
         elif isinstance(event, PartitionsReleased):
             released = event.released
             self._put(released.region, replace(self._of(released.region, released.attempt), is_released=True))
+        elif isinstance(event, SinkCommitted):
+            committed = event.committed
+            before = self._of(committed.region, committed.attempt)
+            self._put(committed.region, replace(before, is_committed=True, committed=committed))
+        elif isinstance(event, CommitterTurnTaken):
+            turn = event.turn
+            before = self._of(turn.region, turn.attempt)
+            self._put(turn.region, replace(before, turns=max(before.turns, turn.turn)))
+        elif isinstance(event, CommitterConfirmedDead):
+            dead = event.dead
+            before = self._of(dead.region, dead.attempt)
+            self._put(dead.region, replace(before, dead_turns=max(before.dead_turns, dead.turn)))
         elif isinstance(event, JobPlanned):
             self._plans.add(event.plan_hash)
         elif isinstance(event, ResultPublished):
@@ -145,7 +160,7 @@ def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
     }
 
 
-_MARKS = ("is_claimed", "has_outcome", "is_reset", "is_lost", "is_released")
+_MARKS = ("is_claimed", "has_outcome", "is_reset", "is_lost", "is_released", "is_committed")
 
 
 def _said(region: str, number: int, journal: Attempt | None, history: Attempt | None) -> str:

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Reset
+from airflow_recovery.journal.records import AttemptState, Claim, CommitEnd, Committed, Outcome, Reset
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
-    ``is_followed``: a later attempt was claimed, whatever became of it.
+    ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
+    of a committer that was taken, and the highest one whose process is confirmed to be dead.
     """
 
     number: int
@@ -27,9 +28,13 @@ class Attempt:
     is_lost: bool = False
     is_released: bool = False
     is_followed: bool = False
+    is_committed: bool = False
+    turns: int = 0
+    dead_turns: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
     reset: Reset | None = None
+    committed: Committed | None = None
     outcome_etag: str | None = None
 
     @property
@@ -41,6 +46,17 @@ class Attempt:
     def is_finished(self) -> bool:
         """Ended with a result. False where the outcome was not fetched."""
         return self.outcome is not None and self.outcome.state is AttemptState.FINISHED
+
+    @property
+    def is_prepared(self) -> bool:
+        """Finished, and whether its sink has taken it over is in no record yet."""
+        outcome = self.outcome
+        return self.is_finished and outcome is not None and outcome.commit is not None and not self.is_committed
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Finished, and its sink will never take it over."""
+        return self.committed is not None and self.committed.end is CommitEnd.ABANDONED
 
 
 def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:
@@ -85,6 +101,12 @@ class RegionState:
         """The attempt that is running, if any: at most one, the highest."""
         top = self.attempts.get(self.top)
         return top if top is not None and top.is_open else None
+
+    @cached_property
+    def prepared_attempt(self) -> Attempt | None:
+        """The finish whose commit comes before anything else, whether it was reset or not: the lowest, if any."""
+        found = [n for n, each in self.attempts.items() if each.is_prepared and n > self.closed_at]
+        return self.attempts[min(found)] if found else None
 
     @cached_property
     def was_reset(self) -> bool:

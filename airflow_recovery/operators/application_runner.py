@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import JobDefinitionError, OutputAltered, RegionFailed
+from airflow_recovery.errors import AttemptLost, JobDefinitionError, OutputAltered, RegionFailed, StoreError
+from airflow_recovery.execution.drivers import Drivers, DriverStatus
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.operators.cluster_drivers import ClusterDrivers
 from airflow_recovery.operators.externals import list_external
 from airflow_recovery.operators.references import OutputReference, filled, qualified
 from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.runtime.failure_class import ERRORS, classify
+from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.shuffle.location import comparable
@@ -117,25 +121,60 @@ class ApplicationRunner:
             )
         started = time.monotonic()
         try:
-            self._operator.submit_application(self._context, arguments, claim.attempt)
+            if self.drivers.outlive_their_task:
+                rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+                self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
+                self._operator.submit_application(self._context, arguments, claim.tag)
+            else:
+                with self._signs_of_life(claim):
+                    self._operator.submit_application(self._context, arguments, claim.tag)
         except Exception as error:
             # All that is known of an application of the user's own is what spark-submit's exit told.
             told = f"{claim.region}@{claim.attempt}: the application failed: {error}"
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             raise ERRORS[classify(failure)](told, failure) from error
-        outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
-        seconds = round(time.monotonic() - started, 3)
-        read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
-        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
-        self._run.journal.finish(outcome)
-        return outcome
+        return self._finish(attempt, round(time.monotonic() - started, 3))
+
+    @cached_property
+    def drivers(self) -> Drivers:
+        """What becomes of the application when the task's process is gone."""
+        return _ApplicationDrivers(self)
 
     def stop(self) -> None:
         """Kill the application that `run` waits for."""
         self._operator.kill_attempt()
 
     def stop_orphan(self, claim: Claim) -> None:
-        """Nothing to do: an application on this machine died with its task; one elsewhere is fenced."""
+        """An application on this machine died with its task; one on a cluster is killed where its id is known."""
+        if self.drivers.outlive_their_task:
+            self._operator.kill_driver(self._context, claim.tag)
+
+    def _signs_of_life(self, claim: Claim) -> Heartbeat:
+        """Of this process: the attempt, which it finishes, ends with it."""
+        journal, every_s = self._run.journal, interval_s(self._run.patience.timeout_s)
+        key = journal.layout.heartbeat(claim.region, claim.attempt)
+        return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s)
+
+    def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
+        claim = attempt.claim
+        outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
+        read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
+        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
+        try:
+            self._run.journal.finish(outcome)
+        except AttemptLost:
+            self._delete_managed(claim)
+            raise
+        return outcome
+
+    def _delete_managed(self, claim: Claim) -> None:
+        """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing."""
+        store = self._stores.results
+        below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        try:
+            store.delete([each.key for each in store.list(f"{below}/")])
+        except StoreError as error:
+            self._run.log.warning("The outputs of attempt %d are left behind: %s", claim.attempt, error)
 
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         found = {
@@ -171,6 +210,51 @@ class ApplicationRunner:
         objects = tuple(ResultObject(each.key, each.size, each.etag) for each in listed if not _is_hidden(each.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
+
+
+class _ApplicationDrivers(ClusterDrivers):
+    """A user's own applications on a cluster, which know nothing of attempts: the cluster manager tells how they end.
+
+    One that was submitted with other code or other external inputs than today's is not waited for.
+    """
+
+    def __init__(self, runner: ApplicationRunner) -> None:
+        super().__init__(runner._operator, runner._context, runner._stores.results)
+        self._runner = runner
+
+    @cached_property
+    def outlive_their_task(self) -> bool:
+        """Only in deploy mode ``cluster``; to know that, the connection may have to be asked for."""
+        return self._operator.submits_to_cluster()
+
+    def status(self, claim: Claim) -> DriverStatus:
+        """As the cluster manager says; `DriverStatus.OVER` where its result would not be used."""
+        if not self.outlive_their_task:
+            return DriverStatus.UNKNOWN
+        return super().status(claim) if self._is_as_today(claim) else DriverStatus.OVER
+
+    def adopt(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Register what it has written."""
+        return self._runner._finish(attempt, None)
+
+    def _is_as_today(self, claim: Claim) -> bool:
+        submitted = self._context["task_state_store"].get(_rests_on_key(claim))
+        return submitted is None or submitted == self._rests_on_today
+
+    @cached_property
+    def _rests_on_today(self) -> str:
+        region = self._runner._run.regions[self._runner._operator.task_id]
+        return _rests_on(region.fingerprint or "", self._runner.externals())
+
+
+def _rests_on_key(claim: Claim) -> str:
+    return f"spark_job_rests_on/{claim.tag}"
+
+
+def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
+    """What the application was submitted with that no claim tells: its code and arguments, and its external inputs."""
+    read = sorted([each.vertex, each.uri, each.size, each.etag] for each in externals)
+    return hashlib.sha256(canonical_json([fingerprint, read]).encode()).hexdigest()
 
 
 def _last_finish(state: RegionState) -> Outcome | None:

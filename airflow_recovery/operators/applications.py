@@ -8,18 +8,30 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.journal.records import Claim, RunIdentity
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.storage.object_store import ObjectStore
 
+ORPHAN_DEADLINE_S = 30.0
+
 
 class SubmittedApplication:
     """One spark-submit of our region runner, with everything that the operator was given passed through."""
 
-    def __init__(self, submit: Callable[[RegionSpec, Path], None], kill: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        submit: Callable[[RegionSpec, Path], None],
+        kill: Callable[[], None],
+        *,
+        drivers: Drivers = BOUND,
+        kill_orphan: Callable[[Claim], None] = lambda claim: None,
+    ) -> None:
         self._submit = submit
         self._kill = kill
+        self._kill_orphan = kill_orphan
+        self.drivers = drivers
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         """Submit and wait. Raises Airflow's exception where spark-submit says that it failed."""
@@ -32,7 +44,8 @@ class SubmittedApplication:
         self._kill()
 
     def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
-        """Nothing to do: a driver on this machine died with its task; one elsewhere is fenced."""
+        """A driver on this machine died with its task; one on a cluster is killed where its id is known."""
+        self._kill_orphan(claim)
 
 
 class ConnectApplication:
@@ -62,6 +75,7 @@ class ConnectApplication:
         self._results = results
         self._log = log
         self._running: RegionSpec | None = None
+        self.drivers = BOUND
 
     def prepare(self) -> None:
         """Import Spark's client in a thread, while the claim waits for Airflow and for the journal.
@@ -101,8 +115,16 @@ class ConnectApplication:
             threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True).start()
 
     def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
-        """An operation survives the death of its client: open the old session and interrupt its tag."""
-        self._interrupt(identity, claim.region, claim.attempt, claim.tag)
+        """An operation survives the death of its client: open the old session and interrupt its tag.
+
+        Not waited for longer than `ORPHAN_DEADLINE_S`: Spark's client asks a server that is gone for ten minutes.
+        """
+        arguments = (identity, claim.region, claim.attempt, claim.tag)
+        interrupting = threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True)
+        interrupting.start()
+        interrupting.join(ORPHAN_DEADLINE_S)
+        if interrupting.is_alive():
+            self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
 
     def _interrupt(self, identity: RunIdentity, region: str, attempt: int, tag: str) -> None:
         from airflow_recovery.runtime.connect import interrupt_attempt, session_id_of

@@ -8,15 +8,19 @@ from contextlib import contextmanager
 from airflow_recovery import errors
 
 NOT_CURED_BY_RETRY = (
+    errors.AppendedAlready,
     errors.ConfigurationError,
     errors.FingerprintError,
     errors.InputDenied,
     errors.InputUnreachable,
     errors.JobDefinitionError,
+    errors.JournalInUse,
     errors.NoDoor,
     errors.OutputAltered,
     errors.RecordInvalid,
     errors.RestartsExhausted,
+    errors.SinkInDoubt,
+    errors.SinkRefused,
     errors.StoreAccessDenied,
     errors.StoreMisconfigured,
     errors.StoreUnsuitable,

@@ -7,19 +7,23 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow_recovery.errors import HistoryIncomplete
+from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.probing import OnAltered, ResultProber
 from airflow_recovery.execution.run import Run
 from airflow_recovery.hooks.doors import open_door
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.records import PlanRecord, RunIdentity
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
-from airflow_recovery.operators.run_context import task_identity
+from airflow_recovery.operators.run_context import is_live_run, task_identity
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.probe import probe
@@ -68,6 +72,8 @@ def open_run(
     """
     settings = RecoverySettings.load()
     stores = stores or open_stores(settings)
+    if settings.deployment is not None:
+        own_prefix(stores.journal, settings.deployment, deadline_s=float(settings.request_timeout))
     options = job_recovery.over(settings.job_recovery).in_effect()
     writer = uuid.uuid4().hex
     events = EventWriter(
@@ -86,6 +92,7 @@ def open_run(
         listener=Recorder(events.record, _now),
         mask=_mask,
         writes_snapshot=True,
+        snapshot_min_pause_s=options.snapshot_min_pause_s,
     )
     run = Run(
         plan=plan,
@@ -99,6 +106,9 @@ def open_run(
         events=events,
         publish_keys=publish_keys,
         fingerprints=fingerprints or {},
+        patience=Patience.of(options.previous_worker_timeout_s),
+        is_live_run=partial(is_live_run, context),
+        open_committer=open_committers(stores),
     )
     try:
         yield OpenRun(run, stores, settings)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.errors import ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -133,7 +133,12 @@ def hand_over_keys(run: PlainRun, initializer: str, keys: Sequence[str]) -> None
 def run_plain_region(
     run: PlainRun, plan: JobPlan, name: str, make_runner: Callable[[Stores, RunIdentity], RegionRunner]
 ) -> RegionResult:
-    """One region, or subtask, of a declared job."""
+    """One region, or subtask, of a declared job. Raises `ConfigurationError` for a sink that commits."""
+    if any(each.name == name and each.commit is not None for each in plan.record.regions):
+        raise ConfigurationError(
+            f"{name}: expected recovery to be on, since its sink has commit=, found {WHY}: without a journal nobody "
+            "would know what was committed. Leave commit= out, or let the job recover."
+        )
     runner = make_runner(run.stores, run.identity)
     return run.run(run.attempt(name, plan.regions[name].inputs, runner.externals()), runner)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -13,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError, SharedMadeElsewhere, SubtasksUnknown
+from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
+from airflow_recovery.operators.cluster_drivers import ClusterDrivers
 from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
 from airflow_recovery.operators.supervision import die_with_supervisor
+from airflow_recovery.runtime.heartbeat import interval_s
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 
@@ -78,11 +80,10 @@ class SparkRegionOperator(SubmittingOperator):
         self.deferrable = deferrable
         self._silent: Making | None = None
         self._application: SparkApplication | SharedRunner | None = None
-        self._is_killed = False
 
     def on_kill(self) -> None:
         """Kill the Spark application, within Airflow's five seconds; of a batch, no other is started."""
-        self._is_killed = True
+        self.is_killed = True
         if self._application is not None:
             self._application.stop()
 
@@ -111,7 +112,7 @@ class SparkRegionOperator(SubmittingOperator):
             try:
                 if batch is not None:
                     run_subtask = partial(self._run_subtask, job, context, found)
-                    results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self._is_killed).execute()
+                    results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self.is_killed).execute()
                     return BatchResult(self.region, results)
                 name = subtask_region(self.region, self.subtask)
                 if name not in found.plan.regions:
@@ -169,7 +170,7 @@ class SparkRegionOperator(SubmittingOperator):
     @contextmanager
     def _as_declared(self) -> Iterator[None]:
         """One subtask of a batch. A submission changes this operator (name, conf, memory): the next begins anew."""
-        declared = {key: value for key, value in vars(self).items() if key != "_is_killed"}
+        declared = {key: value for key, value in vars(self).items() if key != "is_killed"}
         try:
             yield
         finally:
@@ -199,6 +200,7 @@ class SparkRegionOperator(SubmittingOperator):
             log=log,
             on_claim=self._on_claim,
             prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
+            heartbeat_s=interval_s(opened.run.patience.timeout_s),
         )
         runner: SharedRunner | RegionRunner | GuardedRunner = make_runner(identity=found.identity)
         self._application = application
@@ -207,9 +209,10 @@ class SparkRegionOperator(SubmittingOperator):
                 opened.run,
                 name,
                 lambda identity: make_runner(identity=identity),
-                timeout_s=opened.settings.previous_worker_timeout_s,
+                timeout_s=opened.run.patience.timeout_s,
                 silent=self._silent,
                 waits_here=not self.deferrable,
+                drivers=application.drivers,
             )
             making = runner.find_maker() if self.deferrable else None
             if making is not None:
@@ -225,6 +228,7 @@ class SparkRegionOperator(SubmittingOperator):
             prepare_journal=found.prepare_journal,
             restarts=restarts,
             label=self.labeller(),
+            drivers=BOUND if opened.run.regions[name].persistent else application.drivers,
         ).execute()
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
         return result
@@ -270,7 +274,14 @@ class SparkRegionOperator(SubmittingOperator):
         if connection.conn_type in SUBMIT:
             deploy_mode = self._deploy_mode or connection.extra_dejson.get("deploy-mode")
             submit = partial(self._submit, job, context, is_cluster=deploy_mode == "cluster")
-            return SubmittedApplication(submit, self.kill_attempt)
+            if deploy_mode != "cluster":
+                return SubmittedApplication(submit, self.kill_attempt)
+            return SubmittedApplication(
+                submit,
+                self.kill_attempt,
+                drivers=ClusterDrivers(self, context, stores.results),
+                kill_orphan=lambda claim: self.kill_driver(context, claim.tag),
+            )
         raise ConfigurationError(
             f"Connection {self._conn_id!r}: expected type spark (spark-submit) or {CONNECT}, found "
             f"{connection.conn_type!r}. Give the task group a conn_id of one of these types."
@@ -281,8 +292,8 @@ class SparkRegionOperator(SubmittingOperator):
 
         os.environ.update(submit_environment(os.environ))
         conf = dict(QUIET_CONF)
-        for store in (spec.results, spec.journal):
-            conf |= s3a_conf(store, os.environ)
+        # Spark itself never touches the journal, but sources may be where it is while results are on a disk.
+        conf |= s3a_conf(spec.results, os.environ) or s3a_conf(spec.journal, os.environ)
         conf |= self.conf or {}
         conf |= job.region_spark_conf(self.region)
         self.conf = conf
@@ -293,9 +304,7 @@ class SparkRegionOperator(SubmittingOperator):
             self.files = _joined(self.files, str(path))
         if self.name == _PROVIDERS_DEFAULT_NAME:
             self.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"
-        # The regions of a batch have one task instance; and a map index gets another subtask when keys have gone.
-        subtask = "" if self.subtask is None else f"/{hashlib.sha256(spec.region.encode()).hexdigest()[:16]}"
-        self.submit_attempt(context, f"{spec.attempt}{subtask}")
+        self.submit_attempt(context, spec.tag)
 
 
 def _nothing() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_recovery.errors import ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
@@ -25,7 +26,9 @@ from airflow_recovery.operators.externals import list_external
 from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
+from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
+from airflow_recovery.runtime.s3a_advice import s3a_advice
 from airflow_recovery.runtime.spec import RegionSpec, RunFacts, VertexSpec
 from airflow_recovery.source.inventory import object_key
 
@@ -34,6 +37,11 @@ _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
 class SparkApplication(Protocol):
     """How one attempt's spec becomes a running Spark application. Two ways: spark-submit, and Spark Connect."""
+
+    @property
+    def drivers(self) -> Drivers:
+        """What becomes of its driver when the task's process is gone."""
+        ...
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         """Run to the end; raises where it failed. ``folder`` is this try's own, and goes with it."""
@@ -64,6 +72,7 @@ class RegionRunner:
         log: logging.Logger,
         on_claim: Callable[[ClaimedAttempt], None] = lambda attempt: None,
         prepare: Callable[[], None] = lambda: None,
+        heartbeat_s: float = INTERVAL_S,
     ) -> None:
         self._job = job
         self._ref = ref
@@ -75,6 +84,7 @@ class RegionRunner:
         self._log = log
         self._on_claim = on_claim
         self._prepare = prepare
+        self._heartbeat_s = heartbeat_s
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The files that the region's sources would read now."""
@@ -145,7 +155,9 @@ class RegionRunner:
             journal=self._stores.journal_spec,
             results=self._stores.results_spec,
             receipt=str(folder / "receipt.json"),
+            heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
+            coordinators=attempt.coordinators,
         )
 
     def _read_elsewhere(self) -> set[str]:
@@ -187,6 +199,9 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
     condition = ", ".join(each for each in (failure.condition, failure.sql_state) if each)
     told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
+    advice = s3a_advice(failure)
+    if advice is not None:
+        return UserCodeError(f"{told}. {advice}", failure)
     if is_user_error(failure):
         return UserCodeError(f"{told}. The same code would fail again, so it is not retried.", failure)
     return ERRORS[classify(failure)](told, failure)

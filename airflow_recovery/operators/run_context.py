@@ -46,6 +46,17 @@ def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
     return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id), grant)
 
 
+def is_live_run(context: Mapping[str, Any], run_id: str) -> bool:
+    """Whether Airflow has another run of this DAG by that id, and it has not ended. True where Airflow can't say."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    try:
+        state = context["ti"].get_dagrun_state(dag_id=context["dag_run"].dag_id, run_id=run_id)
+    except AirflowRuntimeError as error:
+        return (error.error.detail or {}).get("status_code") != 404
+    return str(state) not in ("success", "failed")
+
+
 def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
     """Since when the task's failures count: since its start, or since the last clear by a person.
 

@@ -176,12 +176,13 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 prepare_journal=opened.prepare_journal,
                 restarts=self.restarts(opened.run, self.task_id),
                 label=self.labeller(),
+                drivers=runner.drivers,
             )
             result = task.execute()
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
             return result
 
-    def submit_application(self, context: Context, arguments: Sequence[str], attempt: int) -> None:
+    def submit_application(self, context: Context, arguments: Sequence[str], attempt: int | str) -> None:
         """Run the application with ``arguments``, as one attempt. Raises Airflow's exception where it failed."""
         self.application_args = list(arguments)
         self.submit_attempt(context, attempt)

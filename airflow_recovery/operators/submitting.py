@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
 from airflow_recovery.hooks.settings import SECTION
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 RETRIES = 3
 RETRY_DELAY = timedelta(0)
 """Of our tasks that run no region. One that waits for a producer is held by Airflow's trigger rule, not by a delay."""
+
+_NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
+"""A master that recovers, a pod that was collected: no answer about the job."""
 
 
 class SubmittingOperator(SparkSubmitOperator):
@@ -88,6 +92,7 @@ class SubmittingOperator(SparkSubmitOperator):
             retry_delay=retry_delay,
         )
         self.memory_policy = memory_policy
+        self.is_killed = False
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
             given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
@@ -168,11 +173,64 @@ class SubmittingOperator(SparkSubmitOperator):
         In cluster modes the provider's operator keeps the job's id in Airflow and connects to it again. Its keys
         outlive a clear and would hand the job of an old attempt to a new one: here they name the attempt.
         """
-        self.external_id_key = f"spark_job_id/{attempt}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{attempt}"
+        self._name_job(attempt)
         # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
         self._hook = None
         super().execute(context)
+
+    def submits_to_cluster(self) -> bool:
+        """The driver runs on the cluster, and not in a process of this machine (deploy mode ``cluster``)."""
+        if self._deploy_mode is not None:
+            return self._deploy_mode == "cluster"
+        return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
+
+    def driver_status(self, context: Context, attempt: str) -> DriverStatus:
+        """What the cluster manager says of the job that `submit_attempt` has submitted under this name, in any try.
+
+        `kill_attempt` kills that job from now on. Never raises: a cluster manager that can't be asked is no answer.
+        """
+        try:
+            external_id = self._find_job(context, attempt)
+            if external_id is None:
+                return DriverStatus.UNKNOWN
+            status = self.get_job_status(external_id, context)
+            if status.upper() in _NOT_KNOWN:
+                return DriverStatus.UNKNOWN
+            if self.is_job_active(status):
+                return DriverStatus.ACTIVE
+            return DriverStatus.SUCCEEDED if self.is_job_succeeded(status) else DriverStatus.OVER
+        except Exception as error:
+            log.warning("The cluster manager could not be asked about attempt %s: %s", attempt, error)
+            return DriverStatus.UNKNOWN
+
+    def kill_driver(self, context: Context, attempt: str) -> None:
+        """Kill the job that was submitted under this name, if it is known. Best effort."""
+        try:
+            if self._find_job(context, attempt) is not None:
+                self.kill_attempt()
+        except Exception as error:
+            log.warning("The driver of attempt %s could not be killed: %s", attempt, error)
+
+    def _name_job(self, attempt: int | str) -> None:
+        self.external_id_key = f"spark_job_id/{attempt}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{attempt}"
+
+    def _find_job(self, context: Context, attempt: str) -> str | None:
+        """The id that the cluster manager gave it; the hook knows it then. `None` where none was kept."""
+        self._name_job(attempt)
+        kept = context["task_state_store"].get(self.external_id_key)
+        if not isinstance(kept, str):
+            return None
+        if self._hook is None:
+            self._hook = self._get_hook()
+        hook = self._hook
+        if hook._is_yarn_cluster_mode:
+            hook._yarn_application_id = kept
+        elif hook._is_kubernetes:
+            hook._kubernetes_driver_pod = self._parse_k8s_external_id(kept)[1]
+        else:
+            hook._driver_id = kept
+        return kept
 
     def kill_attempt(self) -> None:
         """Kill what `submit_attempt` waits for: spark-submit, and the driver in cluster modes."""
@@ -181,6 +239,7 @@ class SubmittingOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Kill the Spark application, within Airflow's five seconds."""
+        self.is_killed = True
         self.kill_attempt()
 
     def _get_hook(self) -> SparkSubmitHook:

@@ -35,6 +35,7 @@ CONCERNS_ALL = (
     errors.NotMine,
     errors.ConfigurationError,
     errors.StoreAccessDenied,
+    errors.StoreCredentialsExpired,
     errors.StoreFull,
     errors.StoreMisconfigured,
     errors.StoreTimeout,

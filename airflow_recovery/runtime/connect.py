@@ -20,7 +20,7 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.failure import silence_query_loggers
-from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
 from airflow_recovery.runtime.region import RegionResult, apply_spark_conf, run_region
@@ -64,6 +64,7 @@ def run_over_connect(
     progress = Progress(log, spec.attempt)
     session_id = session_id_of(spec.identity, spec.region, spec.attempt)
     with (
+        heartbeat(spec, open_early(spec) if journal is None else lambda: journal, log),
         reporting_failure(spec, progress, log),
         guarding(url, session_id=session_id, tag=spec.tag, user_id=user_id),
     ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.runtime.failure import silence_query_loggers
-from airflow_recovery.runtime.outcome import finish_attempt, open_early
+from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.process import guard
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
@@ -37,11 +37,12 @@ def drive(spec: RegionSpec) -> int:
     progress = Progress(log, spec.attempt)
     spark: SparkSession | None = None
     try:
-        with reporting_failure(spec, progress, log):
+        journal = open_early(spec)
+        with heartbeat(spec, journal, log) as signs, reporting_failure(spec, progress, log):
             from pyspark.sql import SparkSession
 
-            journal = open_early(spec)
             spark = SparkSession.builder.getOrCreate()
+            signs.tell_application(spark.sparkContext.applicationId)
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
             result = run_region(spark, spec, log=log, progress=progress)
             finish_attempt(spec, result, log, store=journal())

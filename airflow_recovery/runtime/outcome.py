@@ -7,12 +7,15 @@ import socket
 from collections.abc import Callable
 from datetime import datetime, timezone
 
+from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import ReadMetrics
 from airflow_recovery.runtime.beside import beside
+from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.receipt import write_receipt
 from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.runtime.scratch import delete_scratch
+from airflow_recovery.runtime.scratch import delete_results, delete_scratch
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.storage.object_store import ObjectStore
@@ -31,6 +34,12 @@ def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
     return beside(open_it, "open journal")
 
 
+def heartbeat(spec: RegionSpec, store: Callable[[], ObjectStore], log: logging.Logger) -> Heartbeat:
+    """The signs of life of ``spec``'s driver, which this process is. ``store`` is the journal's."""
+    key = JournalLayout(spec.identity).heartbeat(spec.region, spec.attempt)
+    return Heartbeat(store, key, spec.tag, log=log, every_s=spec.heartbeat_s)
+
+
 def finish_attempt(
     spec: RegionSpec, result: RegionResult, log: logging.Logger, *, store: ObjectStore | None = None
 ) -> None:
@@ -38,8 +47,8 @@ def finish_attempt(
 
     ``store`` is the journal's, where it is open already.
 
-    Raises `AttemptLost` where the attempt was fenced meanwhile: what it wrote is then nobody's. Raises the store's
-    errors where the outcome stays unknown. Returns only if the outcome object exists.
+    Raises `AttemptLost` where the attempt was fenced meanwhile: what it wrote is then nobody's, and is deleted. Raises
+    the store's errors where the outcome stays unknown. Returns only if the outcome object exists.
     """
     journal = Journal(store or open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
     outcome = spec.trace.finished(
@@ -50,8 +59,13 @@ def finish_attempt(
         read=ReadMetrics.of(spec.inputs, spec.trace.externals),
         accumulators=result.accumulators,
         worker=socket.gethostname(),
+        coordinators=result.coordinators,
     )
-    info = journal.finish(outcome)
+    try:
+        info = journal.finish(outcome)
+    except AttemptLost:
+        delete_results(spec, log)
+        raise
     log.info("Region %s attempt %d is finished: %s", spec.region, spec.attempt, info.key)
     try:
         write_receipt(spec, outcome)

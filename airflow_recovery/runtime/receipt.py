@@ -20,6 +20,7 @@ from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.shuffle.location import key_below
+from airflow_recovery.storage.object_store import ObjectStore
 
 FAILURE_OBJECT = "_failure.json"
 
@@ -59,13 +60,18 @@ def read_failure(spec: RegionSpec) -> Failure | None:
     Raises `StoreError` where the store does not answer.
     """
     text = _read(_failure_path(spec))
-    if text is None:
-        store = open_spec_store(spec.results)
-        try:
-            text = store.get(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}").body.decode()
-        except ObjectMissing:
-            return None
-    return failure_from_json(text)
+    if text is not None:
+        return failure_from_json(text)
+    store = open_spec_store(spec.results)
+    return read_failure_at(store, key_below(store.base_uri, spec.location))
+
+
+def read_failure_at(store: ObjectStore, prefix: str) -> Failure | None:
+    """As `read_failure`, of the attempt whose results are below ``prefix`` in ``store``."""
+    try:
+        return failure_from_json(store.get(f"{prefix}/{FAILURE_OBJECT}").body.decode())
+    except ObjectMissing:
+        return None
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.shuffle.cached import cached_view_name
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.source.coordinator import OperatorCoordinator, restored_coordinator, snapshots_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +43,7 @@ class RegionResult:
     spark_seconds: float
     application_id: str | None
     accumulators: tuple[tuple[str, float], ...] = ()
+    coordinators: tuple[tuple[str, str], ...] = ()
 
 
 def run_region(
@@ -80,6 +82,7 @@ def run_region(
         spark_seconds=round(time.monotonic() - started, 3),
         application_id=application_id(),
         accumulators=run.accumulators.totals(),
+        coordinators=snapshots_of(run.coordinators),
     )
 
 
@@ -106,6 +109,7 @@ class _Run:
         self._ready = ready
         self._server = server
         self.accumulators = Accumulators()
+        self.coordinators: dict[str, OperatorCoordinator] = {}
         self._inputs: dict[str, list[PartitionManifest]] = {}
         for each in spec.inputs:
             self._inputs.setdefault(each.result, []).append(each)
@@ -151,6 +155,8 @@ class _Run:
         vertex = self._vertex(planned.name)
         inputs = {each.vertex: self._frame(each.vertex) for each in vertex.inputs}
         self._ready()
+        if vertex.coordinator is not None:
+            self.coordinators[planned.name] = restored_coordinator(vertex.coordinator, planned.name, spec.coordinators)
         if vertex.allow_duplicates and spec.attempt > 1:
             self._log.warning(
                 "Attempt %d of %s: what it writes elsewhere by itself, an earlier attempt may have written already "
@@ -173,6 +179,7 @@ class _Run:
                 data_interval_end=run.data_interval_end,
                 subtask=spec.subtask,
                 accumulators=self.accumulators,
+                coordinator=self.coordinators.get(planned.name),
             ),
         )
 

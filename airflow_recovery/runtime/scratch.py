@@ -1,9 +1,10 @@
-"""Scratch: what an attempt writes only to read it back itself. It goes when the attempt has finished, unless a cached
-result may be made of it."""
+"""What an attempt deletes of what it wrote: its scratch, which it writes only to read it back itself, when it has
+finished (unless a cached result may be made of it); everything, when it was fenced."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
@@ -26,10 +27,19 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
     # What is evicted of a cached result is made again, perhaps of these.
     if not vertices or any(each.storage_level for each in spec.vertices):
         return
+    _delete(spec, [scratch_location(spec, vertex) for vertex in vertices], "scratch data", log)
+
+
+def delete_results(spec: RegionSpec, log: logging.Logger) -> None:
+    """Delete all that ``spec``'s attempt wrote, which was fenced. Best effort: what stays, the sweeper finds."""
+    _delete(spec, [spec.location], "data", log)
+
+
+def _delete(spec: RegionSpec, locations: Sequence[str], what: str, log: logging.Logger) -> None:
     try:
         store = open_spec_store(spec.results)
-        for vertex in vertices:
-            prefix = listing_prefix(store.base_uri, scratch_location(spec, vertex))
+        for location in locations:
+            prefix = listing_prefix(store.base_uri, location)
             store.delete([each.key for each in store.list(prefix)])
-    except Exception as error:  # the attempt has finished, and nothing that comes after may say that it failed
-        log.warning("The scratch data of %s attempt %d is left behind: %s", spec.region, spec.attempt, error)
+    except Exception as error:  # the attempt has ended, and nothing that comes after may say something else
+        log.warning("The %s of %s attempt %d is left behind: %s", what, spec.region, spec.attempt, error)

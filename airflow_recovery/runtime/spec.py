@@ -8,16 +8,26 @@ from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
 from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.committing import commit_spec_from_json
+from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """Where a store is and how to reach it. Credentials travel through the environment, never through here."""
+    """Where a store is and how to reach it. Credentials travel through the environment, never through here.
+
+    ``encryption`` and ``kms_key_id`` are those of `airflow_recovery.storage.encryption.Encryption`.
+    """
 
     uri: str
     endpoint_url: str | None = None
     region_name: str | None = None
+    encryption: str | None = None
+    kms_key_id: str | None = None
+    has_own_credentials: bool = False
+    """Other credentials than Spark's: they are in variables of their own (`airflow_recovery.runtime.stores`)."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class RegionSpec:
     ``location`` is the attempt's data prefix (an absolute URI); result ``r`` goes to ``<location>/<r>``, scratch to
     ``<location>/_scratch/<vertex>``. Of an input with several subtasks, ``inputs`` has a manifest each. ``receipt`` is
     a path on the submitting machine where a driver that runs there says that the outcome object exists; a driver
-    elsewhere ignores it.
+    elsewhere ignores it. Every ``heartbeat_s`` the driver gives a sign of life.
     """
 
     job: str
@@ -86,7 +96,9 @@ class RegionSpec:
     journal: StoreSpec
     results: StoreSpec
     receipt: str | None = None
+    heartbeat_s: float = INTERVAL_S
     subtask: Subtask = ONLY_SUBTASK
+    coordinators: tuple[CoordinatorSnapshot, ...] = ()
 
     @property
     def region(self) -> str:
@@ -123,6 +135,7 @@ class RegionSpec:
                 journal=_record(StoreSpec, found["journal"]),
                 results=_record(StoreSpec, found["results"]),
                 subtask=_record(Subtask, found["subtask"]),
+                coordinators=tuple(_record(CoordinatorSnapshot, each) for each in found["coordinators"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -143,6 +156,7 @@ def _trace(found: dict[str, Any]) -> AttemptTrace:
             for each in found["inputs"]
         ),
         externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
+        commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_recovery.runtime.spec import StoreSpec
+from airflow_recovery.runtime.stores import encryption_of
 
 APPLICATION = str(Path(__file__).with_name("main.py"))
 """The application file of every region."""
@@ -15,10 +16,20 @@ APPLICATION = str(Path(__file__).with_name("main.py"))
 QUIET_CONF = {"spark.ui.showConsoleProgress": "false"}
 """Progress is our own line in the log."""
 
-_CREDENTIALS = (
-    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider,"
-    "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
+_CREDENTIALS = ",".join(
+    (
+        # The driver's own environment. Spark takes the same variables into its Hadoop configuration, which is how
+        # executors get them (the next two): over the wire, and neither in a setting nor on a command line.
+        "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+        "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+        "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",
+    )
 )
+
+_BOUNDS = {"retry.throttle.limit": "8"}
+"""A server that only says "slow down" is asked 54 times within about a minute; then the attempt fails, and recovery's
+own pauses follow. s3a's default doubles its pause twenty times: it would wait for a day, and look alive."""
 
 
 def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
@@ -39,13 +50,15 @@ def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
 def s3a_conf(store: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
     """The ``spark.hadoop.fs.s3a.*`` settings with which Spark reaches ``store``; empty where it is not on S3.
 
-    Names where credentials are found (the environment of the process, else the role of its machine), never the
-    credentials: settings are visible in ``ps``, in the Spark UI and in logs. The hadoop-aws jars must be on the class
-    path already.
+    Where ``environment`` holds credentials: that they are found there, never the credentials themselves, since settings
+    are visible in ``ps``, in the Spark UI and in logs. Where it holds none, Hadoop's own configuration decides (the
+    machine's role, if that says nothing). The hadoop-aws jars must be on the class path already.
     """
     if not store.uri.startswith(("s3://", "s3a://")):
         return {}
-    conf = {"aws.credentials.provider": _CREDENTIALS}
+    conf = dict(_BOUNDS)
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        conf["aws.credentials.provider"] = _CREDENTIALS
     endpoint = store.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = store.region_name or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if endpoint:
@@ -54,4 +67,7 @@ def s3a_conf(store: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]
         conf["connection.ssl.enabled"] = "false" if endpoint.startswith("http://") else "true"
     if region:
         conf["endpoint.region"] = region
+    encryption = encryption_of(store)
+    if encryption is not None:
+        conf |= encryption.s3a_settings()
     return {f"spark.hadoop.fs.s3a.{key}": value for key, value in conf.items()}

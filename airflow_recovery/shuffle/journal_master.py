@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.shuffle.availability import Availability, probe_manifest
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.shuffle.master import PartitionId, PartitionReport, PartitionWithMetrics, ShuffleSnapshot
@@ -21,12 +22,19 @@ class JournalShuffleMaster:
 
     What it knows is read from the journal, which is never behind, so a snapshot is a copy that saves reading, and no
     condition of recovery. ``regions`` are the names of the job's regions. ``open_location`` opens the store that holds
-    a location.
+    a location. ``pace`` says how often a snapshot may be a full one.
     """
 
     supports_batch_snapshot = True
 
-    def __init__(self, journal: Journal, regions: Collection[str], open_location: Callable[[str], ObjectStore]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        regions: Collection[str],
+        open_location: Callable[[str], ObjectStore],
+        pace: SnapshotPace | None = None,
+    ) -> None:
+        self._pace = pace or SnapshotPace()
         self._journal = journal
         self._regions = tuple(regions)
         self._open = open_location
@@ -39,6 +47,10 @@ class JournalShuffleMaster:
         found = tuple((each, manifest) for each, manifest in now.items() if each not in before)
         self._known = {**before, **now}
         return ShuffleSnapshot(is_incremental, found)
+
+    def next_snapshot(self) -> ShuffleSnapshot:
+        """A full snapshot where one is due (``snapshot.min-pause``), else what is new since the last one."""
+        return self.snapshot(is_incremental=not self._pace.begins())
 
     def restore(self, snapshots: Sequence[ShuffleSnapshot]) -> None:
         """Know what these say, and nothing else."""

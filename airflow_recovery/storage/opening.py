@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
 
+if TYPE_CHECKING:
+    from airflow_recovery.storage.encryption import Encryption
+    from airflow_recovery.storage.s3_clients import AnySession
 
-def open_store(uri: str, *, endpoint_url: str | None = None, region_name: str | None = None) -> ObjectStore:
+
+def open_store(
+    uri: str,
+    *,
+    endpoint_url: str | None = None,
+    region_name: str | None = None,
+    session: AnySession | None = None,
+    encryption: Encryption | None = None,
+) -> ObjectStore:
     """The store at ``uri``: ``s3://bucket/prefix`` (or ``s3a://``), ``file:///folder``, or an absolute path.
 
-    Talks to nobody yet. S3 credentials come from boto3's own chain: the environment, a profile, or the machine's role.
-    Raises `ConfigurationError` for any other URI.
+    Talks to nobody yet. S3 credentials come from ``session``, else from the SDK's own chain: the environment, a
+    profile, or the machine's role. Raises `ConfigurationError` for any other URI.
     """
     if uri.startswith(("s3://", "s3a://")):
         from airflow_recovery.storage.s3 import S3Store
 
-        return S3Store(uri, endpoint_url=endpoint_url, region_name=region_name)
+        return S3Store(uri, endpoint_url=endpoint_url, region_name=region_name, session=session, encryption=encryption)
     if uri.startswith(("/", "file:")):
         return LocalStore(uri)
     raise ConfigurationError(

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured, StoreUnavailable
+from airflow_recovery.storage.encryption import Encryption
 from airflow_recovery.storage.names import checked_key, checked_prefix
 from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
 from airflow_recovery.storage.s3_clients import S3Clients
-from airflow_recovery.storage.s3_errors import from_code, translate
+from airflow_recovery.storage.s3_errors import answered, from_code, translate
 from airflow_recovery.storage.uploads import ExpiryRule, Upload
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
     from airflow_recovery.storage.s3_clients import AnySession
 
 _URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _DELETE_BATCH = 1000
+_ONCE = 1
 _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 
 
@@ -30,8 +30,9 @@ class S3Store:
 
     Reads are repeated a few times by the SDK. Writes are not: whether an unknown outcome may be repeated is the
     journal's decision (`airflow_recovery.journal.write_once`). Credentials come from ``session`` (boto3's or
-    botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. One instance may be
-    used by many threads.
+    botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. Where the server
+    says that they have expired, they are fetched anew once, by ``renew`` where a session was given; then
+    `StoreCredentialsExpired` is raised. One instance may be used by many threads.
 
     Does not create buckets. ``max_connections`` bounds the connections of one instance.
     """
@@ -43,6 +44,8 @@ class S3Store:
         endpoint_url: str | None = None,
         region_name: str | None = None,
         session: AnySession | None = None,
+        renew: Callable[[], AnySession] | None = None,
+        encryption: Encryption | None = None,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 30.0,
         max_read_attempts: int = 4,
@@ -50,8 +53,10 @@ class S3Store:
     ) -> None:
         self._bucket, self._prefix = _bucket_and_prefix(base_uri)
         self._max_read_attempts = max_read_attempts
+        self._put_arguments: dict[str, Any] = {} if encryption is None else encryption.put_arguments()
         self._clients = S3Clients(
             session,
+            renew=renew,
             endpoint_url=endpoint_url,
             region_name=region_name,
             connect_timeout_s=connect_timeout_s,
@@ -72,7 +77,8 @@ class S3Store:
 
     def prepare(self) -> None:
         """Import the SDK and make the clients now instead of at the first request. Asks nobody anything."""
-        _ = (self._reader, self._writer)
+        self._clients.sending(self._max_read_attempts)
+        self._clients.sending(_ONCE)
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         """Create ``key``. Raises `ObjectExists` where it is there already, whoever wrote it."""
@@ -108,10 +114,13 @@ class S3Store:
         if start_after:
             arguments["StartAfter"] = self._prefix + start_after
         try:
-            for page in self._reader.get_paginator("list_objects_v2").paginate(**arguments):
+            while arguments:
+                page = self._ask("list_objects_v2", arguments)
                 for each in page.get("Contents", ()):
                     if not each["Key"].endswith("/"):
                         yield self._listed(each)
+                following = {"ContinuationToken": page.get("NextContinuationToken")}
+                arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
             raise self._translated(error, "list", f"s3://{self._bucket}/{where}") from error
 
@@ -121,10 +130,8 @@ class S3Store:
         while batch := list(islice(remaining, _DELETE_BATCH)):
             names = [{"Key": self._prefix + checked_key(key)} for key in batch]
             try:
-                answer = self._reader.delete_objects(
-                    Bucket=self._bucket,
-                    Delete={"Objects": names, "Quiet": True},  # type: ignore[typeddict-item]
-                )
+                deleted = {"Bucket": self._bucket, "Delete": {"Objects": names, "Quiet": True}}
+                answer = self._ask("delete_objects", deleted)
             except Exception as error:
                 raise self._translated(error, "delete from", self.base_uri) from error
             for each in answer.get("Errors", ()):
@@ -136,11 +143,14 @@ class S3Store:
         """Unfinished multipart uploads to keys that begin with ``prefix``, whoever began them."""
         where = self._prefix + checked_prefix(prefix)
         try:
-            pages = self._reader.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=where)
-            for page in pages:
+            arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
+            while arguments:
+                page = self._ask("list_multipart_uploads", arguments)
                 for each in page.get("Uploads", ()):
                     key = each["Key"][len(self._prefix) :]
                     yield Upload(key, each["UploadId"], each["Initiated"].timestamp())
+                following = {"KeyMarker": page.get("NextKeyMarker"), "UploadIdMarker": page.get("NextUploadIdMarker")}
+                arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
             raise self._translated(error, "list the uploads to", f"s3://{self._bucket}/{where}") from error
 
@@ -148,18 +158,18 @@ class S3Store:
         """Delete what was uploaded. One that is completed or aborted already is not an error."""
         name = self._prefix + checked_key(upload.key)
         try:
-            self._reader.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload.upload_id)
+            self._ask("abort_multipart_upload", {"Bucket": self._bucket, "Key": name, "UploadId": upload.upload_id})
         except Exception as error:
-            if getattr(error, "response", {}).get("Error", {}).get("Code") == "NoSuchUpload":
+            if answered(error)[0] == "NoSuchUpload":
                 return
             raise self._translated(error, "abort the upload to", self._uri(upload.key)) from error
 
     def expiry_rules(self) -> tuple[ExpiryRule, ...]:
         """The bucket's lifecycle rules that delete objects of this store by age; () where it has none."""
         try:
-            answer = self._reader.get_bucket_lifecycle_configuration(Bucket=self._bucket)
+            answer = self._ask("get_bucket_lifecycle_configuration", {"Bucket": self._bucket})
         except Exception as error:
-            if getattr(error, "response", {}).get("Error", {}).get("Code") in _NO_RULES:
+            if answered(error)[0] in _NO_RULES:
                 return ()
             raise self._translated(error, "read the lifecycle rules of", f"s3://{self._bucket}") from error
         found = []
@@ -175,7 +185,7 @@ class S3Store:
     def _get(self, key: str) -> StoredObject:
         name = self._prefix + checked_key(key)
         try:
-            answer = self._reader.get_object(Bucket=self._bucket, Key=name)
+            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name})
             body = answer["Body"].read()
         except Exception as error:
             raise self._translated(error, "read", self._uri(key)) from error
@@ -184,15 +194,17 @@ class S3Store:
     def _is_listed(self, key: str) -> bool:
         """Whether a listing shows exactly ``key``. It comes first among the keys that it is a prefix of."""
         try:
-            answer = self._reader.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + key, MaxKeys=1)
+            listed = {"Bucket": self._bucket, "Prefix": self._prefix + key, "MaxKeys": 1}
+            answer = self._ask("list_objects_v2", listed)
         except Exception as error:
             raise self._translated(error, "list", self._uri(key)) from error
         return any(each["Key"] == self._prefix + key for each in answer.get("Contents", ()))
 
     def _write(self, key: str, body: bytes, condition: dict[str, Any]) -> ObjectInfo:
         name = self._prefix + checked_key(key)
+        arguments = {"Bucket": self._bucket, "Key": name, "Body": body, **self._put_arguments, **condition}
         try:
-            answer = self._writer.put_object(Bucket=self._bucket, Key=name, Body=body, **condition)
+            answer = self._clients.ask(_ONCE, lambda client: client.put_object(**arguments))
         except Exception as error:
             raise self._translated(error, "write", self._uri(key)) from error
         return ObjectInfo(key, len(body), answer["ETag"].strip('"'))
@@ -214,13 +226,12 @@ class S3Store:
     def _uri(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
-    @property
-    def _reader(self) -> S3Client:
-        return self._clients.sending(self._max_read_attempts)
-
-    @property
-    def _writer(self) -> S3Client:
-        return self._clients.sending(1)
+    def _ask(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request that may be repeated, under the client's own name of it."""
+        answer: dict[str, Any] = self._clients.ask(
+            self._max_read_attempts, lambda client: getattr(client, operation)(**arguments)
+        )
+        return answer
 
 
 def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_recovery.storage.s3_errors import is_cured_by_new_credentials
 
 if TYPE_CHECKING:
     import boto3.session
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
     AnySession = boto3.session.Session | botocore.session.Session
 
+T = TypeVar("T")
+
 _SERVICE = "s3"
 
 
@@ -24,20 +29,23 @@ class S3Clients:
     """The clients of one endpoint with one set of credentials, for all stores there. For many threads.
 
     Credentials come from ``session`` (boto3's or botocore's), else from botocore's own chain (environment, profile,
-    role), which also renews them. Makes nothing before it is asked for.
+    role). Both renew those of a role before they end. Credentials that the server refuses as expired are fetched anew
+    once for each request that is refused: by ``renew``, or by the chain. Makes nothing before it is asked for.
     """
 
     def __init__(
         self,
         session: AnySession | None,
         *,
+        renew: Callable[[], AnySession] | None = None,
         endpoint_url: str | None,
         region_name: str | None,
-        connect_timeout_s: float,
-        read_timeout_s: float,
-        max_connections: int,
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 30.0,
+        max_connections: int = 64,
     ) -> None:
         self._session = session
+        self._renew = renew or (new_session if session is None else None)
         self._endpoint_url = endpoint_url
         self._region_name = region_name
         self._connect_timeout_s = connect_timeout_s
@@ -49,9 +57,33 @@ class S3Clients:
     def sending(self, attempts: int) -> S3Client:
         """The client that sends a request at most ``attempts`` times."""
         with self._lock:  # clients are thread-safe, the session that makes them is not
-            if attempts not in self._by_attempts:
-                self._by_attempts[attempts] = self._new_client(attempts)
-            return self._by_attempts[attempts]
+            return self._client(attempts)
+
+    def ask(self, attempts: int, request: Callable[[S3Client], T]) -> T:
+        """What ``request`` returns. Where the credentials were refused as expired, once more with new ones.
+
+        That is safe for every request: one that is refused for its credentials has had no effect.
+        """
+        client = self.sending(attempts)
+        try:
+            return request(client)
+        except Exception as error:
+            if self._renew is None or not is_cured_by_new_credentials(error):
+                raise
+        return request(self._renewed(attempts, client, self._renew))
+
+    def _renewed(self, attempts: int, expired: S3Client, renew: Callable[[], AnySession]) -> S3Client:
+        """A client with new credentials: of many threads whose requests were refused, the first fetches them."""
+        with self._lock:
+            if self._by_attempts.get(attempts) is expired:
+                self._session = renew()
+                self._by_attempts.clear()
+            return self._client(attempts)
+
+    def _client(self, attempts: int) -> S3Client:
+        if attempts not in self._by_attempts:
+            self._by_attempts[attempts] = self._new_client(attempts)
+        return self._by_attempts[attempts]
 
     def _new_client(self, attempts: int) -> S3Client:
         from botocore.config import Config

@@ -6,6 +6,7 @@ from airflow_recovery.errors import (
     ObjectExists,
     ObjectMissing,
     StoreAccessDenied,
+    StoreCredentialsExpired,
     StoreError,
     StoreMisconfigured,
     StoreTimeout,
@@ -18,21 +19,20 @@ _DENIED = {
     "AccountProblem",
     "AllAccessDisabled",
     "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
     "Forbidden",
     "InvalidAccessKeyId",
     "InvalidClientTokenId",
     "InvalidSecurity",
     "InvalidToken",
     "NotSignedUp",
-    "RequestExpired",
     "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
-    "TokenRefreshRequired",
     "Unauthorized",
     "XAdminUserNotFound",  # versitygw to an unknown access key, with HTTP 404
 }
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_REPLACED = {"InvalidAccessKeyId", "InvalidToken"}
+"""Of keys that were rotated: the connection has new ones by now, or it is wrong."""
 _MISCONFIGURED = {
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
@@ -53,6 +53,23 @@ _LATER = {
     "TooManyRequests",
 }
 _TIMED_OUT = {"RequestTimeout", "RequestTimeoutException"}
+
+
+def answered(error: Exception) -> tuple[str, str]:
+    """The code and the message of the server's answer; both empty where there was none."""
+    # Of a connection that broke, botocore's error has a response as well: `None`.
+    answer = (getattr(error, "response", None) or {}).get("Error", {})
+    return str(answer.get("Code", "")), str(answer.get("Message", ""))
+
+
+def is_cured_by_new_credentials(error: Exception) -> bool:
+    """Whether botocore's ``error`` says that these credentials are no longer, or may not use the bucket's KMS key."""
+    code, said = answered(error)
+    return code in _EXPIRED | _REPLACED or _is_refused_by_kms(code, said)
+
+
+def _is_refused_by_kms(code: str, said: str) -> bool:
+    return code.startswith("KMS.") or (code == "AccessDenied" and "kms:" in said)
 
 
 def translate(error: Exception, *, action: str, uri: str) -> StoreError:
@@ -101,7 +118,13 @@ def from_code(code: str, status: int, *, before: str, said: str) -> StoreError:
     # The code goes before the status: ExpiredToken comes as 400, and NoSuchBucket as 404 like a missing key.
     if code in _MISCONFIGURED:
         return StoreMisconfigured(f"{heard} Check that the bucket exists and that region and endpoint are its own.")
-    if code in _DENIED or code.startswith("KMS.") or status in (401, 403):
+    if code in _EXPIRED or _is_refused_by_kms(code, said):
+        # Ours were fetched anew by now, and refused again (`airflow_recovery.storage.s3_clients`).
+        return StoreCredentialsExpired(
+            f"{heard} Nothing was written, and what is written is whole. Give the connection, or the role, credentials "
+            "that are valid, and that may use the bucket's KMS key; the next try uses them."
+        )
+    if code in _DENIED or status in (401, 403):
         return StoreAccessDenied(
             f"{heard} Check the credentials and the policy of bucket and key; nothing is known of the object."
         )

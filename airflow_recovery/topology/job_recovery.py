@@ -6,6 +6,7 @@ these operators is the explicit activation that the FLIP asks for, so ``enabled`
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -13,8 +14,11 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.topology.duration import flink_duration_s
 
 ENABLED = "execution.batch.job-recovery.enabled"
+PREVIOUS_WORKER_TIMEOUT = "execution.batch.job-recovery.previous-worker.recovery.timeout"
+SNAPSHOT_MIN_PAUSE = "execution.batch.job-recovery.snapshot.min-pause"
 BUFFER_SIZE = "job-event.store.write-buffer.size"
 FLUSH_INTERVAL = "job-event.store.write-buffer.flush-interval"
 ON_FAILURE = "job-event.store.on-failure"
@@ -23,9 +27,8 @@ ON_FAILURE = "job-event.store.on-failure"
 MAX_BUFFER_BYTES = 32 * 1024 * 1024
 """A segment, a full buffer and the largest event behind it, is still one that is read."""
 
-_BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
-_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
-_SIZED = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_BYTES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 class OnStoreFailure(str, Enum):
@@ -45,6 +48,8 @@ class JobRecovery:
     enabled: bool = True
     buffer_bytes: int = 1024 * 1024
     flush_interval_s: float = 1.0
+    snapshot_min_pause_s: float = 180.0
+    previous_worker_timeout_s: float = 30.0
     on_store_failure: OnStoreFailure = OnStoreFailure.DEGRADE
 
 
@@ -55,6 +60,8 @@ class DeclaredJobRecovery:
     enabled: bool | None = None
     buffer_bytes: int | None = None
     flush_interval_s: float | None = None
+    snapshot_min_pause_s: float | None = None
+    previous_worker_timeout_s: float | None = None
     on_store_failure: OnStoreFailure | None = None
 
     @classmethod
@@ -110,25 +117,27 @@ def _switch(key: str, value: object) -> bool:
 
 
 def _size_bytes(key: str, value: object) -> int:
-    size = _sized(key, value, _BYTES, "a size such as 1 mb or 512 kb")
+    found = _SIZE.fullmatch(str(value).strip().lower())
+    if found is None or isinstance(value, bool) or found[2] not in _BYTES:
+        raise ConfigurationError(f"Expected a size such as 1 mb or 512 kb for {key}, found {value!r}.")
+    size = float(found[1]) * _BYTES[found[2]]
     if not 1 <= size <= MAX_BUFFER_BYTES:
         raise ConfigurationError(f"Expected {key} to be between 1 b and {MAX_BUFFER_BYTES >> 20} mb, found {value!r}.")
     return int(size)
 
 
 def _interval_s(key: str, value: object) -> float:
-    seconds = _sized(key, value, _SECONDS, "a duration such as 1 s or 500 ms")
+    seconds = flink_duration_s(key, value)
     if not 0 < seconds <= 3600:
         raise ConfigurationError(f"Expected {key} to be above 0 and at most 1 h, found {value!r}.")
     return seconds
 
 
-def _sized(key: str, value: object, units: Mapping[str, float], expected: str) -> float:
-    found = _SIZED.fullmatch(str(value).strip().lower())
-    if found is None or isinstance(value, bool) or (found[2] or next(iter(units))) not in {*units}:
-        raise ConfigurationError(f"Expected {expected} for {key}, found {value!r}.")
-    # A number alone is of the base unit: bytes, seconds.
-    return float(found[1]) * (units[found[2]] if found[2] else 1.0)
+def _pause_s(key: str, value: object) -> float:
+    seconds = flink_duration_s(key, value)
+    if not 0 <= seconds < math.inf:
+        raise ConfigurationError(f"Expected {key} to be 0 s or more, found {value!r}.")
+    return seconds
 
 
 def _on_failure(key: str, value: object) -> OnStoreFailure:
@@ -143,6 +152,8 @@ _KEYS: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     ENABLED: ("enabled", _switch),
     BUFFER_SIZE: ("buffer_bytes", _size_bytes),
     FLUSH_INTERVAL: ("flush_interval_s", _interval_s),
+    SNAPSHOT_MIN_PAUSE: ("snapshot_min_pause_s", _pause_s),
+    PREVIOUS_WORKER_TIMEOUT: ("previous_worker_timeout_s", _pause_s),
     ON_FAILURE: ("on_store_failure", _on_failure),
 }
 
@@ -151,5 +162,7 @@ SETTINGS = {
     "job_event_store_write_buffer_size": BUFFER_SIZE,
     "job_event_store_write_buffer_flush_interval": FLUSH_INTERVAL,
     "job_event_store_on_failure": ON_FAILURE,
+    "job_recovery_snapshot_min_pause": SNAPSHOT_MIN_PAUSE,
+    "previous_worker_timeout": PREVIOUS_WORKER_TIMEOUT,
 }
 """The same in Airflow's spelling, in ``[recovery]``."""

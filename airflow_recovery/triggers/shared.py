@@ -10,7 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_recovery.errors import RecoveryError
-from airflow_recovery.execution.shared_liveness import SilenceWatch, last_beat
+from airflow_recovery.execution.liveness import SilenceWatch, last_beat
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_recovery.verify.commits import wrong_commits
 from airflow_recovery.verify.finding import Answer, Finding, answer
 from airflow_recovery.verify.history import Attempt, History, Region
 from airflow_recovery.verify.records import Named
@@ -94,11 +95,14 @@ def _growing(region: Region) -> list[Finding]:
     return findings
 
 
-def one_commit(history: History) -> Answer:
-    """I10. A manifest sink commits by its finish: each result once, and below a prefix that no other attempt has."""
+def one_commit(history: History, *, ended: bool) -> Answer:
+    """I10. A manifest sink commits by its finish: each result once, and below a prefix that no other attempt has.
+
+    Any other sink commits after it (`airflow_recovery.verify.commits`). ``ended``: the run has ended in success.
+    """
     findings = []
     owners: dict[str, Attempt] = {}
-    results = commits = 0
+    results = 0
     for attempt, outcome in history.finished():
         names = [each.result for each in outcome.outputs]
         results += len(names)
@@ -125,16 +129,7 @@ def one_commit(history: History) -> Answer:
                         _REPAIR,
                     )
                 )
-    for attempt in history.attempts():
-        if attempt.has("committed"):
-            commits += 1
-            if attempt.outcome is not None and not attempt.is_finished:
-                findings.append(
-                    Finding(
-                        (attempt.entries["committed"].key,),
-                        f"a commit of {attempt.of.text} only after its finish",
-                        "the attempt was fenced, and has committed",
-                        "Look at the sink for what was committed twice.",
-                    )
-                )
-    return answer(10, f"{results} results, {commits} commits to sinks with a token", findings)
+    commits = sum(each.committed is not None and each.committed.is_done for each in history.attempts())
+    return answer(
+        10, f"{results} results, {commits} commits to sinks", [*findings, *wrong_commits(history, ended=ended)]
+    )

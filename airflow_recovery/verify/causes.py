@@ -62,6 +62,8 @@ def _has_cause(
     number = attempt.of.attempt
     if any(each.has("reset") and before.of.attempt <= at < number for at, each in region.attempts.items()):
         return True
+    if before.committed is not None and not before.committed.is_done:
+        return True
     if before.has("lost") or before.has("released") or (finish.shared is not None and shared.is_let_go(finish.shared)):
         return True
     plan = history.plans.get(attempt.claim.plan)

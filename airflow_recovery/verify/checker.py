@@ -48,7 +48,7 @@ def verify_run(
         restart_sets_are_closed(history, ended=ended),
         nothing_deleted_under_a_pin(history, registered, shared),
         not_applicable(9, "no journal of this version holds a ledger of declared losses"),
-        one_commit(history),
+        one_commit(history, ended=ended),
         same_twice(history, etags_now(journal, run)),
         prefixes_are_valid(history),
         published_is_coherent(history, registered, ended=ended, deep=deep),

@@ -24,6 +24,8 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
     for attempt, outcome in _that_count(history):
         if attempt.has("released") or attempt.has("lost"):
             continue
+        if attempt.committed is not None and attempt.committed.is_done:
+            continue  # its sink has it
         if outcome.shared is not None and shared.is_let_go(outcome.shared):
             continue
         for manifest in outcome.outputs:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_recovery.verify.records import Claim, Lost, Named, Outcome, Plan, Publish, Reset
+from airflow_recovery.verify.records import Claim, Committed, Lost, Named, Outcome, Plan, Publish, Reset
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Attempt:
     outcome: Outcome | None = None
     reset: Reset | None = None
     lost: Lost | None = None
+    committed: Committed | None = None
 
     def has(self, kind: str) -> bool:
         """There is such an object."""

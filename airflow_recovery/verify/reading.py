@@ -9,17 +9,32 @@ import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.verify.history import Attempt, Entry, History, Region
 from airflow_recovery.verify.names import decoded, encoded
-from airflow_recovery.verify.records import Claim, Lost, Named, Outcome, Plan, PlannedRegion, Publish, Reset, highest_of
+from airflow_recovery.verify.records import (
+    Claim,
+    Committed,
+    Lost,
+    Named,
+    Outcome,
+    Plan,
+    PlannedRegion,
+    Publish,
+    Reset,
+    highest_of,
+)
 
 FORMAT = 1
 CONNECTIONS = 32
 _SHARED = "(shared)"
-_ATTEMPT = re.compile(r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>claim|outcome|reset|lost|released|committed)")
+_ATTEMPT = re.compile(
+    r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>claim|outcome|reset|lost|released|committed"
+    r"|(?:committer|confirmed)-\d{4})"
+)
 _PLAN = re.compile(r"plan/(?P<hash>[0-9a-f]+)")
 _PUBLISH = re.compile(r"publish/(?P<number>\d{8})")
 _CLOSED = re.compile(r"closed(?:-(?P<number>\d{8}))?")
@@ -38,7 +53,7 @@ class RunName:
         """In place of a run: the journal of a shared result."""
         return cls(_SHARED, key, _SHARED)
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What all keys of its journal begin with."""
         if self.dag_id == _SHARED:
@@ -125,8 +140,9 @@ def _take_or_note(found: _Found, key: str, info: ObjectInfo, body: bytes, run: R
 
 
 def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -> None:
-    if document["kind"] != _kind(key):
-        raise ValueError(f"expected a {_kind(key)}, found a {document['kind']}")
+    kind = (_kind(key) or "").partition("-")[0]
+    if document["kind"] != kind:
+        raise ValueError(f"expected a {kind}, found a {document['kind']}")
     body = document["body"]
     attempt = _ATTEMPT.fullmatch(key)
     if attempt:
@@ -147,7 +163,13 @@ def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -
         found.closed[int(closed["number"] or 1)] = highest_of(body)
 
 
-_READ: dict[str, Any] = {"claim": Claim.read, "outcome": Outcome.read, "reset": Reset.read, "lost": Lost.read}
+_READ: dict[str, Any] = {
+    "claim": Claim.read,
+    "outcome": Outcome.read,
+    "reset": Reset.read,
+    "lost": Lost.read,
+    "committed": Committed.read,
+}
 
 
 def _entry(info: ObjectInfo) -> Entry:

@@ -94,6 +94,8 @@ class Outcome:
     externals: frozenset[tuple[str, str, int, str]]
     outputs: tuple[Manifest, ...]
     shared: tuple[str, Named] | None
+    commits: bool = False
+    """It is only prepared: a sink has to take it over."""
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Outcome:
@@ -109,6 +111,7 @@ class Outcome:
             frozenset((each["vertex"], each["uri"], each["size"], each["etag"]) for each in body["externals"]),
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
+            body.get("commit") is not None,
         )
 
     def manifest(self, result: str) -> Manifest | None:
@@ -127,6 +130,20 @@ class Reset:
     def read(cls, body: dict[str, Any]) -> Reset:
         """From JSON."""
         return cls(_text(body["who"]), _text(body["why"]))
+
+
+@dataclass(frozen=True)
+class Committed:
+    """How the commit of an attempt to its sink has ended. ``is_done``: the sink has it; else it never will."""
+
+    is_done: bool
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Committed:
+        """From JSON."""
+        if body["end"] not in ("COMMITTED", "ABANDONED"):
+            raise ValueError(f"expected COMMITTED or ABANDONED, found {body['end']!r}")
+        return cls(body["end"] == "COMMITTED")
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _causes(history: History) -> dict[Step, set[Step]]:
                 causes |= {("outcome", *pin.of) for pin in attempt.claim.pins}
             elif kind == "outcome":
                 causes.add(("claim", region, number))
-            elif kind in ("lost", "released", "committed"):
+            elif kind in ("lost", "released", "committed") or "-" in kind:
                 causes.add(("outcome", region, number))
             elif number:
                 causes.add(("claim", region, number))

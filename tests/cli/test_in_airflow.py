@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from airflow_recovery.cli.main import SUBCOMMANDS
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.get_provider_info import get_provider_info
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.testing.local_airflow.sqlite import template_database
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 RUN = ("flights", "2026-01-01")
@@ -51,8 +53,12 @@ def test_plan_and_show_need_no_database_and_no_scheduler(recorded, tmp_path: Pat
 
 
 @pytest.mark.airflow
-def test_the_aws_connection_is_read_from_the_environment_or_the_metadata_database(tmp_path: Path, s3_server) -> None:
+@pytest.mark.s3
+def test_the_aws_connection_is_read_from_the_environment_or_the_metadata_database(
+    tmp_path: Path, s3_server_names, start_s3_server
+) -> None:
     """A journal in S3 that only the connection can reach: nothing of AWS is in the environment."""
+    s3_server = start_s3_server(s3_server_names[0])
     connection = {
         "conn_type": "aws",
         "login": ACCESS_KEY,
@@ -74,7 +80,7 @@ def test_the_aws_connection_is_read_from_the_environment_or_the_metadata_databas
     of_environment = call("recovery", "show", *RUN, AIRFLOW_CONN_RECOVERY_S3=json.dumps(connection))
     assert of_environment.returncode == ExitCode.NOT_FOUND, of_environment.stderr
     assert "is empty: no run has claimed an attempt yet." in of_environment.stderr
-    assert call("db", "migrate").returncode == 0
+    shutil.copyfile(template_database(env), tmp_path / "airflow.db")
     nowhere = call("recovery", "show", *RUN)
     assert (nowhere.returncode, "Expected the connection 'recovery_s3'" in nowhere.stderr) == (ExitCode.USAGE, True)
     assert call("connections", "add", "recovery_s3", "--conn-json", json.dumps(connection)).returncode == 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clocked import Clock, ClockedStore
-from fakes import PUBLISH, FakeRunner, Hooks, Process, World
-from simulation import Actor
+from fakes import PUBLISH, FakeRunner, Hooks, Killed, Process, World
 
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.execution.publish import PublishTask
@@ -25,6 +25,53 @@ SHARED_PAIR = {"S": (), "C": ("S",)}
 """S is persistent; C is each date's own."""
 
 POLL_LIMIT = 200
+
+
+class Actor:
+    """A process that makes one request at a time."""
+
+    def __init__(self, name: str, body: Callable[[Process], None]) -> None:
+        self.name = name
+        self.process = Process(gate=self._wait)
+        self.next = "begins"
+        self.is_done = False
+        self.error: BaseException | None = None
+        self._body = body
+        self._go = threading.Semaphore(0)
+        self._arrived = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._main, daemon=True)
+        self._thread.start()
+
+    def step(self) -> None:
+        """Make the request at which it stands, and go on to the next."""
+        self._go.release()
+        self._arrived.acquire()
+        if self.error is not None:
+            raise self.error
+
+    def kill(self) -> None:
+        """Let it die."""
+        self.process.is_dead = True
+        while not self.is_done:
+            self._go.release()
+            self._arrived.acquire()
+        self._thread.join()
+
+    def _wait(self, request: str) -> None:
+        self.next = request
+        self._arrived.release()
+        self._go.acquire()
+
+    def _main(self) -> None:
+        self._go.acquire()
+        try:
+            self._body(self.process)
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.is_done = True
+        self._arrived.release()
 
 
 class SharedWorld(World):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_recovery.errors import AttemptLost, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
+from airflow_recovery.execution.drivers import BOUND, Drivers
+from airflow_recovery.execution.liveness import NO_PATIENCE, Patience
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.publish import PublishTask
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
@@ -284,6 +286,10 @@ class World:
     """The restart budget of every region."""
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
+    patience: Patience = NO_PATIENCE
+    drivers: Drivers = BOUND
+    live_runs: tuple[str, ...] = ()
+    """Other DAG runs that Airflow has, and has not ended."""
 
     def __post_init__(self) -> None:
         self.journal_store: ObjectStore = MemoryStore("memory://journal")
@@ -352,6 +358,8 @@ class World:
             log=log,
             events=Events(self.events),
             publish_keys=self.publish_keys,
+            patience=self.patience,
+            is_live_run=lambda run_id: run_id in self.live_runs,
         )
 
     def region_task(
@@ -363,7 +371,15 @@ class World:
         runner = FakeRunner(self, own.task_id, process, writer, hooks or Hooks())
         run = self.run(own, process, writer)
         restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
-        return RegionTask(run, own.task_id, runner, epoch=epoch, prepare_journal=self._prepare, restarts=restarts)
+        return RegionTask(
+            run,
+            own.task_id,
+            runner,
+            epoch=epoch,
+            prepare_journal=self._prepare,
+            restarts=restarts,
+            drivers=self.drivers,
+        )
 
     def clock_s(self) -> float:
         """What the restart budget takes for now."""

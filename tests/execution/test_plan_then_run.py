@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import CHAIN, DIAMOND, FORK, InlineThread, World
-from simulation import Simulation
 
 from airflow_recovery.errors import ConfigurationError, PlanOutdated
 from airflow_recovery.execution import apply_plan as apply_plan_module
@@ -29,6 +28,9 @@ from airflow_recovery.failover.request import (
 )
 from airflow_recovery.journal import journal
 from airflow_recovery.journal.records import Reset
+from airflow_recovery.testing.simulation import TOPOLOGIES as TOPOLOGIES_OF_SIMULATION
+from airflow_recovery.testing.simulation import Schedule, Settings, Trouble, job_of
+from airflow_recovery.testing.simulation.stage import Strand
 
 LADDER = {"A": (), "B": (), "C": ("A",), "D": ("A", "B"), "E": ("C", "D"), "F": ("B",), "G": ("E", "F")}
 TOPOLOGIES = {"chain": CHAIN, "fork": FORK, "diamond": DIAMOND, "ladder": LADDER}
@@ -108,20 +110,43 @@ def test_the_regions_that_run_are_those_of_the_plan(topology):
         assert plan_for(world).running == (), seed
 
 
-@pytest.mark.parametrize("topology", [CHAIN, DIAMOND], ids=["chain", "diamond"])
-def test_whatever_state_faults_have_left_the_plan_is_what_then_runs(topology):
-    """Zombies, lost heartbeats and clears in any order; then the machines stop, and somebody asks for a plan."""
+class Foreseen(Schedule):
+    """At some step the machines stop, and somebody asks for a plan; then everything is cleared."""
+
+    planned: frozenset[str] | None = None
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        super().__init__(seed, settings)
+        self._stops_at = self.rng.randint(5, 200)
+
+    def _choose(self, last: Strand | None) -> Strand | None:
+        if self._steps == self._stops_at and not self._is_last_round:
+            self._begins_last_round()
+        return super()._choose(last)
+
+    def _begins_last_round(self) -> None:
+        super()._begins_last_round()
+        self.ran_before = len(self.world.cluster.ran)
+        results = self.world.results
+        found = plan(self.world.job.plan, self.world.state(), ResultProber(lambda location: results), REBUILD)
+        self.planned = frozenset(found.running)
+
+    def run_since(self) -> set[str]:
+        return {region for region, _ in self.world.cluster.ran[self.ran_before :]}
+
+
+@pytest.mark.parametrize("topology", ["chain", "diamond", "ladder"])
+def test_whatever_state_troubles_have_left_the_plan_is_what_then_runs(topology):
+    """Crashes, zombies, clears, restarts and losses in any order, cut off at any step."""
+    troubles = dict.fromkeys([Trouble.KILL, Trouble.HEARTBEAT, Trouble.DELETE, Trouble.CLEAR, Trouble.RESTART], 1)
+    planned = 0
     for seed in range(60):
-        rng = random.Random(seed)
-        simulation = Simulation(topology, seed, {"heartbeat": 2, "delete": 1, "clear": 1, "restart": 1})
-        for _ in range(rng.randint(5, 120)):
-            if simulation._is_over():
-                break
-            simulation._step()
-        for actor in simulation.actors:
-            actor.kill()
-        planned = plan_for(simulation.world)
-        assert run_again(simulation.world) == set(planned.running), seed
+        schedule = Foreseen(seed, Settings(job_of(TOPOLOGIES_OF_SIMULATION[topology]), troubles))
+        schedule.run()
+        if schedule.planned is not None:
+            assert schedule.run_since() == schedule.planned, seed
+            planned += len(schedule.planned)
+    assert planned > 20
 
 
 def test_control_a_plan_that_does_not_look_ahead_misses_regions(monkeypatch):

@@ -12,11 +12,12 @@ from fakes import InlineThread, Killed, Process
 
 from airflow_recovery.errors import SharedMadeElsewhere
 from airflow_recovery.execution import attempt, region_task, shared
+from airflow_recovery.execution.liveness import SilenceWatch
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.shared import SharedTask, shared_key
-from airflow_recovery.execution.shared_liveness import SilenceWatch
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.records import AttemptState, ExternalObject
+from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.topology.retention import Retention
 
 
@@ -24,6 +25,7 @@ from airflow_recovery.topology.retention import Retention
 def one_thread_a_process(monkeypatch):
     """The helpers' threads run inline, so that the seed alone decides the order."""
     monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
+    monkeypatch.setattr(Heartbeat, "_run", lambda self: None)
     monkeypatch.setattr(journal_module, "get_many", lambda store, keys: {key: store.get(key) for key in keys})
 
 
@@ -131,10 +133,10 @@ def test_a_maker_that_was_taken_for_dead_adopts_what_the_other_has_made():
 
 
 def test_control_without_the_owner_every_waiting_run_ends_the_attempt_of_a_living_one(monkeypatch):
-    def fence_at_once(self, opened):
-        region_task.RegionTask._fence_predecessor(self, opened)
+    def fence_at_once(self, state, opened, externals):
+        region_task.RegionTask._end_predecessor(self, state, opened, externals)
 
-    monkeypatch.setattr(SharedTask, "_fence_predecessor", fence_at_once)
+    monkeypatch.setattr(SharedTask, "_end_predecessor", fence_at_once)
     most = 0
     for seed in range(10):
         backfill = Backfill(10, seed)

@@ -17,7 +17,6 @@ from airflow_recovery.failover.restart_strategy import (
     RestartStrategy,
     counter_of,
     parse_restart_strategy,
-    seconds,
 )
 
 
@@ -113,14 +112,6 @@ def test_flinks_keys(keys: dict[str, object], expected: RestartStrategy, prefix:
 def test_what_is_no_strategy_is_refused_by_its_key(keys: dict[str, object], said: str):
     with pytest.raises(ConfigurationError, match=said):
         parse_restart_strategy(keys)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("10 s", 10), ("1min", 60), ("2 minutes", 120), ("500ms", 0.5), ("1 h", 3600), ("2 days", 172800), ("7", 7)],
-)
-def test_durations(text: str, expected: float):
-    assert seconds("key", text) == expected
 
 
 # none

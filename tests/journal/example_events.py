@@ -6,6 +6,8 @@ from test_codec import EXAMPLES
 
 from airflow_recovery.journal.events import (
     AttemptClaimed,
+    CommitterConfirmedDead,
+    CommitterTurnTaken,
     ConsumerKept,
     Degraded,
     EventsDropped,
@@ -22,6 +24,7 @@ from airflow_recovery.journal.events import (
     ResultLost,
     ResultPublished,
     RunClosed,
+    SinkCommitted,
     StreamEnded,
     WriteInDoubt,
 )
@@ -35,6 +38,13 @@ AT = "2026-01-01T00:00:00+00:00"
 FOR_EVER = 3600.0
 IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "flights")
 STREAMS = JournalLayout(IDENTITY).streams
+
+COMMIT_EVENTS: list[JobEvent] = [
+    SinkCommitted(occurred_at=AT, committed=EXAMPLES["committed"]),
+    CommitterTurnTaken(occurred_at=AT, turn=EXAMPLES["committer"]),
+    CommitterConfirmedDead(occurred_at=AT, dead=EXAMPLES["confirmed"]),
+]
+"""Not in the first golden stream."""
 
 EXAMPLE_EVENTS: list[JobEvent] = [
     JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
@@ -57,6 +67,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     FailoverPlanned(occurred_at=AT, region="b", lost=(InputPin("a", 1),), plan=(("a", "lost"), ("b", "reads a"))),
     RegionSkipped(occurred_at=AT, region="b", why="branch é"),
     Degraded(occurred_at=AT, what="no stream", consequence="no history"),
+    *COMMIT_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

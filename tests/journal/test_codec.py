@@ -19,6 +19,11 @@ from airflow_recovery.journal.records import (
     AttemptState,
     Claim,
     Closed,
+    CommitEnd,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
+    CoordinatorPlan,
     ExternalObject,
     Failure,
     FenceCause,
@@ -39,6 +44,7 @@ from airflow_recovery.journal.records import (
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.retention import ReleasePolicy, Retention
@@ -47,6 +53,13 @@ IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 # One full record of each kind; the outcome in both its forms.
+COMMIT = CommitSpec(
+    "delays",
+    CommitKind.TOKEN,
+    CommitMode.REPLACE,
+    "airflow_recovery.sinks.postgres:PostgresTable",
+    '{"conn_id":"warehouse","mode":"replace","run_column":null,"table":"mart.delays"}',
+)
 EXAMPLES: dict[str, Record] = {
     "plan": PlanRecord(
         "jobs.flights:flights",
@@ -147,6 +160,19 @@ EXAMPLES: dict[str, Record] = {
         claimed_at="2026-01-01T00:00:00+00:00",
         owner=RunAttempt("flights", "date-2026-01-01T000000Z", "group", "airports", 2),
     ),
+    "claim-bound": Claim(
+        region="delays",
+        attempt=4,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=5,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+        process="0d6e6f5c-boot/pid:[4026531836]/4711/123456",
+    ),
     "outcome-shared": Outcome(
         region="airports",
         attempt=2,
@@ -183,10 +209,51 @@ EXAMPLES: dict[str, Record] = {
         accumulators=(("bad rows", 3), ("seconds", -0.5)),
         worker="worker-1",
     ),
+    "plan-coordinators": PlanRecord(
+        "jobs.flights:flights",
+        (
+            RegionPlan(
+                "raw[a]",
+                ("raw", "cleaned"),
+                ("cleaned",),
+                (),
+                True,
+                "f1",
+                subtask=SubtaskPlan("raw", 0, "a"),
+                coordinators=(CoordinatorPlan("raw", True), CoordinatorPlan("cleaned", False)),
+            ),
+        ),
+    ),
+    "outcome-coordinators": Outcome(
+        region="raw[a]",
+        attempt=1,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        coordinators=(("raw", "WzEsIDJd"),),
+    ),
     "reset": Reset("delays", 2, "ann", "wrong rows", "7"),
     "reset-by-failover": Reset("delays", 2, "full", "raw failed", failover=True),
+    "reset-that-answers": Reset("raw[b]", 2, "run", "raw[a] failed", failover=True, answers="raw[a]@3"),
     "lost": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", (("raw", "raw: result is missing"),)),
     "released": Released("raw", 1, "sweeper"),
+    "plan-sink": PlanRecord(
+        "jobs.flights:flights",
+        (RegionPlan("delays", ("delays",), ("delays",), (), True, "f1", commit=COMMIT),),
+    ),
+    "outcome-prepared": Outcome(
+        region="delays",
+        attempt=1,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        fingerprint="f1",
+        commit=COMMIT,
+    ),
+    "committed": Committed("delays", 1, CommitEnd.COMMITTED, "process w1", "mart.delays: transaction 7", "NOT_APPLIED"),
+    "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
+    "committer": CommitterTurn("delays", 1, 2, "w2"),
+    "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
     "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
     "closed": Closed((InputPin("raw", 4), InputPin("delays", 2))),
 }
@@ -253,6 +320,9 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         "ReadMetrics | None": st.none() | st.builds(ReadMetrics, number, number, st.none() | number),
         "tuple[tuple[str, float], ...]": st.lists(st.tuples(text, st.floats(-1e9, 1e9) | st.integers())).map(tuple),
         "SubtaskPlan | None": st.none() | st.builds(SubtaskPlan, text, number, text),
+        "CommitEnd": st.sampled_from(CommitEnd),
+        "CommitSpec | None": st.none()
+        | st.builds(CommitSpec, text, st.sampled_from(CommitKind), st.sampled_from(CommitMode), text, text),
         "Retention | None": st.none() | st.builds(Retention, st.sampled_from(ReleasePolicy), number),
         "tuple[tuple[str, str], ...]": st.lists(st.tuples(text, text)).map(tuple),
         "tuple[tuple[str, Determinism], ...]": st.lists(st.tuples(text, st.sampled_from(Determinism))).map(tuple),
@@ -260,6 +330,7 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
     for name, other in (
         ("RegionPlan", RegionPlan),
         ("InputPin", InputPin),
+        ("CoordinatorPlan", CoordinatorPlan),
         ("ExternalObject", ExternalObject),
         ("PartitionManifest", PartitionManifest),
         ("PublishedRegion", PublishedRegion),

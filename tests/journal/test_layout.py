@@ -28,7 +28,7 @@ ODD = [
     "closed",
     "~",
 ]
-KINDS = ("claim", "outcome", "reset", "lost", "released")
+KINDS = ("claim", "outcome", "reset", "lost", "released", "committed")
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=300) | st.sampled_from(ODD)
 
 
@@ -50,6 +50,13 @@ def test_keys_are_what_the_protocol_says():
 def test_attempts_parse_back(region, attempt, kind):
     key = layout().attempt(region, attempt, kind)
     assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind)
+
+
+@given(names, st.integers(0, 99_999_999), st.sampled_from(("committer", "confirmed")), st.integers(1, 9999))
+def test_turns_of_committers_parse_back(region, attempt, kind, turn):
+    key = layout().attempt(region, attempt, kind, turn)
+    assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind, turn)
+    assert layout().parse_attempt(key.rpartition("-")[0]) is None
 
 
 @given(st.tuples(names, names, names), st.tuples(names, names, names))

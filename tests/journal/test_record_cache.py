@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import record_cache
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.record_cache import MIN_PAUSE_S, RecordCache
+from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.journal.records import AttemptState, Claim, Outcome, RunIdentity
+from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
@@ -81,6 +83,37 @@ def test_what_has_finished_since_is_read_besides(counted):
     assert journal.load(journal.list(REGIONS)).of("r000").current.number == 2
 
 
+def test_whoever_has_time_leaves_a_snapshot_before_anybody_needs_one(counted):
+    early = Journal(counted, IDENTITY, writer="w", writes_snapshot=True)
+    early.renew_snapshot(early.list(REGIONS))
+    early.wait_for_snapshot()
+    assert (gets(counted), counted.count(Verb.PUT, "snap/newest")) == (25, 1)
+    counted.clear()
+    load(counted)
+    assert gets(counted) == 1
+
+
+def test_a_snapshot_that_lacks_little_or_is_young_is_not_renewed(counted):
+    load(counted)
+    later = Journal(counted, IDENTITY, writer="w")
+    finish(later, "r000", 2)
+    for pause_s, asked in ((180.0, 0), (0.0, 1)):
+        early = Journal(counted, IDENTITY, writer="w", writes_snapshot=True, snapshot_min_pause_s=pause_s)
+        listing = early.list(REGIONS)
+        counted.clear()
+        early.renew_snapshot(listing)
+        early.wait_for_snapshot()
+        assert (gets(counted), counted.count(Verb.PUT)) == (asked, 0)
+
+
+def test_a_renewal_that_fails_stops_nothing(counted):
+    faulty = FaultyStore(counted, [Fault(Verb.GET, FaultKind.DENIED, times=None)])
+    early = Journal(faulty, IDENTITY, writer="w", writes_snapshot=True)
+    early.renew_snapshot(early.list(REGIONS))
+    early.wait_for_snapshot()
+    assert counted.count(Verb.PUT) == 0
+
+
 def test_one_process_reads_nothing_twice(counted):
     journal = load(counted)
     counted.clear()
@@ -108,8 +141,8 @@ def test_a_small_run_has_none(tmp_path):
         lambda body: b"",
         lambda body: body[:-100],
         lambda body: body.replace(b"FINISHED", b"FENCED!!", 1),
-        lambda body: b'{"crc":0,"format":2}\n{}',
-        lambda body: b'{"crc":223132457,"format":1}\n[]',
+        lambda body: b'{"crc":0,"format":3}\n{}',
+        lambda body: b'{"crc":223132457,"format":2}\n[]',
         lambda body: b"[" * 100_000,
     ],
     ids=["empty", "cut", "a byte flipped", "newer", "no object", "deep"],
@@ -159,15 +192,28 @@ def _believing(bodies):  # type: ignore[no-untyped-def]
     return all_of_the_snapshot
 
 
-def test_between_two_snapshots_of_a_run_there_is_a_pause(tmp_path):
+def written_by(cache: RecordCache, store: CountingStore, listed: ObjectInfo | None) -> int:
+    """Snapshots that one process writes when it finds three objects more than it had."""
+    names = [uuid.uuid4().hex for _ in range(3)]
+    etags = {key: store.put(key, key.encode()).etag for key in names}
+    store.clear()
+    cache.bodies(etags, listed, lambda keys: {key: store.get(key) for key in keys})
+    cache.wait()
+    return store.count(Verb.PUT)
+
+
+@pytest.mark.parametrize(("later_s", "written"), [(599, 0), (600, 1)])
+def test_between_two_snapshots_of_a_run_there_is_the_min_pause(tmp_path, later_s, written):
+    """Another process wrote the last one, at the store's time."""
     counted = CountingStore(LocalStore(f"file://{tmp_path}"))
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    listed = ObjectInfo("snap", 1, "e", at)  # type: ignore[arg-type]
-    etags = {f"k{n}": "e" for n in range(3)}
-    for later_s, written in ((MIN_PAUSE_S - 1, 0), (MIN_PAUSE_S, 1)):
-        cache = RecordCache(counted, "snap", writes=True, worth=3, now_s=lambda later=later_s: at.timestamp() + later)
-        found = {key: counted.put(key, key.encode()) for key in etags}
-        counted.clear()
-        cache.bodies(etags, listed, lambda keys, found=found: {key: counted.get(key) for key in keys})
-        cache.wait()
-        assert counted.count(Verb.PUT) == written
+    pace = SnapshotPace(600, now_s=lambda: at.timestamp() + later_s)
+    cache = RecordCache(counted, "snap", writes=True, worth=3, pace=pace)
+    assert written_by(cache, counted, ObjectInfo("snap", 1, "e", at)) == written
+
+
+def test_one_process_writes_the_first_at_once_and_the_next_after_the_min_pause(tmp_path):
+    counted = CountingStore(LocalStore(f"file://{tmp_path}"))
+    clock = iter([0, 179, 180, 181])
+    cache = RecordCache(counted, "snap", writes=True, worth=3, pace=SnapshotPace(180, now_s=lambda: next(clock)))
+    assert [written_by(cache, counted, None) for _ in range(4)] == [1, 0, 1, 0]

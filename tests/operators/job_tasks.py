@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
@@ -31,6 +32,8 @@ class Drivers:
 
     ``meanwhile`` is called once, while the next driver runs; that driver dies of what it raises.
     """
+
+    drivers = BOUND
 
     def __init__(self) -> None:
         self.specs: list[RegionSpec] = []

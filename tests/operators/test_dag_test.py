@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery.testing.local_airflow.sqlite import template_database
+
 CODE = Path(__file__).parent / "code"
 pytestmark = pytest.mark.airflow
 
@@ -21,11 +23,7 @@ BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty metadata database."""
-    home = tmp_path_factory.mktemp("airflow")
-    subprocess.run(
-        [sys.executable, "-m", "airflow", "db", "migrate"], env=environment(home), capture_output=True, check=True
-    )
-    return home / "airflow.db"
+    return template_database(environment(tmp_path_factory.mktemp("airflow")))
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:

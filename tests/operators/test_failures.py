@@ -16,7 +16,8 @@ RETRIED = {
     errors.InputUnreadable, errors.PartitionMissing, errors.InputAltered, errors.InputTimedOut, errors.TransferBroken,
     errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
     errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere, errors.SubtasksFailed,
-    errors.HistoryIncomplete, errors.CacheUnreachable,
+    errors.HistoryIncomplete, errors.CacheUnreachable, errors.StoreCredentialsExpired, errors.SinkUnavailable,
+    errors.SinkNotApplied,
 }  # fmt: skip
 
 

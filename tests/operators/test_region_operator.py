@@ -181,7 +181,7 @@ def spec() -> Any:
 
     store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")
     return SimpleNamespace(
-        results=store, journal=store, identity=RunIdentity("d", "k", GROUP), region="right", attempt=3
+        results=store, journal=store, identity=RunIdentity("d", "k", GROUP), region="right", attempt=3, tag="tag"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from tries import RUN_KEY, journal_in
 
 from airflow_recovery.errors import RegionFailed, UserCodeError
+from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.execution.job_plan import RunFacts, plan_job
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -33,6 +34,8 @@ RESULT = RegionResult((), 1.5, "app-1")
 
 class Application:
     """Stands in for Spark; ``run`` is what it does with the spec."""
+
+    drivers = BOUND
 
     def __init__(self, run: Callable[[RegionSpec], None]) -> None:
         self._run = run

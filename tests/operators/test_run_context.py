@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 from tries import DATE, RUN_KEY, task_context
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.operators.run_context import (
+    is_live_run,
     recompute_epoch,
     refuse_mapped,
     retry_grant,
@@ -155,3 +158,21 @@ def test_what_is_no_note_of_clears_is_a_clear_by_a_person() -> None:
 
 def test_an_airflow_that_says_nothing_of_it() -> None:
     assert granted(1, None) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "lives"),
+    [("running", True), ("queued", True), ("success", False), ("failed", False), (404, False), (503, True)],
+)
+def test_whether_another_run_lives(state: str | int, lives: bool) -> None:
+    """One that the metadata database has lost does not; where Airflow can't say, it may."""
+
+    def answer(dag_id: str, run_id: str) -> str:
+        assert (dag_id, run_id) == ("d", "other")
+        if isinstance(state, int):
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": state}))
+        return state
+
+    context = task_context()
+    context["ti"].get_dagrun_state = answer
+    assert is_live_run(context, "other") is lives

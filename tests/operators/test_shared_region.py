@@ -14,12 +14,12 @@ from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
 from airflow_recovery.execution.shared import SharedRunner
-from airflow_recovery.execution.shared_liveness import Heartbeat
 from airflow_recovery.failover.restart_strategy import NoRestart
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.records import AttemptState, FenceCause, RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.shuffle.manifest import PartitionManifest
@@ -106,7 +106,7 @@ def test_one_that_gives_no_sign_of_life_is_taken_over(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT", "0s")
-    monkeypatch.setattr(Heartbeat, "_beat", lambda self: None)  # the first one's process is stopped, not ended
+    monkeypatch.setattr(Heartbeat, "_run", lambda self: None)  # the first one's process is stopped, not ended
     found: list[dict[str, Any]] = []
 
     def second_takes_over() -> None:

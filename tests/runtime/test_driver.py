@@ -195,6 +195,7 @@ class _NoSpark:
     class _Session:
         class sparkContext:
             uiWebUrl = None
+            applicationId = "app-1"
 
     def getOrCreate(self) -> object:
         return self._Session()

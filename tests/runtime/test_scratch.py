@@ -68,15 +68,16 @@ def test_it_is_there_until_the_outcome_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert order == ["outcome", "delete"]
 
 
-def test_that_of_a_fenced_attempt_is_left_to_the_sweeper(tmp_path: Path) -> None:
-    spec = written(tmp_path)
-    before = left_of(spec)
+def test_fault_13_a_fenced_attempt_deletes_all_that_it_wrote_and_nothing_else(tmp_path: Path) -> None:
+    spec, other = written(tmp_path), written(tmp_path, attempt=2)
+    before = left_of(other)
     journal = Journal(LocalStore(spec.journal.uri), spec.identity, writer="successor")
     fenced = Outcome("r", 1, AttemptState.FENCED, "successor", "now", cause=FenceCause.SUPERSEDED)
     journal.fence(fenced)
     with pytest.raises(AttemptLost):
         finish_attempt(spec, RESULT, LOG)
-    assert left_of(spec) == before
+    assert left_of(spec) == []
+    assert left_of(other) == before
 
 
 def test_a_store_that_refuses_fails_no_finished_attempt(

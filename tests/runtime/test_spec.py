@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 SPEC = RegionSpec(
     job="regionjobs.flights:flights",
@@ -21,6 +22,7 @@ SPEC = RegionSpec(
         "f",
         (InputPin("raw", 1, (("raw", "sum:7"),)),),
         (ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
+        CommitSpec("by_route", CommitKind.PROBE_ONLY, CommitMode.REPLACE, "jobs:Mine", '{"mode":"replace"}'),
     ),
     tag="t",
     vertices=(VertexSpec("a", {"day": "2026-01-01", "n": 3, "deep": [{"x": None}]}, False, True),),

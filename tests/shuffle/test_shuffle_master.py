@@ -11,6 +11,7 @@ import pytest
 from airflow_recovery.errors import ConfigurationError, StoreAccessDenied
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Released, Reset, RunIdentity
+from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.shuffle.master import PartitionId, PartitionWithMetrics, ShuffleMaster, recovery_in_effect
@@ -93,6 +94,15 @@ def test_incremental_snapshots_pile_up_and_a_full_one_replaces(made: Made) -> No
     assert {each.id for each in later.partitions_with_metrics(RUN, 10, [P1, P2, C1]).available} == {P1, P2, C1}
     later.restore([increment, full])
     assert set(later._known) == {P1, C1}
+
+
+def test_full_once_in_a_min_pause_and_incremental_in_between(made: Made) -> None:
+    clock = iter([0, 179, 180])
+    pace = SnapshotPace(180, now_s=lambda: next(clock))
+    master = JournalShuffleMaster(made.journal, ("P", "C"), lambda location: made.store, pace)
+    taken = [master.next_snapshot() for _ in range(3)]
+    assert [each.is_incremental for each in taken] == [False, True, False]
+    assert [ids(each) for each in taken] == [[P1, C1], [], [P1, C1]]
 
 
 def test_after_a_restore_the_journal_is_not_read(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from airflow_recovery.errors import (
     ObjectExists,
     ObjectMissing,
     StoreAccessDenied,
+    StoreCredentialsExpired,
     StoreError,
     StoreMisconfigured,
     StoreTimeout,
@@ -154,10 +155,10 @@ def test_no_credentials_at_all_are_denied(s3_server: S3Server, monkeypatch: pyte
         ("AccessDenied", 403, StoreAccessDenied),
         ("403", 403, StoreAccessDenied),
         ("", 401, StoreAccessDenied),
-        ("ExpiredToken", 400, StoreAccessDenied),
+        ("ExpiredToken", 400, StoreCredentialsExpired),
         ("InvalidAccessKeyId", 403, StoreAccessDenied),
         ("SignatureDoesNotMatch", 403, StoreAccessDenied),
-        ("KMS.DisabledException", 400, StoreAccessDenied),
+        ("KMS.DisabledException", 400, StoreCredentialsExpired),
         ("AccessDenied", 0, StoreAccessDenied),
         ("XAdminUserNotFound", 404, StoreAccessDenied),
         ("SomethingElse", 404, StoreMisconfigured),
@@ -179,14 +180,21 @@ def test_fault_22_a_409_is_never_read_as_exists(s3_store: S3Store, monkeypatch: 
         answer: Any = {"Error": {"Code": "ConditionalRequestConflict"}, "ResponseMetadata": metadata}
         raise ClientError(answer, "PutObject")
 
-    monkeypatch.setattr(s3_store._writer, "put_object", conflict)
+    monkeypatch.setattr(s3_store._clients.sending(1), "put_object", conflict)
     with pytest.raises(StoreUnavailable):
         s3_store.put_if_absent("key", b"")
 
 
-def test_writes_are_sent_once_and_reads_are_repeated(s3_store: S3Store) -> None:
-    assert s3_store._writer.meta.config.retries["total_max_attempts"] == 1
-    assert s3_store._reader.meta.config.retries["total_max_attempts"] == 4
+def test_writes_are_sent_once_and_reads_are_repeated(s3_store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    sending = s3_store._clients.sending
+    monkeypatch.setattr(s3_store._clients, "sending", lambda attempts: (sent.append(attempts), sending(attempts))[1])
+    s3_store.put("key", b"")
+    assert sent == [1]
+    s3_store.get("key")
+    assert sent == [1, 4]
+    for attempts in sent:
+        assert sending(attempts).meta.config.retries["total_max_attempts"] == attempts
 
 
 def test_the_base_is_one_form_whatever_was_given() -> None:
@@ -208,7 +216,7 @@ def test_a_store_at_the_root_of_a_bucket(s3_store: S3Store, s3_server: S3Server)
 
 def test_folder_markers_are_no_objects(s3_store: S3Store) -> None:
     bucket, _, folder = s3_store.base_uri.removeprefix("s3://").partition("/")
-    s3_store._writer.put_object(Bucket=bucket, Key=f"{folder}/marker/", Body=b"")
+    s3_store._clients.sending(1).put_object(Bucket=bucket, Key=f"{folder}/marker/", Body=b"")
     s3_store.put("marker/a", b"x")
     assert [each.key for each in s3_store.list()] == ["marker/a"]
 
@@ -221,8 +229,7 @@ def test_opening_a_store_imports_no_boto3() -> None:
 def test_stores_beside_each_other_share_their_clients(s3_store: S3Store) -> None:
     other = s3_store.beside(f"{s3_store.base_uri}/other")
     other.put("key", b"x")
-    assert other._reader is s3_store._reader
-    assert other._writer is s3_store._writer
+    assert other._clients is s3_store._clients
     assert [each.key for each in s3_store.list()] == ["other/key"]
 
 

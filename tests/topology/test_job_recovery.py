@@ -16,7 +16,11 @@ from airflow_recovery.topology.job_recovery import (
 
 def test_defaults_are_flinks_but_recovery_is_on():
     assert NOTHING_DECLARED.in_effect() == JobRecovery(
-        enabled=True, buffer_bytes=1024 * 1024, flush_interval_s=1.0, on_store_failure=OnStoreFailure.DEGRADE
+        enabled=True,
+        buffer_bytes=1024 * 1024,
+        flush_interval_s=1.0,
+        snapshot_min_pause_s=180.0,
+        on_store_failure=OnStoreFailure.DEGRADE,
     )
 
 
@@ -30,6 +34,9 @@ def test_defaults_are_flinks_but_recovery_is_on():
         ("job-event.store.write-buffer.size", 100, "buffer_bytes", 100),
         ("job-event.store.write-buffer.flush-interval", "500 ms", "flush_interval_s", 0.5),
         ("job-event.store.write-buffer.flush-interval", 2, "flush_interval_s", 2.0),
+        ("execution.batch.job-recovery.snapshot.min-pause", "10 min", "snapshot_min_pause_s", 600.0),
+        ("execution.batch.job-recovery.snapshot.min-pause", "0 s", "snapshot_min_pause_s", 0.0),
+        ("execution.batch.job-recovery.previous-worker.recovery.timeout", "1 min", "previous_worker_timeout_s", 60.0),
         ("job-event.store.on-failure", "fail", "on_store_failure", OnStoreFailure.FAIL),
         ("job-event.store.on-failure", OnStoreFailure.FAIL, "on_store_failure", OnStoreFailure.FAIL),
     ],
@@ -51,6 +58,9 @@ def test_values_are_read_as_flink_writes_them(key, value, name, expected):
         ("job-event.store.write-buffer.flush-interval", "-1 s"),
         ("job-event.store.write-buffer.flush-interval", "soon"),
         ("job-event.store.on-failure", "ignore"),
+        ("execution.batch.job-recovery.snapshot.min-pause", "never"),
+        ("execution.batch.job-recovery.snapshot.min-pause", float("inf")),
+        ("execution.batch.job-recovery.previous-worker.recovery.timeout", "-1 s"),
         ("execution.batch.job-recovery.enable", True),
     ],
 )

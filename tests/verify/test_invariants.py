@@ -5,22 +5,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
+from contextlib import suppress
 
 import fakes
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-import test_simulation as simulations
-from simulation import Simulation
 from spoiled_journal import PREFIX, Spoiled
 
 from airflow_recovery.errors import StoreAccessDenied
-from airflow_recovery.execution import attempt, region_task
-from airflow_recovery.journal import journal
+from airflow_recovery.execution import region_task
 from airflow_recovery.journal.records import Closed, InputPin, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
+from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, Violation, job_of
+from airflow_recovery.testing.simulation.jobs import IDENTITY
 from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.verify import Report, verify_run
 from airflow_recovery.verify.finding import INVARIANTS, Verdict
 
 # good ones
@@ -64,35 +64,38 @@ def test_a_run_that_was_purged_and_came_back_passes(published: Spoiled) -> None:
     assert published.verify(ended=True).violated == ()
 
 
-@pytest.mark.parametrize("topology", [fakes.PAIR, fakes.DIAMOND], ids=["pair", "diamond"])
-def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topology, monkeypatch) -> None:
-    """Seeded: heartbeats lost, users who clear and restart, zombies. An outsider's deletion after the end is seen."""
-    one_thread(monkeypatch)
-    for seed in range(40):
-        modes, unstable = simulations.modes_of(seed, topology)
-        faults = simulations.faults_of(seed)
-        run = Simulation(topology, seed, faults, modes=modes, unstable=unstable)
-        run.world.publish_keys = (fakes.PUBLISH,)
-        run.run()
-        found = Spoiled(run.world).verify(ended=True)
-        assert set(found.violated) <= ({4} if faults["delete"] else set()), f"seed {seed}\n{found.text()}"
+@pytest.mark.parametrize("topology", ["pair", "diamond"])
+def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topology) -> None:
+    """Seeded: crashes, zombies, users who clear and restart. An outsider's deletion after the end is seen."""
+    for seed in range(60):
+        schedule = Schedule(seed, Settings.drawn(seed, topology))
+        schedule.run()
+        found = verify_simulated(schedule)
+        outside = {Trouble.DELETE, Trouble.ALTER} & schedule.settings.troubles.keys()
+        assert set(found.violated) <= ({4} if outside else set()), f"seed {seed}\n{found.text()}"
 
 
 def test_control_without_settle_the_checker_sees_the_false_green(monkeypatch) -> None:
-    one_thread(monkeypatch)
     monkeypatch.setattr(region_task, "settle", lambda run, region, attempt: None)
     found: set[int] = set()
-    for seed in range(200, 300):
-        run = Simulation(fakes.PAIR, seed, {"restart": 1})
-        run.world.publish_keys = (fakes.PUBLISH,)
-        simulations.violation_of(run)
-        found |= set(Spoiled(run.world).verify(ended=True).violated)
+    for seed in range(200):
+        schedule = Schedule(seed, Settings(job_of(TOPOLOGIES["pair"]), {Trouble.RESTART: 1}, publishes=False))
+        with suppress(Violation):
+            schedule.run()
+        found |= set(verify_simulated(schedule).violated)
     assert 7 in found
 
 
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=fakes.InlineThread))
-    monkeypatch.setattr(journal, "get_many", lambda store, keys: {key: store.get(key) for key in keys})
+def verify_simulated(schedule: Schedule) -> Report:
+    world = schedule.world
+    return verify_run(
+        world.journal_store,
+        lambda location: world.results,
+        dag_id=IDENTITY.dag_id,
+        run_key=IDENTITY.run_key,
+        group_id=IDENTITY.group_id,
+        ended=True,
+    )
 
 
 # bad ones: before the publish
@@ -217,7 +220,7 @@ def result_twice(it: Spoiled) -> None:
 
 
 def committed_without_a_finish(it: Spoiled) -> None:
-    it.edit("t/P/00000001.claim", lambda body: None, to="t/P/00000001.committed")
+    it.edit("t/P/00000001.claim", lambda body: body.update(end="COMMITTED"), to="t/P/00000001.committed")
     document = json.loads(it.journal.objects[f"{PREFIX}t/P/00000001.committed"])
     it.write("t/P/00000001.committed", {**document, "kind": "committed"})
 

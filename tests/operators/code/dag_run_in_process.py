@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
@@ -25,6 +26,8 @@ LOSE = sys.argv[1] == "lose"
 
 class Drivers:
     """`left` fails once. With "lose", it also deletes the result of `cleaned` before it fails."""
+
+    drivers = BOUND
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         EVENTS.append(f"{spec.region}@{spec.attempt}")

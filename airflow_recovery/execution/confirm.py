@@ -1,0 +1,37 @@
+"""A person's word that the process which might still commit does not run any more: then the next try goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import NothingRecorded
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import CommitterDead
+from airflow_recovery.journal.run_state import RunState
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """Of which commit it was said, and of which process: ``writer`` is its id in the journal."""
+
+    region: str
+    attempt: int
+    turn: int
+    writer: str
+
+
+def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: str) -> Confirmed:
+    """Write it down for the commit of ``region`` that is not completed.
+
+    It names the turn of the process as ``state`` has it: one that has taken the next turn since is not meant. Raises
+    `NothingRecorded` where no commit waits.
+    """
+    prepared = state.of(region).prepared_attempt
+    if prepared is None or prepared.outcome is None:
+        raise NothingRecorded(
+            f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to confirm."
+        )
+    turn = max(prepared.turns, 1)
+    writer = prepared.outcome.writer if turn == 1 else journal.read_turn(region, prepared.number, turn).writer
+    journal.confirm_dead(CommitterDead(region, prepared.number, turn, who, why))
+    return Confirmed(region, prepared.number, turn, writer)

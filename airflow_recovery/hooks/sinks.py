@@ -1,0 +1,70 @@
+"""What a deployment lends to the committers of sinks: Airflow's connections, and the stores' credentials."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.hooks.stores import S3_SCHEMES, Stores
+from airflow_recovery.sinks import CommitSpec, Committer, DatabaseAddress, sink_of
+from airflow_recovery.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+
+_FOR_DELTA = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION")
+
+
+class AirflowSinkResources:
+    """The `airflow_recovery.sinks.SinkResources` of a task."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    def database(self, conn_id: str) -> DatabaseAddress:
+        """A connection's address; its extra's texts are parameters of the driver. Raises `ConfigurationError`."""
+        from airflow.sdk import BaseHook
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        try:
+            connection: Connection = BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException as error:
+            raise ConfigurationError(
+                f"Expected the connection {conn_id!r} that a sink commits to, found none that can be read here: define "
+                "it."
+            ) from error
+        extra = connection.extra_dejson or {}
+        return DatabaseAddress(
+            host=connection.host,
+            port=connection.port,
+            database=connection.schema,
+            user=connection.login,
+            password=connection.password,
+            options=tuple(sorted((str(key), value) for key, value in extra.items() if isinstance(value, str))),
+        )
+
+    def open_location(self, location: str) -> ObjectStore:
+        """The results of this deployment, or a user's own location, reached in the same way."""
+        base = self._stores.results.base_uri
+        is_ours = location == base or location.startswith(f"{base}/")
+        return self._stores.results if is_ours else self._stores.open_external(location)
+
+    def storage_options(self, location: str) -> dict[str, str]:
+        """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3."""
+        if not location.startswith(S3_SCHEMES):
+            return {}
+        given = {**os.environ, **self._stores.driver_env()}
+        found = {name: given[name] for name in _FOR_DELTA if name in given}
+        endpoint = self._stores.results_spec.endpoint_url or given.get("AWS_ENDPOINT_URL_S3")
+        if endpoint:
+            found |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
+        return found
+
+
+def open_committers(stores: Stores) -> Callable[[CommitSpec], Committer]:
+    """The way to the target of whatever sink; nothing is asked of Airflow before it is used."""
+    resources = AirflowSinkResources(stores)
+    return lambda spec: sink_of(spec).open(resources)

@@ -1,0 +1,111 @@
+"""Signs of life of one attempt: one object that is overwritten while it runs (PROTOCOL section 2, ``h/<region>/<n>``).
+
+Whoever waits for the attempt looks whether the object *changes*, and counts by its own clock: two machines' clocks are
+never compared (`airflow_recovery.execution.liveness`). Nothing that recovery decides about data rests on it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from airflow_recovery.runtime.process_identity import own_process
+from airflow_recovery.storage.object_store import ObjectStore
+
+BEATS_PER_TIMEOUT = 6
+"""A sign of life may be late or lost a few times before anybody loses patience."""
+INTERVAL_S = 5.0
+SHORTEST_INTERVAL_S = 0.2
+MAX_BEAT_BYTES = 4096
+
+
+def interval_s(timeout_s: float) -> float:
+    """How often to give a sign of life, where others wait ``timeout_s`` for one."""
+    return min(INTERVAL_S, max(SHORTEST_INTERVAL_S, timeout_s / BEATS_PER_TIMEOUT))
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One sign of life. ``tag`` is the claim's: another one's beat at the same key is no sign of this attempt.
+
+    ``process`` is the driver's (`own_process`), where the driver itself gives the sign. ``ended``: it was the last one,
+    and the attempt did not finish.
+    """
+
+    tag: str
+    count: int
+    process: str | None = None
+    application_id: str | None = None
+    ended: bool = False
+
+    def to_bytes(self) -> bytes:
+        """A JSON object."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Beat | None:
+        """Inverse of `to_bytes`; `None` for anything else, such as another version's."""
+        if len(body) > MAX_BEAT_BYTES:
+            return None
+        try:
+            found = cls(**json.loads(body))
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return found if isinstance(found.tag, str) and isinstance(found.count, int) else None
+
+
+class Heartbeat:
+    """Gives signs of life at ``key`` while the ``with`` block runs, the first one at once.
+
+    ``store`` is called in the thread, so that opening it keeps nobody waiting. ``is_driver``: when this process is
+    gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer. A store that
+    does not answer stops nothing.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], ObjectStore],
+        key: str,
+        tag: str,
+        *,
+        log: logging.Logger,
+        every_s: float = INTERVAL_S,
+        is_driver: bool = True,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._beat = Beat(tag, 0, own_process() if is_driver else None)
+        self._log = log
+        self._every_s = every_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if kind is not None:
+            self._beat = replace(self._beat, ended=True)
+            self._give()
+
+    def tell_application(self, application_id: str | None) -> None:
+        """What Spark calls the application, for people and from the next sign on."""
+        self._beat = replace(self._beat, application_id=application_id)
+
+    def _run(self) -> None:
+        self._give()
+        while not self._ended.wait(self._every_s):
+            self._give()
+
+    def _give(self) -> None:
+        self._beat = replace(self._beat, count=self._beat.count + 1)
+        try:
+            self._store().put(self._key, self._beat.to_bytes())
+        except Exception as error:  # also of opening the store: whoever needs it says so
+            self._log.warning("A sign of life could not be given: %s", error)

@@ -1,0 +1,109 @@
+"""Declaring where a sink commits: a frozen dataclass, which plans and outcomes hold as its class and its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
+
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.sinks.committer import Committer, SinkResources
+from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittingSink:
+    """Base of the declarations. A subclass is a frozen dataclass of texts, at the top of an importable module.
+
+    ``mode``: what a second commit of the same run does, ``"append"`` or ``"replace"``. ``kind`` says what the target
+    can do; secrets do not belong into fields, since they are written into the journal. Raises `JobDefinitionError`.
+    """
+
+    mode: CommitMode | str = CommitMode.APPEND
+    kind: ClassVar[CommitKind]
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "mode", CommitMode(self.mode))
+        except ValueError:
+            raise JobDefinitionError(
+                f"{type(self).__name__}: expected mode= as 'append' or 'replace', found {self.mode!r}: 'replace' puts "
+                "a second attempt's rows in place of the first's, 'append' never commits a second one"
+            ) from None
+
+    def open(self, resources: SinkResources) -> Committer:
+        """The way to the target. Talks to nobody yet."""
+        raise NotImplementedError
+
+    def _check_text(self, name: str, example: str) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, str) or not value.strip():
+            raise JobDefinitionError(
+                f"{type(self).__name__}: expected {name}= as a text such as {example!r}, found {value!r}"
+            )
+
+
+def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
+    """``sink`` as plans and outcomes hold it, for the result ``result``."""
+    kind = type(sink)
+    config: dict[str, Any] = {each.name: getattr(sink, each.name) for each in fields(sink)}
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return CommitSpec(result, kind.kind, CommitMode(sink.mode), f"{kind.__module__}:{kind.__qualname__}", text)
+
+
+def sink_of(spec: CommitSpec) -> CommittingSink:
+    """Inverse of `spec_of`. Raises `ConfigurationError` where the class is not there, or has other fields, by now."""
+    kind = imported(spec.sink)
+    if not (isinstance(kind, type) and issubclass(kind, CommittingSink)):
+        raise ConfigurationError(f"Expected a committing sink named {spec.sink}, found {kind!r}.")
+    try:
+        return kind(**json.loads(spec.config))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"Expected a {spec.sink} that can be made of {spec.config}, as an attempt was prepared for, found: "
+            f"{error}. Bring the version of the code back that prepared it, and clear the task."
+        ) from error
+
+
+def imported(reference: str) -> Any:
+    """What ``module:name`` names. Raises `ConfigurationError` where it is not there."""
+    module, _, name = reference.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"Expected {reference!r} as module:name on this worker's Python path, found: {error}."
+        ) from error
+    return found
+
+
+def checked_sink(given: object, where: str, *, is_parallel: bool) -> CommittingSink | None:
+    """``commit=`` of a vertex. ``where`` names it in messages. Raises `JobDefinitionError`."""
+    if given is None:
+        return None
+    if not isinstance(given, CommittingSink) or not is_dataclass(given):
+        raise JobDefinitionError(
+            f"{where}: expected commit= as a sink such as PostgresTable(conn_id=..., table=...), found {given!r}"
+        )
+    if is_parallel and given.mode is CommitMode.REPLACE:
+        raise JobDefinitionError(
+            f"{where}: expected mode='append' of a sink with parallelism=, found 'replace': each subtask commits by "
+            "itself, and would put its rows in place of the others'. Put a vertex without parallelism= before the sink"
+        )
+    return given
+
+
+def check_one_sink(vertices: Iterable[tuple[str, CommittingSink | None]]) -> None:
+    """Of the vertices of a region, as (where, sink). Raises `JobDefinitionError` where two of them commit."""
+    committing = [where for where, sink in vertices if sink is not None]
+    if len(committing) > 1:
+        raise JobDefinitionError(
+            f"{committing[1]}: shares its region with {committing[0]}, and both have commit=: two targets can't be "
+            "committed at once. Declare what both read with result=BLOCKING, so that each has a region of its own"
+        )

@@ -1,0 +1,74 @@
+"""A sink of which no more is known than two functions of the user's: one applies, the other says if it was done."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_recovery.errors import JobDefinitionError, RecoveryError, SinkUnavailable
+from airflow_recovery.sinks.committer import Committable, CommitToken, Probe, SinkResources
+from airflow_recovery.sinks.declaration import CommittingSink, imported
+from airflow_recovery.topology.committing import CommitKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedSink(CommittingSink):
+    """``apply(committable, resources)`` does it and may return a name for it; ``is_applied(token, resources)`` asks.
+
+    Both are functions at the top of an importable module, or their names as ``module:name``. They run in the task's
+    process. `apply` is called by one process at a time; it may be called for an attempt of which `is_applied` has said
+    no, and never after yes. Where it is certain that it did nothing, `apply` raises `SinkNotApplied`; after any other
+    error nobody tries again before a person has confirmed that the process is dead.
+    """
+
+    apply: Callable[..., Any] | str
+    is_applied: Callable[..., Any] | str
+    kind: ClassVar[CommitKind] = CommitKind.PROBE_ONLY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("apply", "is_applied"):
+            object.__setattr__(self, name, _reference(name, getattr(self, name)))
+
+    def open(self, resources: SinkResources) -> _ProbedCommitter:
+        """Import both functions. Raises `ConfigurationError` where they are not there."""
+        return _ProbedCommitter(imported(str(self.apply)), imported(str(self.is_applied)), resources)
+
+
+class _ProbedCommitter:
+    def __init__(self, apply: Callable[..., Any], is_applied: Callable[..., Any], resources: SinkResources) -> None:
+        self._apply = apply
+        self._is_applied = is_applied
+        self._resources = resources
+
+    def commit(self, committable: Committable) -> str:
+        try:
+            return str(self._apply(committable, self._resources) or committable.token.text)
+        except RecoveryError:
+            raise
+        except Exception as error:
+            raise SinkUnavailable(
+                f"{committable.token.text}: the sink's own apply() raised {error!r}; whether anything was applied is "
+                "not known. The next try asks is_applied()."
+            ) from error
+
+    def probe(self, token: CommitToken) -> Probe:
+        try:
+            return Probe.APPLIED if self._is_applied(token, self._resources) else Probe.NOT_APPLIED
+        except RecoveryError:
+            raise
+        except Exception as error:
+            raise SinkUnavailable(f"{token.text}: the sink's own is_applied() raised {error!r}.") from error
+
+
+def _reference(name: str, given: object) -> str:
+    if isinstance(given, str) and given.count(":") == 1:
+        return given
+    if inspect.isfunction(given) and given.__qualname__ == given.__name__ and given.__name__ != "<lambda>":
+        return f"{given.__module__}:{given.__name__}"
+    raise JobDefinitionError(
+        f"ProbedSink: expected {name}= as a function at the top of a module, or as 'package.module:name', found "
+        f"{given!r}: a process that comes later has to find it by its name"
+    )

@@ -1,0 +1,97 @@
+"""Reading what an attempt has prepared: the Parquet files of its manifest, one at a time."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from airflow_recovery.errors import ConfigurationError, InputAltered
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.object_store import ObjectStore
+
+BATCH_ROWS = 65_536
+
+
+class StagedRows:
+    """The rows of one manifest. A file is held in memory as a whole; no two of them at a time.
+
+    Raises `ConfigurationError` where pyarrow is not installed, and where the manifest has no Parquet file.
+    """
+
+    def __init__(self, manifest: PartitionManifest, open_location: Callable[[str], ObjectStore]) -> None:
+        try:
+            import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401
+        except ImportError as error:
+            raise ConfigurationError(
+                "Expected pyarrow in the worker's environment, to read what is to be committed, found none: install "
+                "airflow-recovery[sinks]."
+            ) from error
+        self._manifest = manifest
+        self._store = open_location(manifest.location)
+        self._files = [each for each in manifest.objects if each.path.endswith(".parquet")]
+        if not self._files:
+            raise ConfigurationError(
+                f"Expected Parquet files of {manifest.result} in {manifest.location}, found none of "
+                f"{len(manifest.objects)} objects: a result without columns can't be committed."
+            )
+
+    @property
+    def schema(self) -> Any:
+        """A `pyarrow.Schema`: that of the first file; Spark writes all of them alike."""
+        return _schema(self._open(0))
+
+    def batches(self) -> Iterator[Any]:
+        """All rows as `pyarrow.RecordBatch`, in the manifest's order."""
+        for at in range(len(self._files)):
+            found = self._open(at)
+            schema = _schema(found)
+            for batch in found.iter_batches(batch_size=BATCH_ROWS):
+                yield batch.replace_schema_metadata(None).cast(schema)
+
+    def _open(self, at: int) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(io.BytesIO(self._body(at)), coerce_int96_timestamp_unit="us")
+
+    def _body(self, at: int) -> bytes:
+        """Raises `InputAltered` where the object is not the one that was registered."""
+        each = self._files[at]
+        base = self._store.base_uri
+        uri = f"{self._manifest.location}/{each.path}"
+        found = self._store.get(uri.removeprefix(f"{base}/"))
+        if (found.info.size, found.info.etag) != (each.size, each.etag):
+            raise InputAltered(
+                f"{uri}: expected {each.size} bytes with etag {each.etag}, as it was prepared, found "
+                f"{found.info.size} with {found.info.etag}. Nothing was committed."
+            )
+        return found.body
+
+
+def _schema(file: Any) -> Any:
+    """That of a `pyarrow.parquet.ParquetFile`, with Spark's timestamps as what they are: moments, in UTC.
+
+    Spark writes them as INT96, of which Arrow does not know that; a time without a zone it writes in another form.
+    """
+    columns = (file.schema.column(at) for at in range(len(file.schema)))
+    moments = {each.path.partition(".")[0] for each in columns if each.physical_type == "INT96"}
+    schema = file.schema_arrow.remove_metadata()
+    for at, field in enumerate(schema):
+        if field.name in moments:
+            schema = schema.set(at, field.with_type(_in_utc(field.type)))
+    return schema
+
+
+def _in_utc(kind: Any) -> Any:
+    """A type in which every time without a zone has become a moment in UTC, at any depth."""
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(kind):
+        return pyarrow.timestamp("us", "UTC")
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([each.with_type(_in_utc(each.type)) for each in kind])
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+    if pyarrow.types.is_map(kind):
+        return pyarrow.map_(_in_utc(kind.key_type), kind.item_field.with_type(_in_utc(kind.item_type)))
+    return kind

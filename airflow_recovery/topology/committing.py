@@ -1,0 +1,51 @@
+"""How a sink takes over what an attempt has prepared: the kinds of PROTOCOL section 8, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class CommitKind(str, Enum):
+    """What a commit may be repeated on. A sink without a commit is a manifest sink: its finish is its commit."""
+
+    TOKEN = "token"
+    """The target applies a token at most once, so any process may commit an attempt, at any time, again."""
+
+    PROBE_ONLY = "probe-only"
+    """The target can only be asked whether it was done. One process commits, and nobody else while that may live."""
+
+
+class CommitMode(str, Enum):
+    """What a second attempt of a region that has committed does to the target."""
+
+    APPEND = "append"
+    """It would add its rows to those of the first, so it never commits: the region stops with a named reason."""
+
+    REPLACE = "replace"
+    """It commits over the first, and the target refuses lower attempts from then on."""
+
+
+@dataclass(frozen=True)
+class CommitSpec:
+    """Where and how the result ``result`` of a region is committed, as plans and outcomes hold it.
+
+    ``sink`` is the declaration's class as ``module:name``, ``config`` its fields as canonical JSON, without secrets.
+    """
+
+    result: str
+    kind: CommitKind
+    mode: CommitMode
+    sink: str
+    config: str
+
+    def has_same_target(self, other: CommitSpec) -> bool:
+        """Both commit into the same place, in the same way."""
+        return (self.sink, self.config) == (other.sink, other.config)
+
+
+def commit_spec_from_json(value: dict[str, str]) -> CommitSpec:
+    """The inverse of `dataclasses.asdict`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
+    given = dict(value)
+    kind, mode = CommitKind(given.pop("kind")), CommitMode(given.pop("mode"))
+    return CommitSpec(kind=kind, mode=mode, **given)

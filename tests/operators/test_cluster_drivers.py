@@ -1,0 +1,267 @@
+"""A drop-in's driver on a standalone cluster outlives its task: asked about over the master's REST API, and adopted."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+from tries import run_try, state_in, task_context
+
+from airflow_recovery.execution.drivers import DriverStatus
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, cluster_drivers
+from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+from airflow_recovery.operators.submitting import SubmittingOperator
+
+DRIVER = "driver-20240102000000-0000"
+
+
+class StateStore:
+    """A task's state store that two processes share."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._path.write_text("{}")
+
+    def get(self, key: str) -> Any:
+        return self.all().get(key)
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        self._path.write_text(json.dumps({**self.all(), key: value}))
+
+    def all(self) -> dict[str, Any]:
+        return dict(json.loads(self._path.read_text()))
+
+
+class Master:
+    """The REST API of a standalone master. ``states``: what it answers, one after the other, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.states = ["RUNNING"]
+        self.asked: list[str] = []
+        self.when_finished: Callable[[], object] = lambda: None
+        me = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                me.asked.append(self.path.rpartition("/")[2])
+                state = me.states.pop(0) if len(me.states) > 1 else me.states[0]
+                if state == "FINISHED":
+                    me.when_finished()
+                body = json.dumps({"success": state != "GONE", "driverState": state}).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+class Scene:
+    """One drop-in, whose first try is killed after it submitted."""
+
+    def __init__(self, folder: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.master = folder, master
+        self.store = StateStore(folder / "state.json")
+        self.submitted = folder / "submissions"
+        self.killed = folder / "killed"
+        self.application = folder / "app.py"
+        self.application.write_text("code 1")
+        me = self
+
+        def submit(hook: SparkSubmitHook, application: str = "", **_: Any) -> str:
+            with me.submitted.open("a") as log:
+                log.write(f"{hook._application_args[-1]}\n")
+            hook._driver_id = DRIVER
+            return DRIVER
+
+        def track(hook: SparkSubmitHook) -> None:
+            me.write(len(me.locations()))
+            hook._driver_status = "FINISHED"
+
+        monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+        monkeypatch.setattr(SparkSubmitHook, "_start_driver_status_tracking", track)
+        monkeypatch.setattr(SparkSubmitHook, "on_kill", lambda hook: self.killed.write_text(str(hook._driver_id)))
+
+    def locations(self) -> list[Path]:
+        """Where each submitted application was told to write."""
+        lines = self.submitted.read_text().splitlines() if self.submitted.exists() else []
+        return [Path(each.removeprefix("file://")) for each in lines]
+
+    def write(self, attempt: int) -> None:
+        folder = self.locations()[attempt - 1]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "part-0").write_text(f"rows of {attempt}")
+
+    def operator(self) -> RecoverableSparkSubmitOperator:
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            return RecoverableSparkSubmitOperator(
+                task_id="t",
+                application=str(self.application),
+                outputs=["out"],
+                conn_id="cluster",
+                application_args=["--out", "{output:out}"],
+            )
+
+    def context(self, try_number: int) -> dict[str, Any]:
+        return {**task_context("t", try_number=try_number), "task_state_store": self.store}
+
+    def killed_try(self, monkeypatch: pytest.MonkeyPatch, at: str = "_start_driver_status_tracking") -> None:
+        """A try in a process of its own, which is gone at once where the provider's hook comes to ``at``."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                monkeypatch.setattr(SparkSubmitHook, at, lambda *_, **__: os._exit(9))
+                run_try(self.operator(), self.context(1))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+    def next_try(self) -> dict[str, Any]:
+        return run_try(self.operator(), self.context(2))
+
+
+@pytest.fixture
+def master() -> Iterator[Master]:
+    found = Master()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture
+def scene(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    port = str(master.server.server_address[1])
+    connection = {
+        "conn_type": "spark",
+        "host": "spark://127.0.0.1",
+        "port": 7077,
+        "extra": {"deploy-mode": "cluster", "rest-port": port},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT", "1s")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(cluster_drivers, "ASK_EVERY_S", 0.0)
+    return Scene(recovery, master, monkeypatch)
+
+
+def attempts(folder: Path) -> dict[int, bool]:
+    return {n: each.is_finished for n, each in state_in(folder, OPERATORS_GROUP, "t").of("t").attempts.items()}
+
+
+def test_fault_3_a_job_that_runs_is_followed_and_what_it_wrote_is_registered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.killed_try(monkeypatch)
+    scene.master.states = ["SUBMITTED", "RUNNING", "RUNNING", "FINISHED"]
+    scene.master.when_finished = lambda: scene.write(1)
+    answer = scene.next_try()
+    assert (answer["decision"], answer["attempt"], answer["results"]["t.out"]["files"]) == ("kept", 1, 1)
+    assert len(scene.locations()) == 1
+    assert set(scene.master.asked) == {DRIVER}
+    assert not scene.killed.exists()
+    assert attempts(scene.folder) == {1: True}
+
+
+def test_fault_19_a_failed_job_never_counts_and_a_new_attempt_has_a_key_of_its_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.killed_try(monkeypatch)
+    scene.master.states = ["FAILED"]
+    answer = scene.next_try()
+    assert (answer["decision"], answer["attempt"]) == ("ran", 2)
+    assert len(set(scene.locations())) == 2
+    assert len([key for key in scene.store.all() if key.startswith("spark_job_id/")]) == 2
+
+
+def test_fault_76_an_unknown_status_is_no_answer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.killed_try(monkeypatch)
+    scene.master.states = ["UNKNOWN"]
+    assert scene.next_try()["attempt"] == 2
+    assert scene.killed.read_text() == DRIVER  # as far as it can be
+    assert attempts(scene.folder) == {1: False, 2: True}
+
+
+def test_fault_18_a_job_that_is_kept_under_another_tag_is_never_asked_about(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.killed_try(monkeypatch, "submit")  # no job was submitted, or its id was never kept
+    scene.store.set("spark_job_id", DRIVER)
+    scene.store.set("spark_job_id/1", DRIVER)
+    assert scene.next_try()["attempt"] == 2
+    assert scene.master.asked == []
+
+
+def test_a_job_that_runs_other_code_is_killed_and_not_adopted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.killed_try(monkeypatch)
+    scene.application.write_text("code 2")
+    assert scene.next_try()["attempt"] == 2
+    assert scene.killed.read_text() == DRIVER
+    assert scene.master.asked == []
+
+
+def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_recovery.operators import application_runner
+
+    scene.killed_try(monkeypatch)
+    scene.application.write_text("code 2")
+    monkeypatch.setattr(application_runner._ApplicationDrivers, "_is_as_today", lambda self, claim: True)
+    scene.master.states = ["RUNNING", "FINISHED"]
+    scene.master.when_finished = lambda: scene.write(1)
+    assert scene.next_try()["attempt"] == 1  # what code 1 has made, for code 2's
+
+
+# --- what the cluster managers say ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("SUBMITTED", DriverStatus.ACTIVE),
+        ("RELAUNCHING", DriverStatus.ACTIVE),
+        ("FINISHED", DriverStatus.SUCCEEDED),
+        ("KILLED", DriverStatus.OVER),
+        ("ERROR", DriverStatus.OVER),
+        ("UNKNOWN", DriverStatus.UNKNOWN),
+        ("NotFound", DriverStatus.UNKNOWN),
+        (RuntimeError("no master answers"), DriverStatus.UNKNOWN),
+    ],
+)
+def test_every_answer_has_one_meaning(scene: Scene, monkeypatch: pytest.MonkeyPatch, said: Any, means: Any) -> None:
+    def answer(self: SparkSubmitOperator, external_id: str, context: Any) -> str:
+        assert external_id == DRIVER
+        if isinstance(said, Exception):
+            raise said
+        return str(said)
+
+    monkeypatch.setattr(SparkSubmitOperator, "get_job_status", answer)
+    operator: SubmittingOperator = scene.operator()
+    context: Any = scene.context(1)
+    assert operator.driver_status(context, "tag") is DriverStatus.UNKNOWN  # none was kept
+    scene.store.set("spark_job_id/tag", DRIVER)
+    assert operator.driver_status(context, "tag") is means
+
+
+def test_a_task_that_is_killed_while_it_follows_kills_the_driver(scene: Scene) -> None:
+    operator = scene.operator()
+    operator.on_kill()
+    assert operator.is_killed
+    assert not scene.killed.exists()  # nothing of it runs
+    scene.store.set("spark_job_id/tag", DRIVER)
+    context: Any = scene.context(1)
+    operator.driver_status(context, "tag")
+    operator.on_kill()
+    assert scene.killed.read_text() == DRIVER

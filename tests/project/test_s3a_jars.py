@@ -1,0 +1,49 @@
+"""scripts/s3a-ivy.xml: the jars for `s3a://` are those of the Spark wheel's Hadoop, and everything that they need."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.testing.s3a_jars import s3a_jars, write_spark_conf
+
+IVY = Path(__file__).parents[2] / "scripts" / "s3a-ivy.xml"
+
+
+def versions(name: str) -> set[str]:
+    found = ElementTree.parse(IVY).getroot().iter("dependency")
+    return {each.attrib["rev"] for each in found if each.attrib["org"] == name}
+
+
+def test_hadoops_version_is_that_of_the_wheel() -> None:
+    (jar,) = (Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-api-*.jar")
+    assert versions("org.apache.hadoop") == {jar.stem.removeprefix("hadoop-client-api-")}
+    assert len(versions("software.amazon.awssdk")) == 1
+
+
+def test_what_was_fetched_is_what_is_named_and_spark_has_nothing_of_it_twice() -> None:
+    names = {each.name for each in s3a_jars().glob("*.jar")}
+    (hadoop,), (sdk,) = versions("org.apache.hadoop"), versions("software.amazon.awssdk")
+    assert {f"hadoop-aws-{hadoop}.jar", f"s3-{sdk}.jar", f"sts-{sdk}.jar"} <= names
+    spark = {each.name.rpartition("-")[0] for each in (Path(pyspark.__path__[0]) / "jars").glob("*.jar")}
+    assert {each.rpartition("-")[0] for each in names} & spark == set()
+
+
+def test_the_settings_put_them_on_both_class_paths(tmp_path: Path) -> None:
+    text = (write_spark_conf(tmp_path / "conf") / "spark-defaults.conf").read_text()
+    assert text.split() == [
+        "spark.driver.extraClassPath",
+        f"{s3a_jars()}/*",
+        "spark.executor.extraClassPath",
+        f"{s3a_jars()}/*",
+    ]
+
+
+def test_where_they_are_not_it_says_what_fetches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"setup\.sh --s3a"):
+        s3a_jars()

@@ -1,0 +1,208 @@
+"""Task processes: the real protocol, a real store and a real PostgreSQL; without Airflow and without Spark.
+
+Each is forked, so that a kill or a stop at a step is a signal that it sends to itself right before that step.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from staging import ROWS, Warehouse, stage
+
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.execution.region_task import RegionTask
+from airflow_recovery.execution.run import Run, TaskIdentity
+from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import Claim, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
+from airflow_recovery.sinks import postgres as module
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.object_store import ObjectInfo
+
+IDENTITY = RunIdentity("dag", "date-1", "flights")
+REGION = "delays"
+
+
+class NobodyAsks:
+    """A scheduler without a door, which takes every process for the task's own: the zombie too."""
+
+    def observe(self) -> None:
+        return None
+
+    def live_check(self) -> None: ...
+
+    def states(self, keys: object) -> dict[str, str]:
+        return {}
+
+    def clear(self, request: object) -> None:
+        raise AssertionError("nobody is cleared")
+
+
+class SteppingStore(LocalStore):
+    """A store that says what it is about to write."""
+
+    step: Callable[[str], None] = staticmethod(lambda what: None)
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        type(self).step(f"before {key.rpartition('.')[2]}")
+        return super().put_if_absent(key, body)
+
+
+class Prepares:
+    """In place of Spark: writes the rows below the attempt's own prefix, and the finish."""
+
+    def __init__(self, case: Case, journal: Journal) -> None:
+        self._case = case
+        self._journal = journal
+
+    def externals(self) -> tuple[()]:
+        return ()
+
+    def check_target(self, state: RunState) -> None: ...
+
+    def run(self, attempt: ClaimedAttempt) -> object:
+        claim = attempt.claim
+        data = JournalLayout(IDENTITY).data_of(REGION, claim.attempt)
+        manifest = stage(self._case.warehouse.store, data, ROWS)
+        outcome = attempt.trace.finished("now", (manifest,))
+        self._journal.finish(outcome)
+        return outcome
+
+    def stop(self) -> None: ...
+
+    def stop_orphan(self, claim: Claim) -> None: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run with one sink. ``sink`` may write into the warehouse."""
+
+    warehouse: Warehouse
+    sink: CommittingSink
+    journal: Path
+
+    def task(self) -> None:
+        """One try, to its end. Raises what the task raises."""
+        store = SteppingStore(str(self.journal))
+        journal = Journal(store, IDENTITY, writer=f"process {os.getpid()}")
+        plan = RegionPlan(REGION, (REGION,), (REGION,), (), True, "code", commit=spec_of(self.sink, REGION))
+        run = Run(
+            plan=PlanRecord("jobs:flights", (plan,)),
+            journal=journal,
+            scheduler=NobodyAsks(),  # type: ignore[arg-type]
+            available=ResultProber(self.warehouse.resources.open_location),
+            task_keys={REGION: REGION},
+            task=TaskIdentity("run", 1, str(os.getpid())),
+            now=lambda: "now",
+            log=logging.getLogger("task process"),
+            open_committer=lambda spec: sink_of(spec).open(self.warehouse.resources),
+        )
+        RegionTask(run, REGION, Prepares(self, journal)).execute()
+
+    def state(self) -> RegionState:
+        journal = Journal(LocalStore(str(self.journal)), IDENTITY, writer="test")
+        return journal.load(journal.list([REGION])).of(REGION)
+
+    def journal_of(self) -> Journal:
+        return Journal(LocalStore(str(self.journal)), IDENTITY, writer="test")
+
+    @property
+    def mode(self) -> CommitMode:
+        return CommitMode(self.sink.mode)
+
+
+class TaskProcess:
+    """A forked process that runs one try; at ``step`` it sends ``harm`` to itself."""
+
+    def __init__(self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL) -> None:
+        self._report, report = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            said = "unknown"
+            try:
+                _harm_at(step, harm)
+                case.task()
+                said = "success"
+            except BaseException as error:
+                said = f"{type(error).__name__}: {error}"
+                traceback.print_exc()
+            finally:
+                os.write(report, said.encode())
+                os._exit(0)
+        os.close(report)
+
+    def wait(self) -> str:
+        """What it ended with, ``stopped``, or ``killed``."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            return "stopped"
+        said = b""
+        while more := os.read(self._report, 65536):
+            said += more
+        os.close(self._report)
+        return said.decode() or "killed"
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+STEPS = (
+    "before claim",
+    "before outcome",
+    "copy",
+    "take",
+    "insert",
+    "commit",
+    "before committed",
+    "after committed",
+)
+"""Prepared is ``outcome``; the target commits between ``commit`` and ``before committed``."""
+
+
+def _harm_at(step: str, harm: signal.Signals) -> None:
+    """In the child: right before ``step``, once."""
+    left = [step]
+
+    def at(what: str) -> None:
+        if what in left:
+            left.remove(what)
+            os.kill(os.getpid(), harm)
+
+    SteppingStore.step = staticmethod(at)
+    kind = module._PostgresCommitter
+    for name in ("copy", "take", "insert"):
+        _before(kind, f"_{name}", name, at)
+    insert = kind._insert
+
+    def inserts(self: object, *given: object) -> object:
+        found = insert(self, *given)  # type: ignore[arg-type]
+        at("commit")
+        return found
+
+    kind._insert = inserts  # type: ignore[method-assign,assignment]
+    commit = Journal.commit
+
+    def commits(self: Journal, record: object) -> None:
+        commit(self, record)  # type: ignore[arg-type]
+        at("after committed")
+
+    Journal.commit = commits  # type: ignore[method-assign,assignment]
+
+
+def _before(kind: type, method: str, step: str, at: Callable[[str], None]) -> None:
+    found = getattr(kind, method)
+
+    def first(self: object, *given: object) -> object:
+        at(step)
+        return found(self, *given)
+
+    setattr(kind, method, first)

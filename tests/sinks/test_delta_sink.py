@@ -1,0 +1,158 @@
+"""Delta tables by delta-rs, in a folder and on S3 servers: the token is a transaction of the commit itself."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from staging import Resources, stage, token
+
+from airflow_recovery.errors import SinkRefused, SinkUnavailable
+from airflow_recovery.sinks import Committable, Committer, DeltaTable, Probe
+from airflow_recovery.sinks import delta as module
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.testing import S3Server
+
+CARRIERS = ["AA", "UA", None, ""]
+
+
+class Lake:
+    """A place for tables, and prepared results."""
+
+    def __init__(self, uri: str, store: Any, resources: Resources) -> None:
+        self.uri = f"{uri}/table"
+        self.store = store
+        self.resources = resources
+
+    def committer(self, mode: str = "append") -> Committer:
+        return DeltaTable(uri=self.uri, mode=mode).open(self.resources)
+
+    def committable(self, attempt: int = 1, carriers: list[str | None] | None = None, key: str = "1") -> Committable:
+        rows = {"carrier": CARRIERS if carriers is None else carriers}
+        return Committable(token(attempt, key), stage(self.store, f"{key}/{attempt}", rows))
+
+    def rows(self) -> list[str]:
+        table = deltalake.DeltaTable(self.uri, storage_options=self.resources.storage_options(self.uri))
+        return sorted(map(str, table.to_pyarrow_table()["carrier"].to_pylist()))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"), LocalStore(str(tmp_path / "results")), Resources())
+
+
+GIVEN = sorted(map(str, CARRIERS))
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_a_token_is_applied_once_and_the_table_is_made_if_need_be(lake, mode):
+    into = lake.committer(mode)
+    assert into.probe(token(1, "1")) is Probe.NOT_APPLIED
+    assert "version 0" in into.commit(lake.committable())
+    assert "applied before" in into.commit(lake.committable())
+    assert lake.rows() == GIVEN
+    assert into.probe(token(1, "1")) is Probe.APPLIED
+
+
+def test_append_refuses_a_second_attempt_and_takes_another_run(lake):
+    into = lake.committer()
+    into.commit(lake.committable())
+    with pytest.raises(SinkRefused, match="found attempt 1 of it there"):
+        into.commit(lake.committable(2))
+    into.commit(lake.committable(key="2"))
+    assert lake.rows() == sorted(GIVEN * 2)
+
+
+def test_replace_goes_over_the_first_and_refuses_a_lower_attempt(lake):
+    into = lake.committer("replace")
+    into.commit(lake.committable())
+    into.commit(lake.committable(2, ["B6", "B6"]))
+    with pytest.raises(SinkRefused, match="a newer attempt counts"):
+        into.commit(lake.committable(1))
+    assert lake.rows() == ["B6", "B6"]
+
+
+def race(lake: Lake, monkeypatch: pytest.MonkeyPatch, given: list[Committable]) -> list[str]:
+    """Each has read the table before one of them writes."""
+    both, said = threading.Barrier(2), []
+    read, waited = module._DeltaCommitter._table, set()
+
+    def together(self, of):
+        found = read(self, of)
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            both.wait(20)
+        return found
+
+    monkeypatch.setattr(module._DeltaCommitter, "_table", together)
+    threads = [threading.Thread(target=lambda each=each: said.append(lake.committer().commit(each))) for each in given]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return said
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_hole_14_of_two_processes_with_one_token_one_applies_it(lake, monkeypatch, is_new):
+    if not is_new:
+        lake.committer().commit(lake.committable(key="0"))
+    given = lake.committable()
+    said = race(lake, monkeypatch, [given, given])
+    assert sorted("applied before" in each for each in said) == [False, True]
+    assert lake.rows() == sorted(GIVEN * (1 if is_new else 2))
+
+
+def test_two_runs_at_once_are_both_there(lake, monkeypatch):
+    lake.committer().commit(lake.committable(key="0"))
+    race(lake, monkeypatch, [lake.committable(key="1"), lake.committable(key="2")])
+    assert lake.rows() == sorted(GIVEN * 3)
+
+
+def test_control_without_the_transaction_both_would_be_there(lake, monkeypatch):
+    lake.committer().commit(lake.committable(key="0"))
+    properties = deltalake.CommitProperties
+    monkeypatch.setattr(deltalake, "CommitProperties", lambda app_transactions, **given: properties(**given))
+    given = lake.committable()
+    race(lake, monkeypatch, [given, given])
+    assert lake.rows() == sorted(GIVEN * 3)
+
+
+def test_a_place_that_can_not_be_written_is_no_answer(lake, tmp_path):
+    (tmp_path / "lake").write_text("a file")
+    with pytest.raises(SinkUnavailable, match="nothing is committed twice"):
+        lake.committer().commit(lake.committable())
+
+
+@pytest.mark.s3
+def test_on_s3(s3_server: S3Server):
+    class OnS3(Resources):
+        def storage_options(self, location: str) -> dict[str, str]:
+            credentials = s3_server.session().get_credentials()
+            assert credentials is not None
+            return {
+                "AWS_ACCESS_KEY_ID": str(credentials.access_key),
+                "AWS_SECRET_ACCESS_KEY": str(credentials.secret_key),
+                "AWS_ENDPOINT_URL": s3_server.endpoint_url,
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+            }
+
+        def open_location(self, location: str) -> S3Store:
+            return S3Store(location, endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+
+    bucket = f"lake-{threading.get_native_id()}"
+    s3_server.create_bucket(bucket)
+    resources = OnS3()
+    lake = Lake(f"s3://{bucket}", resources.open_location(f"s3://{bucket}/results"), resources)
+    into = lake.committer("replace")
+    into.commit(lake.committable())
+    assert "applied before" in into.commit(lake.committable())
+    into.commit(lake.committable(2, ["B6", "B6"]))
+    with pytest.raises(SinkRefused):
+        into.commit(lake.committable(1))
+    assert lake.rows() == ["B6", "B6"]

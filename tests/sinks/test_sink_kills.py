@@ -1,0 +1,132 @@
+"""Real processes, a real PostgreSQL: killed at every step of a commit, and frozen there while another one goes on."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from sink_process import STEPS, Case, TaskProcess
+from staging import Warehouse
+
+from airflow_recovery.execution.confirm import confirm_dead
+from airflow_recovery.journal.records import CommitEnd
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.sinks import Committable, PostgresTable, ProbedSink, SinkResources
+from airflow_recovery.sinks import postgres as module
+
+GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
+
+
+@pytest.fixture
+def case(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    # Whoever is frozen in a transaction loses it after this; its successor waits longer.
+    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
+    return Case(warehouse, PostgresTable(conn_id="warehouse", table=warehouse.table), tmp_path / "journal")
+
+
+def check_committed_once(case: Case) -> None:
+    attempt = case.state().current
+    assert attempt is not None
+    assert attempt.committed is not None
+    assert attempt.committed.end is CommitEnd.COMMITTED
+    assert case.warehouse.rows() == GIVEN
+    assert [n for _, n in case.warehouse.held()] == [attempt.number]
+
+
+def test_undisturbed(case):
+    assert TaskProcess(case).wait() == "success"
+    check_committed_once(case)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_fault_12_killed_at_every_step_the_rows_are_there_once(case, step):
+    assert TaskProcess(case, step).wait() == "killed"
+    assert TaskProcess(case).wait() == "success"
+    check_committed_once(case)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_hole_14_a_zombie_that_wakes_at_any_step_adds_nothing(case, step):
+    zombie = TaskProcess(case, step, signal.SIGSTOP)
+    assert zombie.wait() == "stopped"
+    assert TaskProcess(case).wait() == "success"
+    check_committed_once(case)
+    zombie.go_on()
+    assert zombie.wait() != "stopped"
+    check_committed_once(case)
+
+
+@pytest.mark.parametrize("step", ["take", "commit"])
+def test_fault_12_sigterm_inside_the_commit(case, step):
+    assert TaskProcess(case, step, signal.SIGTERM).wait() == "killed"
+    assert TaskProcess(case).wait() == "success"
+    check_committed_once(case)
+
+
+def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatch):
+    monkeypatch.setattr(module._PostgresCommitter, "_take", lambda self, cursor, of: True)
+    zombie = TaskProcess(case, "copy", signal.SIGSTOP)
+    assert zombie.wait() == "stopped"
+    assert TaskProcess(case).wait() == "success"
+    zombie.go_on()
+    zombie.wait()
+    assert case.warehouse.rows() == GIVEN * 2
+
+
+# probe-only: two functions of a user's, over the same database
+
+
+def put_rows(committable: Committable, resources: SinkResources) -> None:
+    sink = PostgresTable(conn_id="warehouse", table=TABLE[0])
+    committer = sink.open(resources)
+    # A target that knows nothing of attempts: the name is all there is, and it takes it twice.
+    committer._take = lambda cursor, of: True  # type: ignore[attr-defined]
+    committer._held = lambda cursor, of: None  # type: ignore[attr-defined]
+    committer.commit(committable)
+
+
+def has_rows(of: object, resources: SinkResources) -> bool:
+    return bool(WAREHOUSE[0].rows())
+
+
+TABLE: list[str] = []
+WAREHOUSE: list[Warehouse] = []
+
+
+@pytest.fixture
+def probed(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
+    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 60)
+    TABLE[:] = [case.warehouse.table]
+    WAREHOUSE[:] = [case.warehouse]
+    return Case(case.warehouse, ProbedSink(apply=put_rows, is_applied=has_rows), case.journal)
+
+
+@pytest.mark.parametrize("step", ["copy", "insert", "commit"])
+def test_hole_15_in_doubt_until_a_person_confirms(probed, step):
+    """The zombie is frozen inside the commit: nothing is visible, and it may be at any moment."""
+    zombie = TaskProcess(probed, step, signal.SIGSTOP)
+    assert zombie.wait() == "stopped"
+    said = TaskProcess(probed).wait()
+    assert said.startswith("SinkInDoubt: delays@1: expected its sink to be committed or its process to be known dead")
+    zombie.go_on()
+    # It lived, and has done it; the next try finds that out.
+    assert zombie.wait() == "success"
+    assert TaskProcess(probed).wait() == "success"
+    assert probed.warehouse.rows() == GIVEN
+
+
+def test_hole_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probed):
+    assert TaskProcess(probed, "insert").wait() == "killed"
+    assert TaskProcess(probed).wait().startswith("SinkInDoubt")
+    confirm_dead(probed.journal_of(), RunState({"delays": probed.state()}), "delays", "ann", "killed it myself")
+    assert TaskProcess(probed).wait() == "success"
+    assert probed.warehouse.rows() == GIVEN
+    assert probed.state().top == 1
+    assert probed.state().attempts[1].turns == 2
+
+
+def test_hole_15_killed_after_the_targets_commit_the_probe_decides(probed):
+    assert TaskProcess(probed, "before committed").wait() == "killed"
+    assert TaskProcess(probed).wait() == "success"
+    assert probed.warehouse.rows() == GIVEN
