@@ -13,8 +13,9 @@ help: ## List the targets
 setup: ## Install everything into .venv (a second run does nothing)
 	@scripts/setup.sh
 
-demo: setup ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up)
-	@exec $(PYTHON_BIN) -m scripts.demo $(if $(filter-out 0,$(KEEP)),--keep)
+demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up, S3A=1 has all data on S3)
+	@scripts/setup.sh $(if $(filter-out 0,$(S3A)),--s3a)
+	@exec $(PYTHON_BIN) -m scripts.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(S3A)),--s3a)
 
 lint: setup ## Style, format and strict types
 	$(PYTHON_BIN) -m ruff check .
@@ -26,9 +27,14 @@ test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@$(MAKE) --no-print-directory lint
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(TWO_WORKERS) $(PYTEST_ARGS)
 
-drill: ## Thousands of simulated bad days, then ten real kills of each kind (MINUTES=10 of simulation; DRILL=10)
+CRASH_KIT := $(PYTHON_BIN) -m airflow_recovery.testing.crash_kit
+
+drill: ## Simulated bad days, processes killed at every point, real kills of Airflow (MINUTES=10; DRILL=10)
 	@scripts/setup.sh --test
 	$(PYTHON_BIN) -m airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
+	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
+	PYTHONPATH=tests/testing $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
+	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
 
 bench: setup ## Measure; results are written to a file with the machine's description

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.runtime.process import die_with_parent
@@ -31,6 +32,16 @@ class StandaloneCluster:
 
     master_url: str
     ui_url: str
+
+    def applications(self) -> list[str]:
+        """The names of all applications that it has run or runs."""
+        found = _json(self.ui_url) or {}
+        return [str(each["name"]) for key in ("activeapps", "completedapps") for each in found.get(key, [])]
+
+    def drivers(self) -> list[str]:
+        """The ids of all drivers that were submitted to it in deploy mode ``cluster``."""
+        found = _json(self.ui_url) or {}
+        return [str(each["id"]) for key in ("activedrivers", "completeddrivers") for each in found.get(key, [])]
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ def _accepts(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _json(ui_url: str) -> dict[str, object] | None:
+def _json(ui_url: str) -> dict[str, Any] | None:
     try:
         with urllib.request.urlopen(f"{ui_url}/json/", timeout=2) as answer:
             found = json.load(answer)

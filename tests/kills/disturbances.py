@@ -142,7 +142,8 @@ def kill_and_restart(scene: Scene, moment: int, component: str) -> Disturbance:
 
 def kill_the_triggerer(scene: Scene, moment: int, sensor: str) -> Disturbance:
     """... while ``sensor`` is deferred."""
-    while scene.run.airflow.task_instance(scene.run.dag_id, scene.run.run_id, sensor)["state"] != "deferred":
+    run = scene.run
+    while not scene.api_is_up or run.airflow.task_instance(run.dag_id, run.run_id, sensor)["state"] != "deferred":
         yield
     yield from kill_and_restart(scene, moment, "triggerer")
 
@@ -184,12 +185,14 @@ def freeze_a_task(scene: Scene, moment: int) -> Disturbance:
             yield
         region, attempt, processes = found
         processes.freeze()
+        scene.busy.add(region)
         try:
             scene.say(f"{region}@{attempt} is frozen")
             while region not in scene.finished():
                 yield
         finally:
             processes.wake()
+            scene.busy.discard(region)
         successor = scene.finished()[region] if scene.finished()[region] > attempt else None
         scene.say(f"{region}@{attempt} wakes; finished is {region}@{scene.finished()[region]}")
     while not processes.is_gone():

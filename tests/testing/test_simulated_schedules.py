@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, declared_job, drill, job_of, simulate
+from airflow_recovery.testing.simulation import (
+    TOPOLOGIES,
+    Settings,
+    Trouble,
+    declared_job,
+    drill,
+    job_of,
+    simulate,
+)
 from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -91,6 +99,18 @@ def test_a_loss_costs_its_producer_one_more_attempt():
     for seed in range(60):
         most = {"P": 2, **dict.fromkeys(["C1", "C2", "C3", "C4"], 3)}
         simulate(seed, Settings(job_of(TOPOLOGIES["fan-out"]), {Trouble.DELETE: 1}, max_attempts=most))
+
+
+def test_fault_52_a_loss_costs_consumers_of_equal_rows_one_attempt_at_most():
+    """They had not read it all when it was lost, or are what was lost; nobody runs again because of another."""
+    fork = TOPOLOGIES["fork"]
+    verified, most = job_of(fork, dict.fromkeys(fork, Determinism.VERIFY)), dict.fromkeys(fork, 2)
+
+    def ran(settings: Settings) -> int:
+        return sum(len(simulate(seed, settings).ran) for seed in range(60))
+
+    kept = ran(Settings(verified, {Trouble.DELETE: 1}, max_attempts=most))
+    assert kept < ran(Settings(job_of(fork), {Trouble.DELETE: 1}))
 
 
 def test_a_seed_replays_exactly():

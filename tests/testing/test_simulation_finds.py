@@ -1,8 +1,8 @@
 """Negative controls: with one protection of PROTOCOL 11 switched off, the simulation finds the bug, and says which.
 
-The numbers are those of its table. Not here: 14 and 15 (sinks other than the manifest) and the heartbeats of 10, which
-are not built; and 11, since no schedule was found in which that rule alone matters: a process asks Airflow before it
-claims, and fences what it finds open.
+The numbers are those of its table. Not here: the heartbeats of 10, see `test_simulated_drivers`; and 11, since no
+schedule was found in which that rule alone matters: a process asks Airflow before it claims, and fences what it finds
+open.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from scripted import Scripted, before_a_listing, to_its_end
 
 from airflow_recovery.errors import AttemptLost, StoreTimeout, StoreUnavailable
-from airflow_recovery.execution import region_task, settle, wake
+from airflow_recovery.execution import commit, region_task, settle, wake
 from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.execution.run import Run
 from airflow_recovery.failover.judgement import Judgement
@@ -33,12 +33,12 @@ from airflow_recovery.testing.simulation import (
     Violation,
     job_of,
     simulate,
-    spark,
     visitors,
 )
-from airflow_recovery.testing.simulation.jobs import IDENTITY
+from airflow_recovery.testing.simulation.jobs import IDENTITY, with_sinks
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
 from airflow_recovery.testing.simulation.schedule import Schedule
+from airflow_recovery.topology.committing import CommitKind, CommitMode
 from airflow_recovery.topology.determinism import Determinism
 
 SOLO = {"P": ()}
@@ -102,7 +102,8 @@ def hole_3() -> Scripted:
 
     def restarts_p(schedule: Schedule) -> None:
         world = schedule.world
-        SimulatedJournal(world.journal_store, IDENTITY, writer="user").reset(Reset("P", 1, "user", "asked for"))
+        journal = SimulatedJournal(world.journal_store, IDENTITY, writer="user", listener=world.listener())
+        journal.reset(Reset("P", 1, "user", "asked for"))
         world.airflow.clear("P")
         schedule.was_promised("P", 1)
 
@@ -113,7 +114,7 @@ def hole_3() -> Scripted:
         return 2 in script.world.ledger.regions["C"].claims
 
     script = Scripted(
-        alone(PAIR, {}),
+        alone(PAIR, {}, detached_share=0.0),
         *("P", ("P try 1", to_its_end), "C", ("C try 1", before_a_listing)),
         lambda schedule: schedule.world.airflow.lose_heartbeat("C"),
         *("C", ("C try 2", to_its_end), restarts_p, "P", ("P try 2", p_settles)),
@@ -124,7 +125,6 @@ def hole_3() -> Scripted:
 
 def test_3_where_a_zombies_open_claim_is_taken_for_the_tasks_own(monkeypatch):
     """Too rare to wait for: the schedule's beginning is the one that the model of the protocol has found."""
-    monkeypatch.setattr(spark, "CLUSTER_MODE_SHARE", 0.0)
     monkeypatch.setattr(*NO_LIVE_CHECK)
     hole_3().run()
     basis = Judgement.basis
@@ -284,3 +284,41 @@ def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
     judge = Judgement._judge_standing
     settings = Settings(job_of(PAIR), {Trouble.DEPLOY: 1})
     broken(settings, "undisturbed run", (Judgement, "_judge_standing", same_code))
+
+
+def test_where_nobody_says_what_a_dead_process_has_left_the_history_has_a_hole(broken):
+    settings = Settings(job_of(PAIR), {Trouble.HEARTBEAT: 1})
+    broken(settings, "I11: the history is not the journal's", (Journal, "noticed", lambda self, record: None))
+
+
+# sinks (PROTOCOL 8)
+
+
+def sink(kind: CommitKind, mode: CommitMode, troubles: dict[Trouble, int]) -> Settings:
+    return Settings(with_sinks(job_of(SOLO), {"P": (kind, mode)}), troubles, publishes=False)
+
+
+def test_14_where_a_finish_is_not_rolled_forward_two_attempts_commit(broken):
+    def of_what_counts(self):
+        return self.current if self.current is not None and self.current.is_prepared else None
+
+    off = RegionState, "prepared_attempt", property(of_what_counts)
+    settings = sink(CommitKind.PROBE_ONLY, CommitMode.APPEND, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1})
+    broken(settings, "I10: P@2 was appended to its sink, which has P@1", off)
+
+
+def test_15_where_nothing_is_in_doubt_a_zombie_commits_too(broken):
+    off = commit._Commit, "_is_dead", True
+    settings = sink(CommitKind.PROBE_ONLY, CommitMode.APPEND, {Trouble.HEARTBEAT: 1})
+    broken(settings, "I10: P@1 was committed to its sink twice", off)
+
+
+def test_without_committed_success_is_reported_before_the_sink_holds_it(broken):
+    off = (region_task, "commit_own", lambda run, outcome: None)
+    broken(sink(CommitKind.TOKEN, CommitMode.REPLACE, {}), "nothing says that it was committed", off)
+
+
+def test_where_a_sink_that_appends_runs_again_its_rows_are_there_twice(broken):
+    off = (region_task, "check_not_appended", lambda run, region, state: None)
+    settings = sink(CommitKind.PROBE_ONLY, CommitMode.APPEND, {Trouble.RESTART: 1})
+    broken(settings, "I10: P@2 was appended to its sink, which has P@1", off)

@@ -66,6 +66,12 @@ class PostgresDatabase:
 
     def prepare(self, env: Mapping[str, str], processes: Processes) -> None:
         """Start the server, with an empty database that is migrated. Raises `LocalAirflowError` where it can't be."""
+        self.start(processes)
+        self._make_empty(env)
+        self._run("createdb", "--template", EMPTY, OWNER)
+
+    def start(self, processes: Processes) -> None:
+        """Start the server, with no database but its own ``postgres``."""
         self._initialise()
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         for name, value in SETTINGS.items():
@@ -73,8 +79,6 @@ class PostgresDatabase:
         assert self.folder is not None
         processes.start(DATABASE, command, self._client_env, self.folder, user=self._user)
         self._wait_ready(processes)
-        self._make_empty(env)
-        self._run("createdb", "--template", EMPTY, OWNER)
 
     def recreate(self) -> None:
         """Drop the database, whoever is connected to it, and make an empty, migrated one of the same name."""
@@ -156,6 +160,12 @@ class PostgresDatabase:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         return [str(self._programs / program), *arguments]
+
+    @property
+    def address(self) -> dict[str, str | int]:
+        """How psycopg2 connects to the server's own database."""
+        own: dict[str, str | int] = {"user": OWNER, "password": self._password, "dbname": "postgres"}
+        return {"host": "127.0.0.1", "port": self.port, **own}
 
     def _url(self, database: str) -> str:
         return f"postgresql+psycopg2://{OWNER}:{self._password}@127.0.0.1:{self.port}/{database}"

@@ -64,17 +64,19 @@ class RunsApi(ApiClient, ABC):
         logical_date: datetime | str | None = None,
         conf: Mapping[str, Any] | None = None,
         run_id: str | None = None,
+        partition_key: str | None = None,
     ) -> str:
-        """Start a run; its run id. Waits for the DAG to be parsed."""
+        """Start a run; its run id. Waits for the DAG to be parsed. ``partition_key`` is for a partitioned DAG."""
         self.wait_dag(dag_id)
         date = logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date
-        body: dict[str, Any] = {"logical_date": date, "conf": dict(conf or {})}
+        body: dict[str, Any] = {"logical_date": date, "conf": dict(conf or {}), "partition_key": partition_key}
         body["dag_run_id"] = run_id or f"local__{date or uuid.uuid4().hex}"
         return str(self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"])
 
-    def dag_runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """All runs of a DAG, as the API shows them, oldest logical date first."""
-        found = self.api("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=logical_date")
+    def dag_runs(self, dag_id: str, run_type: str | None = None) -> list[dict[str, Any]]:
+        """The runs of a DAG, or those of one type, as the API shows them, oldest logical date first; at most 100."""
+        only = f"&run_type={quote(run_type)}" if run_type else ""
+        found = self.api("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=logical_date{only}")
         return list(found["dag_runs"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
@@ -171,8 +173,13 @@ class RunsApi(ApiClient, ABC):
         reprocess: str = "none",
         conf: Mapping[str, Any] | None = None,
         max_active_runs: int = 3,
+        run_backwards: bool = False,
     ) -> int:
-        """Create a backfill (``reprocess``: none, failed or completed); its id. Waits for an earlier one."""
+        """Create a backfill (``reprocess``: none, failed or completed) of the dates, both included; its id.
+
+        Waits for an earlier one of the DAG, of which Airflow notices the end every 30 s only (`wait_backfill` sees to
+        that). On SQLite Airflow may refuse it, and delete runs that it was to repeat: use PostgreSQL.
+        """
         self.wait_dag(dag_id)
         dates = [each.isoformat() if isinstance(each, datetime) else each for each in (from_date, to_date)]
         body: dict[str, Any] = {
@@ -181,6 +188,7 @@ class RunsApi(ApiClient, ABC):
             "to_date": dates[1],
             "reprocess_behavior": reprocess,
             "max_active_runs": max_active_runs,
+            "run_backwards": run_backwards,
         }
         if conf is not None:
             body["dag_run_conf"] = dict(conf)
@@ -188,8 +196,7 @@ class RunsApi(ApiClient, ABC):
 
         def done() -> bool:
             response = self.request("POST", "/api/v2/backfills", body)
-            # 409: Airflow notices the end of a backfill only every 30 s. 503: it could not lock, and has cleaned up.
-            if response.status_code in (409, 503):
+            if response.status_code == 409:
                 return False
             if not response.ok:
                 raise LocalAirflowError(f"backfill answered {response.status_code}: {response.text[:2000]}")
@@ -199,23 +206,50 @@ class RunsApi(ApiClient, ABC):
         self.wait_until(done, 90.0, f"an earlier backfill of {dag_id} to complete")
         return created[0]
 
-    def wait_backfill(self, dag_id: str, backfill_id: int, timeout_s: float = 300.0) -> list[dict[str, Any]]:
-        """Wait until every run of a backfill has ended; the runs."""
-        del backfill_id  # runs don't show it; one backfill of a DAG is active at a time
+    def newest_backfill(self, dag_id: str) -> int:
+        """The id of the backfill of a DAG that was created last, by whoever it was."""
+        found = self.api("GET", f"/backfills?dag_id={quote(dag_id)}&order_by=-id&limit=1")["backfills"]
+        if not found:
+            raise LocalAirflowError(f"expected a backfill of {dag_id}, found none")
+        return int(found[0]["id"])
+
+    def wait_backfill(self, backfill_id: int, timeout_s: float = 300.0) -> list[dict[str, Any]]:
+        """Wait until every run of a backfill's dates has ended, and close it; the runs that are backfills', by date.
+
+        Of a partitioned DAG, a date may have several.
+        """
+        backfill = self.api("GET", f"/backfills/{backfill_id}")
+        dag_id, first, last = backfill["dag_id"], _moment(backfill["from_date"]), _moment(backfill["to_date"])
+
+        def date_of(run: Mapping[str, Any]) -> datetime:
+            return _moment(run["logical_date"] or run["partition_date"] or run["run_after"])
 
         def runs() -> list[dict[str, Any]]:
-            return [each for each in self.dag_runs(dag_id) if each["run_type"] == "backfill"]
+            found = self.dag_runs(dag_id, "backfill")
+            return sorted((each for each in found if first <= date_of(each) <= last), key=date_of)
 
-        def ended() -> bool:
-            found = runs()
-            return bool(found) and all(each["state"] in FINISHED_RUN_STATES for each in found)
+        def story() -> str:
+            return "\n".join(f"{each['dag_run_id']}\n{self.describe(dag_id, each['dag_run_id'])}" for each in runs())
 
-        self.wait_until(ended, timeout_s, f"the backfill of {dag_id} to end")
+        self.wait_until(
+            lambda: all(each["state"] in FINISHED_RUN_STATES for each in runs()),
+            timeout_s,
+            f"the backfill of {dag_id} to end",
+            story,
+        )
+        response = self.request("PUT", f"/api/v2/backfills/{backfill_id}/cancel")
+        # 409: Airflow itself has noticed.
+        if not response.ok and response.status_code != 409:
+            raise LocalAirflowError(f"backfill {backfill_id}: {response.status_code} {response.text[:2000]}")
         return runs()
 
 
 def _run_path(dag_id: str, run_id: str) -> str:
     return f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _log_line(entry: Any) -> str:

@@ -22,6 +22,7 @@ FAST_SETTINGS = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "3",
+    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "10s",
 }
 
 
@@ -76,8 +77,9 @@ def airflow_environment(
             "AIRFLOW__API__SECRET_KEY": secrets.token_hex(16),
             # The same secret everywhere: otherwise tasks get 403 from the execution API.
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
-            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+            # A file that changes is parsed at once; to parse all of them again and again takes half a core.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }

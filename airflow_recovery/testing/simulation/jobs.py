@@ -11,6 +11,8 @@ from functools import cached_property
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.testing.fake_sink import fake_commit
+from airflow_recovery.topology.committing import CommitKind, CommitMode
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
@@ -139,6 +141,26 @@ def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     if rng.random() < 0.5:
         return job
     return replace(job, unstable=frozenset(each for each in job.regions if rng.random() < 0.4))
+
+
+def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
+    """``job`` in which these regions commit their first result to a sink."""
+    regions = tuple(
+        replace(each, commit=fake_commit(each.results[0], *kinds[each.name])) if each.name in kinds else each
+        for each in job.plan.regions
+    )
+    return replace(job, plan=replace(job.plan, regions=regions))
+
+
+def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) -> SimulatedJob:
+    """Every second job has sinks at some of its ends. ``is_purged``: none that can only be probed.
+
+    A process that sleeps through a purge is known to nobody, and its commit only a target can refuse.
+    """
+    finals = [each.name for each in job.plan.regions if each.final and each.results and each.commit is None]
+    kinds = [CommitKind.TOKEN] if is_purged else list(CommitKind)
+    chosen = {name: (rng.choice(kinds), rng.choice(list(CommitMode))) for name in finals if rng.random() < 0.6}
+    return with_sinks(job, chosen) if rng.random() < 0.5 else job
 
 
 def declared_job(

@@ -23,10 +23,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_recovery.storage.names import encode
+from airflow_recovery.testing.simulation.sink_ledger import SinkLedger
 
 _KEY = re.compile(
     r"[^/_][^/]*/[^/]+/[^/]+/"
-    r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\.(?P<kind>claim|outcome|reset|lost|released)"
+    r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\."
+    r"(?P<kind>claim|outcome|reset|lost|released|committed|committer|confirmed)(?:-\d{4})?"
     r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
 )
 _DATA = re.compile(r"[^/]+/[^/]+/[^/]+/([^/]+)/(\d{8})/(.+)")
@@ -40,6 +42,7 @@ class Region:
     claims: dict[int, dict[str, Any]] = field(default_factory=dict)
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     resets: set[int] = field(default_factory=set)
+    committed: set[int] = field(default_factory=set)
     released_at: dict[int, int] = field(default_factory=dict)
     claimed_at: dict[int, int] = field(default_factory=dict)
 
@@ -66,7 +69,8 @@ class Region:
 class Ledger:
     """Fed by the stores. ``wrote`` are the rows that each (region, attempt, result) was computed to have.
 
-    ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time.
+    ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time,
+    ``sinks`` those that commit, with the mode.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class Ledger:
         finals: Iterable[str],
         modes: Mapping[tuple[str, str], str],
         wrote: Mapping[tuple[str, int, str], str],
+        sinks: Mapping[str, str],
     ) -> None:
         self.wrong: list[str] = []
+        self.sinks = SinkLedger(sinks, self.wrong)
         self.regions = {name: Region() for name in regions}
         self._names = {encode(name): name for name in self.regions}
         self.finals = tuple(finals)
@@ -93,6 +99,9 @@ class Ledger:
             "reset": self._reset,
             "lost": self._lost,
             "released": self._released,
+            "committed": self._committed,
+            "committer": self._turn,
+            "confirmed": self._turn,
         }
 
     # what happens
@@ -245,6 +254,22 @@ class Ledger:
         if name in self.finals and newest.get(name) == n and n == region.current:
             self._say(f"I8: {name}@{n} was released, a final result that is published and current")
         region.released_at.setdefault(n, self.moment)
+
+    def _committed(self, name: str, n: int, body: dict[str, Any]) -> None:
+        region = self.regions[name]
+        if n <= region.floor:
+            return
+        if not region.has_finished(n):
+            self._say(f"I10: {name}@{n} is committed, and has not finished")
+        if body["end"] == "COMMITTED":
+            region.committed.add(n)
+            if n not in self.sinks.applied[name]:
+                self._say(f"I10: {name}@{n} is said to be committed, and its sink has never had it")
+
+    def _turn(self, name: str, n: int, body: dict[str, Any]) -> None:
+        region = self.regions[name]
+        if n > region.floor and (not region.has_finished(n) or body["turn"] < 1):
+            self._say(f"I10: turn {body['turn']} of {name}@{n}, which has not finished")
 
     def _publish(self, k: int, body: dict[str, Any]) -> None:
         if k != max(self.publishes, default=0) + 1:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.recording import JournalListener
 from airflow_recovery.journal.records import Record, RunIdentity
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.stage import stage
@@ -173,9 +174,19 @@ _decoded: dict[tuple[type[Any], RunIdentity, str, bytes], Any] = {}
 class SimulatedJournal(Journal):
     """The real journal in virtual time. What was read once is not parsed again: that would be most of the time."""
 
-    def __init__(self, store: ObjectStore, identity: RunIdentity, *, writer: str) -> None:
+    def __init__(
+        self, store: ObjectStore, identity: RunIdentity, *, writer: str, listener: JournalListener | None = None
+    ) -> None:
         clock = cast("ProcessStore | MemoryStore", store).clock
-        super().__init__(store, identity, writer=writer, sleep=clock.sleep, clock=lambda: clock.now_s, rng=_NO_JITTER)
+        super().__init__(
+            store,
+            identity,
+            writer=writer,
+            listener=listener,
+            sleep=clock.sleep,
+            clock=lambda: clock.now_s,
+            rng=_NO_JITTER,
+        )
 
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         known = kind, self.identity, key, body

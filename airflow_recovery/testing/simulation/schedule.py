@@ -11,9 +11,10 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
+from airflow_recovery.testing.simulation.sinks import STOPPED, repair
 from airflow_recovery.testing.simulation.stage import Process, Stage, Strand, Terminated, stage
-from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
-from airflow_recovery.testing.simulation.verdict import check_end, check_green
+from airflow_recovery.testing.simulation.troubles import PAUSED, Trouble, Troubles
+from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
 from airflow_recovery.testing.simulation.world import World
 
 MAX_STEPS = 20_000
@@ -47,19 +48,25 @@ class Schedule:
             store_faults=settings.store_faults,
             store_fault_rate=0.1,
             trouble=settings.trouble,
+            patience_s=settings.patience_s,
+            detached_share=settings.detached_share,
         )
         self.world.airflow.compares = settings.compares
         self.world.journal_store.is_conditional = settings.is_conditional
         self.hand: str | None = None
+        self._stopped: dict[str, RecoveryError] = {}
         self.tries: dict[Process, TaskTry] = {}
         self.promised = dict.fromkeys(settings.job.regions, 0)
         self.served = dict.fromkeys(settings.job.regions, 0)
+        self.unseen_marks: set[str] = set()
         self._processes: list[Process] = self.world.cluster.processes
         self._troubles = Troubles(self, dict(settings.troubles))
         self._steps = self._started = 0
         self._versions = 0
         self.is_redeployed = False
         self._is_last_round = False
+        # What the sweeper does is in no stream, and who is told to end between a write and its event does not say it.
+        self._is_history_whole = not {Trouble.SWEEP, Trouble.PURGE, Trouble.SIGTERM} & settings.troubles.keys()
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
         self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
@@ -179,6 +186,9 @@ class Schedule:
     def _tidy(self) -> None:
         self._is_untidy = False
         for process in self._processes:
+            if process.is_dead:
+                # What it has written and not yet said, nobody says.
+                self._is_history_whole = False
             if any(each.is_done for each in process.strands):
                 process.strands = [each for each in process.strands if not each.is_done]
         self._processes[:] = [each for each in self._processes if each.strands and not each.is_dead]
@@ -194,6 +204,11 @@ class Schedule:
                 airflow.lose_heartbeat(task)
                 return True
             if now.state == "failed" and (not able or rng.random() < 0.2):
+                stopped = self._stopped.pop(task, None)
+                if stopped is not None:
+                    repair(self, task, stopped)
+                    self._is_untidy = True
+                    return True
                 self.note(f"USER clears {task}, which was marked as failed")
                 airflow.clear(task, downstream=True)
                 return True
@@ -211,6 +226,8 @@ class Schedule:
             states = {task: airflow.state(task) for task in airflow.upstream}
             raise Violation(f"stuck: {states}")
         check_green(self)
+        if self._is_history_whole and not self.alive():
+            check_history(self)
         if self._troubles.is_any_left and not self._is_last_round:
             if self.rng.random() < 0.5:
                 self._troubles.stop()
@@ -219,17 +236,22 @@ class Schedule:
                 self._is_untidy = True
             return True
         if not self._is_last_round and self._has_last_round:
-            self._is_last_round = True
-            self._is_untidy = True
-            for process in self._processes:
-                process.is_dead = True
-            self.world.network.in_flight.clear()
-            self.note("everybody who is left dies; all is cleared once more")
-            airflow.clear_all()
+            self._begins_last_round()
             return True
         if self._is_last_round:
             check_end(self)
         return False
+
+    def _begins_last_round(self) -> None:
+        """From now on nothing happens but that every task looks at what there is."""
+        self._is_last_round = True
+        self._is_untidy = True
+        self._troubles.stop()
+        for process in self._processes:
+            process.is_dead = True
+        self.world.network.in_flight.clear()
+        self.note("everybody who is left dies; all is cleared once more")
+        self.world.airflow.clear_all()
 
     # processes
 
@@ -245,6 +267,10 @@ class Schedule:
         if own.try_number > MAX_TRIES:
             raise Violation(f"storm: {task} has more than {MAX_TRIES} tries")
         self._started += 1
+        if task in self.served:
+            self.unseen_marks.discard(task)
+        else:
+            self.unseen_marks.clear()  # the publish looks at all of them
         process = self.begins(f"{task} try {own.try_number}", lambda: self._try(own, process))
         process.weight = self.rng.choice([1.0, 1.0, 1.0, PAUSED])
         self.tries[process] = own
@@ -255,10 +281,18 @@ class Schedule:
         try:
             attempt = self.world.execute(own, process)
         except InputUnreachable as error:
-            raise Violation(f"{task}: {error}") from error
+            if Trouble.MARK not in self.settings.troubles:
+                raise Violation(f"{task}: {error}") from error
+            # Somebody has called the lost producer a success, before it looked. The message says to clear it.
+            stage().switch("reports failure: InputUnreachable")
+            if airflow.end(own, "failed"):
+                self.note("USER clears all")
+                airflow.clear_all()
         except (RecoveryError, Terminated) as error:
             stage().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
-            airflow.end(own, "failed")
+            if airflow.end(own, "failed") and isinstance(error, STOPPED):
+                airflow.mark(task, "failed")
+                self._stopped[task] = error
         except Exception as error:
             raise Violation(f"{task} raises {error!r}") from error
         else:
@@ -291,7 +325,13 @@ class Schedule:
         if what is not None:
             self.trace.append(what)
 
-    # what people are told
+    # what people do and are told
+
+    def mark(self, task: str, state: str) -> None:
+        """By hand. Nobody has looked at what a person calls a success before a task begins that does."""
+        self.world.airflow.mark(task, state)
+        if state == "success":
+            self.unseen_marks.add(task)
 
     def was_promised(self, region: str, attempt: int) -> None:
         """A restart was acknowledged: attempts up to this one do not count."""

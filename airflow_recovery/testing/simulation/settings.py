@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_recovery.testing.simulation.jobs import RANDOM, SimulatedJob, drawn_job, with_drawn_rows
+from airflow_recovery.testing.simulation.jobs import RANDOM, SimulatedJob, drawn_job, with_drawn_rows, with_drawn_sinks
 from airflow_recovery.testing.simulation.troubles import Trouble, drawn
 
 
@@ -22,7 +22,8 @@ class Settings:
     ``max_attempts``: a region that is claimed more often is waste. ``page_keys``: a listing is a request a page, and
     others may write between two. ``store_faults``: so many requests to the journal go wrong.
     ``kills``: the numbers of the steps at which whoever was at work dies, to go through them one by one.
-    ``trouble``: the probability that an application fails or that its status lies.
+    ``trouble``: the probability that an application fails or that its status lies. ``detached_share``: of so many the
+    driver outlives its task, and is waited for until it has given no sign of life for ``patience_s``.
     """
 
     job: SimulatedJob
@@ -33,6 +34,8 @@ class Settings:
     page_keys: int | None = None
     store_faults: int = 0
     trouble: float = 0.0
+    patience_s: float = 10.0
+    detached_share: float = 0.3
     compares: bool = True
     is_conditional: bool = True
 
@@ -40,9 +43,11 @@ class Settings:
     def drawn(cls, seed: int, topology: str = RANDOM, job: SimulatedJob | None = None) -> Settings:
         """Everything by ``seed``: of a job of that topology, or of the given one."""
         rng = random.Random(f"settings {seed}")
+        chosen = drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng)
+        troubles = drawn(rng)
         return cls(
-            job=drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng),
-            troubles=drawn(rng),
+            job=with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles),
+            troubles=troubles,
             publishes=rng.random() < 0.5,
             page_keys=rng.choice([None, None, None, 2, 5]),
             store_faults=rng.choice([0, 0, 4, 10]),
@@ -54,6 +59,7 @@ class Settings:
         regions = ", ".join(
             f"{each.name}({', '.join(each.inputs)}){''.join(f' {mode.value}' for _, mode in each.determinism)}"
             + (" unstable" if each.name in self.job.unstable else "")
+            + (f" {each.commit.kind.value} sink, {each.commit.mode.value}" if each.commit is not None else "")
             for each in self.job.plan.regions
         )
         troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"

@@ -1,26 +1,28 @@
 """Spark, as the protocol sees it: an application reads exactly the manifests that it was given, writes objects below
 its attempt's prefix, and puts the outcome.
 
-The driver is a strand of its own: of the task's process (client mode), or of another one, which outlives the task's.
+The driver is a strand of its own: of the task's process (client mode), or of another one, which outlives the task's and
+gives signs of life (cluster mode).
 """
 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_recovery.errors import AttemptLost, ObjectMissing, RecoveryError, RegionFailed
+from airflow_recovery.errors import AttemptLost, ObjectMissing, RecoveryError, RegionFailed, StoreError
+from airflow_recovery.execution.drivers import BoundDrivers
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Process, Strand, stage
 
 PARTS = 2
-CLUSTER_MODE_SHARE = 0.3
-"""Of the applications: so many have a driver that does not die with the task's process."""
 
 
 @dataclass
@@ -28,10 +30,16 @@ class Cluster:
     """All applications of one simulation. ``wrote``: the rows of (region, attempt, result), as they were computed.
 
     ``trouble`` is the probability that an application fails, tells nothing, or is told to have failed after its finish.
+    Of the tries, ``detached_share`` are in cluster mode. ``hasty``: applications that were submitted although the
+    driver of the attempt before lived, and had given a sign within the last ``patience_s``.
     """
 
     rng: random.Random
     trouble: float = 0.0
+    detached_share: float = 0.3
+    patience_s: float = 0.0
+    hasty: list[str] = field(default_factory=list)
+    signs_s: dict[tuple[str, int], float] = field(default_factory=dict)
     wrote: dict[tuple[str, int, str], str] = field(default_factory=dict)
     drivers: dict[tuple[str, int], Process] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
@@ -39,8 +47,8 @@ class Cluster:
     wrong: list[str] = field(default_factory=list)
 
 
-class FakeSpark:
-    """The `RegionRunner` of one try."""
+class FakeSpark(BoundDrivers):
+    """The `RegionRunner` of one try, and what is known of its `Drivers`: their signs of life, and no more."""
 
     def __init__(
         self,
@@ -58,7 +66,9 @@ class FakeSpark:
         self._journal = journal
         self._results = results
         self._driver: Process | None = None
+        self.outlive_their_task = cluster.rng.random() < cluster.detached_share
         self._is_stopped = False
+        self._beats = 0
         self._outcome: Outcome | None = None
         self._error: RecoveryError | None = None
 
@@ -74,7 +84,8 @@ class FakeSpark:
         """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
         cluster, claim = self._cluster, attempt.claim
         cluster.ran.append((claim.region, claim.attempt))
-        if cluster.rng.random() < CLUSTER_MODE_SHARE and not self._is_stopped:
+        self._note_haste(claim)
+        if self.outlive_their_task and not self._is_stopped:
             driver = Process(f"driver of {claim.region}@{claim.attempt}", self._process.weight)
             self._driver = cluster.drivers[claim.region, claim.attempt] = driver
             cluster.processes.append(driver)
@@ -104,6 +115,26 @@ class FakeSpark:
         if driver is not None and self._cluster.rng.random() < 0.5:
             driver.is_dead = True
 
+    def _note_haste(self, claim: Claim) -> None:
+        before = claim.region, claim.attempt - 1
+        driver = self._cluster.drivers.get(before)
+        signed_s = self._cluster.signs_s.get(before)
+        if driver is None or driver.is_dead or signed_s is None or all(each.is_done for each in driver.strands):
+            return
+        silent_s = self._results.clock.now_s - signed_s
+        if silent_s < self._cluster.patience_s:
+            self._cluster.hasty.append(f"{claim.region}@{claim.attempt}, {silent_s:.1f} s after a sign of the driver")
+
+    def _beat(self, claim: Claim) -> None:
+        """As `airflow_recovery.runtime.heartbeat.Heartbeat`, whose thread takes turns with nobody here."""
+        if self._driver is None:
+            return
+        self._beats += 1
+        key = self._journal.layout.heartbeat(claim.region, claim.attempt)
+        with suppress(StoreError):
+            self._journal.store.put(key, Beat(claim.tag, self._beats).to_bytes())
+            self._cluster.signs_s[claim.region, claim.attempt] = self._results.clock.now_s
+
     def _drive(self, attempt: ClaimedAttempt) -> None:
         try:
             self._outcome = self._application(attempt)
@@ -112,6 +143,7 @@ class FakeSpark:
 
     def _application(self, attempt: ClaimedAttempt) -> Outcome:
         claim, cluster = attempt.claim, self._cluster
+        self._beat(claim)
         read = [
             self._read(name, outcome.attempt, manifest)
             for name, outcome in attempt.inputs.items()
@@ -137,6 +169,7 @@ class FakeSpark:
         objects = []
         for part in range(PARTS):
             self._check_stopped(claim)
+            self._beat(claim)
             # Rows are the same again; files are not.
             body = f"{made[part::PARTS]} in a file of attempt {claim.attempt}".encode()
             info = self._results.put(f"{location}/part-{part}", body)

@@ -28,6 +28,7 @@ class Trouble(str, Enum):
     """The kinds. Each happens as often as a schedule says."""
 
     KILL = "kill -9 of a process"
+    KILL_TASK = "kill -9 of a task's process, whose driver may live on"
     SIGTERM = "SIGTERM to a process"
     HEARTBEAT = "Airflow gives up on a task that lives"
     PAUSE = "a process is frozen for long"
@@ -72,6 +73,7 @@ class Troubles:
         self._names = list(schedule.world.job.regions)
         self._possible: dict[Trouble, Callable[[], Iterator[Act]]] = {
             Trouble.KILL: self._kill,
+            Trouble.KILL_TASK: self._kill_task,
             Trouble.SIGTERM: self._sigterm,
             Trouble.HEARTBEAT: self._heartbeat,
             Trouble.PAUSE: self._pause,
@@ -128,6 +130,11 @@ class Troubles:
         for each in self._schedule.alive():
             yield f"KILL -9 {each.name}", partial(setattr, each, "is_dead", True)
 
+    def _kill_task(self) -> Iterator[Act]:
+        for each in self._schedule.alive():
+            if each in self._schedule.tries:
+                yield f"KILL -9 {each.name}", partial(setattr, each, "is_dead", True)
+
     def _sigterm(self) -> Iterator[Act]:
         for each in self._schedule.alive():
             if each in self._schedule.tries:
@@ -166,7 +173,7 @@ class Troubles:
         states = ("success", "failed") if self._schedule.settings.publishes else ("failed",)
         for name in self._names:
             for state in states:
-                yield f"USER marks {name} {state}", partial(self._airflow.mark, name, state)
+                yield f"USER marks {name} {state}", partial(self._schedule.mark, name, state)
 
     # the stores
 

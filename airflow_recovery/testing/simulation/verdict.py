@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from airflow_recovery.journal.replay import differences
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.testing.simulation.sinks import check_sinks
 from airflow_recovery.topology.determinism import Determinism
 
 if TYPE_CHECKING:
@@ -16,14 +18,32 @@ if TYPE_CHECKING:
 def check_green(schedule: Schedule) -> None:
     """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
     ledger = schedule.world.ledger
+    check_sinks(schedule)
     for region, most in schedule.settings.max_attempts.items():
         if ledger.regions[region].top > most:
             raise Violation(f"waste: {region} was claimed {ledger.regions[region].top} times")
+    if schedule.unseen_marks:
+        return  # nobody has looked since a person said so
+    if any(0 < schedule.served[name] <= each.floor for name, each in ledger.regions.items()):
+        return  # purged since it was reported, by a sweeper that has died before anybody made the run again
     current = ledger.current()
     bad = ledger.why_incoherent(current, schedule.promised)
     # After green a late zombie may still finish: the results rest on what was reported, and the next pre-check sees it.
     if bad and ledger.why_incoherent(schedule.served, schedule.promised):
         raise Violation(f"I13: false green: {bad}; current {current}, reported {schedule.served}")
+
+
+def _holds(schedule: Schedule, region: str, attempt: int) -> bool:
+    """Its result is there: in its sink, else as its files."""
+    ledger = schedule.world.ledger
+    return attempt in ledger.regions[region].committed or ledger.is_there(region, attempt)
+
+
+def check_history(schedule: Schedule) -> None:
+    """Whoever replays the events comes to the state that is folded from the journal (I11)."""
+    unlike = differences(schedule.world.state(), schedule.world.history.state())
+    if unlike:
+        raise Violation(f"I11: the history is not the journal's: {'; '.join(unlike)}")
 
 
 def check_end(schedule: Schedule) -> None:
@@ -42,7 +62,7 @@ def check_end(schedule: Schedule) -> None:
     for name in job.finals:
         if published[name] != current[name]:
             raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
-        if not ledger.is_there(name, current[name]):
+        if not _holds(schedule, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
     # Under `assume` a consumer keeps even what it has made of a producer's older code.
     is_assumed = any(mode is Determinism.ASSUME for each in job.plan.regions for _, mode in each.determinism)

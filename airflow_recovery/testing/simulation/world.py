@@ -6,13 +6,18 @@ import logging
 import random
 from collections.abc import Callable
 
+from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.publish import PublishTask
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.execution.run import Run, TaskIdentity
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.recording import Recorder
+from airflow_recovery.journal.replay import EventFold
+from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob
 from airflow_recovery.testing.simulation.ledger import Ledger
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, ProcessStore, SimulatedJournal
@@ -36,7 +41,10 @@ class _Told(logging.Handler):
 
 
 class World:
-    """What a schedule moves through. ``by()`` names who is at work now, ``note`` takes the log."""
+    """What a schedule moves through. ``by()`` names who is at work now, ``note`` takes the log.
+
+    ``history`` is the fold of all events of the journal, as they were recorded.
+    """
 
     def __init__(
         self,
@@ -50,17 +58,21 @@ class World:
         store_faults: int = 0,
         store_fault_rate: float = 0.0,
         trouble: float = 0.0,
+        patience_s: float = 0.0,
+        detached_share: float = 0.0,
     ) -> None:
         self.job = job
         self.clock = Clock()
         self.layout = JournalLayout(IDENTITY)
-        self.cluster = Cluster(rng, trouble)
+        self.cluster = Cluster(rng, trouble, detached_share, patience_s)
         self.journal_store = MemoryStore("memory://journal", self.clock)
         self.results = MemoryStore("memory://results", self.clock)
         self.network = Network(self.journal_store, rng.getrandbits(32), rate=store_fault_rate, limit=store_faults)
         self._way = self.network if store_faults else None
         modes = {(each.name, result): mode.value for each in job.plan.regions for result, mode in each.determinism}
-        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote)
+        sinks = {each.name: each.commit.mode.value for each in job.plan.regions if each.commit is not None}
+        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks)
+        self.target = FakeTarget(lambda token: self.ledger.sinks.took(token.region, token.attempt))
         self.journal_store.on_put = self.ledger.journal_put
         self.journal_store.on_delete = self.ledger.journal_deleted
         self.results.on_put = lambda key, body, replaced: self.ledger.data_put(
@@ -70,6 +82,7 @@ class World:
         # Of its own, outside of the tree of loggers: no setting of this interpreter reaches it.
         self.log = logging.Logger("simulated", logging.INFO)
         self.log.addHandler(_Told(note))
+        self.history = EventFold({})
         self.epoch: str | None = None
         self.run_number = 1
         self._page_keys = page_keys
@@ -86,7 +99,17 @@ class World:
 
     def journal(self, writer: str) -> SimulatedJournal:
         """As a process sees it."""
-        return SimulatedJournal(ProcessStore(self.journal_store, self._way, self._page_keys), IDENTITY, writer=writer)
+        store = ProcessStore(self.journal_store, self._way, self._page_keys)
+        return SimulatedJournal(store, IDENTITY, writer=writer, listener=self.listener())
+
+    def listener(self) -> Recorder:
+        """Makes events of what is written."""
+        return Recorder(self.history.add, self._now)
+
+    def state(self) -> RunState:
+        """What the journal says at this moment, read by nobody in particular."""
+        journal = SimulatedJournal(self.journal_store, IDENTITY, writer="onlooker")
+        return journal.load(journal.list(self.job.regions))
 
     def run(self, own: TaskTry) -> Run:
         """What a try knows."""
@@ -100,12 +123,18 @@ class World:
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in job.regions},
             task=TaskIdentity(f"run {self.run_number}", own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
-            now=lambda: f"{self.clock.now_s:.2f}",
+            now=self._now,
             log=self.log,
             publish_keys=self._publish_keys,
+            patience=Patience(self.cluster.patience_s, clock=lambda: self.clock.now_s, sleep=self.clock.sleep),
+            is_live_run=lambda run_id: run_id == f"run {self.run_number}",
+            open_committer=lambda spec: self.target.committer(spec, lambda request: stage().switch(request)),
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
+
+    def _now(self) -> str:
+        return f"{self.clock.now_s:.2f}"
 
     def execute(self, own: TaskTry, process: Process) -> int | None:
         """One try, in its own strand. Returns the attempt that it reports success with; `None` for the publish."""
@@ -116,7 +145,7 @@ class World:
         journal = run.journal
         assert isinstance(journal, SimulatedJournal)
         spark = FakeSpark(self.cluster, self.job, own.task_id, process, journal, ProcessStore(self.results))
-        return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
+        return RegionTask(run, own.task_id, spark, epoch=self.epoch, drivers=spark).execute().attempt
 
 
 def _ask_airflow(request: str) -> None:

@@ -1,4 +1,4 @@
-"""`relay` over Connect, with a sensor that is deferred until its end; and with one region by spark-submit, a JVM."""
+"""`relay` over Connect but for one region by spark-submit, a JVM; with a sensor that is deferred until its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from airflow_recovery.sensors import RecoveryResultSensor
 RELAY = "relay_jobs.relay:relay"
 
 with DAG("relay", schedule=None):
-    SparkJobTaskGroup("g", job=RELAY, conn_id="connect")
+    group = SparkJobTaskGroup("g", job=RELAY, conn_id="connect")
+    group.children["g.b2"]._conn_id = "submit"
     RecoveryResultSensor(
         task_id="watch",
         external_dag_id="relay",
@@ -22,7 +23,3 @@ with DAG("relay", schedule=None):
         retries=3,
         retry_delay=timedelta(seconds=1),
     )
-
-with DAG("relay_submit", schedule=None):
-    group = SparkJobTaskGroup("g", job=RELAY, conn_id="connect")
-    group.children["g.b2"]._conn_id = "submit"

@@ -1,0 +1,7 @@
+"""`python -m airflow_recovery.testing.crash_kit`."""
+
+import sys
+
+from airflow_recovery.testing.crash_kit.cli import main
+
+sys.exit(main())

@@ -1,0 +1,63 @@
+"""A driver process of its own for each attempt, forked from the task's: as spark-submit on the worker's machine."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.journal.records import Claim, RunIdentity
+from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.testing.crash_kit.crasher import Crasher
+from airflow_recovery.testing.crash_kit.points import Step, When
+
+Drive = Callable[[RegionSpec], int]
+"""Runs one attempt to its outcome object, and returns the exit code of the process: `runtime.driver.drive`."""
+
+
+class DriverDied(Exception):
+    """The driver ended with another exit code than 0. What it said of itself is in its failure file."""
+
+
+class ForkedApplication:
+    """The `airflow_recovery.operators.region_runner.SparkApplication` of one attempt."""
+
+    drivers = BOUND
+
+    def __init__(self, drive: Drive, crasher: Crasher) -> None:
+        self._drive = drive
+        self._crasher = crasher
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        """Fork, and wait for the driver's end. Raises `DriverDied`."""
+        del folder
+        self._crasher.passes(When.BEFORE, Step.SUBMIT)
+        pid = os.fork()
+        if pid == 0:
+            self._be_the_driver(spec)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self._crasher.passes(When.AFTER, Step.APPLICATION, changes=True)
+        if code != 0:
+            raise DriverDied(f"the driver ended with {code}" if code > 0 else f"the driver was killed (signal {-code})")
+
+    def stop(self) -> None:
+        """Nothing to do: it is never asked to, since one task runs at a time."""
+
+    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
+        """Nothing to do: a driver on this machine died with its task."""
+
+    def _be_the_driver(self, spec: RegionSpec) -> None:
+        code = 1
+        try:
+            die_with_parent()
+            self._crasher.passes(When.AFTER, Step.SUBMIT, changes=True)
+            code = self._drive(spec)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # Not sys.exit: this is a copy of a process that has its own things to end.
+            os._exit(code)

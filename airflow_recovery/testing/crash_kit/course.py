@@ -1,0 +1,149 @@
+"""One run with its crashes, from an empty journal to its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.execution.commit import token_of
+from airflow_recovery.execution.confirm import confirm_dead
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.opening import open_store
+from airflow_recovery.testing.crash_kit.plain_driver import rows_of
+from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, When
+from airflow_recovery.testing.crash_kit.stage import PUBLISH, Scenario, Stage
+from airflow_recovery.testing.crash_kit.supervisor import Supervisor
+from airflow_recovery.testing.crash_kit.target import applied
+from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.topology.committing import CommitMode
+from airflow_recovery.verify import verify_run
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a run came to. ``passed``: its points in order, those of the scenario only.
+
+    ``finished``: how often each region has. ``started``: how many drivers. ``rows`` of each published result.
+    """
+
+    passed: tuple[Passed, ...]
+    finished: Mapping[str, int]
+    started: Mapping[str, int]
+    rows: Mapping[str, tuple[str, ...]]
+    said: tuple[str, ...]
+
+
+def conduct(stage: Stage, armed: Mapping[CrashPoint, Harm]) -> Course:
+    """Run the scenario with these crashes, until everything is green; then ask the journal and the results.
+
+    Raises `Violation` where the run does not end, where the independent checker finds an invariant broken, or where
+    results that were promised are not there.
+    """
+    stage.folder.mkdir(parents=True)
+    record = stage.folder / "points"
+    record.touch()
+    supervisor = Supervisor(stage, armed)
+    try:
+        _until_green(stage, supervisor)
+        if stage.scenario is Scenario.LOSS:
+            _lose(stage, supervisor)
+            record.write_text("")
+            _until_green(stage, supervisor)
+    except Violation as violation:
+        raise Violation("\n  ".join([str(violation), *supervisor.said])) from None
+    finally:
+        supervisor.kill_frozen()
+    passed = tuple(Passed.from_json(line) for line in record.read_text(encoding="utf-8").splitlines())
+    return _look_at(stage, passed, tuple(supervisor.said))
+
+
+def _until_green(stage: Stage, supervisor: Supervisor) -> None:
+    """With a person who, where a commit is in doubt, makes sure that its process is dead, and says so."""
+    supervisor.until_green()
+    while supervisor.in_doubt:
+        journal, _ = _open(stage)
+        for region in supervisor.in_doubt:
+            supervisor.kill_frozen(region)
+            said = confirm_dead(journal, _state(stage, journal), region, "ann", "its process was looked for")
+            supervisor.said.append(f"ann confirms that turn {said.turn} of {region}@{said.attempt} is dead")
+            supervisor.airflow.clear(region, downstream=True)
+        supervisor.in_doubt.clear()
+        supervisor.until_green()
+
+
+def _lose(stage: Stage, supervisor: Supervisor) -> None:
+    """Somebody deletes results, and a person has the run's last results made once more."""
+    journal, results = _open(stage)
+    for region in stage.lost:
+        below = f"{journal.layout.data_of(region, _state(stage, journal).of(region).top)}/"
+        results.delete([each.key for each in results.list(below)])
+        supervisor.said.append(f"the results of {region} are deleted")
+    supervisor.airflow.clear(stage.lost[0], downstream=True)
+
+
+def _look_at(stage: Stage, passed: tuple[Passed, ...], said: tuple[str, ...]) -> Course:
+    report = verify_run(
+        open_store(stage.journal),
+        open_store,
+        dag_id=stage.identity.dag_id,
+        run_key=stage.identity.run_key,
+        group_id=stage.identity.group_id,
+        ended=True,
+        deep=True,
+    )
+    if report.violated:
+        raise Violation("\n  ".join([report.text(), *said]))
+    journal, results = _open(stage)
+    state = _state(stage, journal)
+    _check_target(stage, state, said)
+    finished = Counter(
+        name
+        for name, region in state.regions.items()
+        for each in region.attempts.values()
+        if each.outcome is not None and each.outcome.state is AttemptState.FINISHED
+    )
+    started = Counter(
+        each.point.task
+        for each in passed
+        if (each.point.step, each.point.when) == (Step.SUBMIT, When.BEFORE) and each.point.task != PUBLISH
+    )
+    return Course(passed, finished, started, _published_rows(stage, journal, state, results), said)
+
+
+def _check_target(stage: Stage, state: RunState, said: tuple[str, ...]) -> None:
+    """I10: nothing was applied twice, and what counts was applied last."""
+    store = open_store(stage.target)
+    for region in stage.plan.record.regions:
+        current = state.of(region.name).current
+        if region.commit is None or current is None:
+            continue
+        found = applied(store, token_of(stage.identity, region.name, current.number).lineage)
+        appended_twice = region.commit.mode is CommitMode.APPEND and len(found) != 1
+        if appended_twice or len(set(found)) != len(found) or max(found, default=0) != current.number:
+            what = f"I10: expected {region.name}@{current.number} to be committed once, and last; found {found}"
+            raise Violation("\n  ".join([what, *said]))
+
+
+def _published_rows(
+    stage: Stage, journal: Journal, state: RunState, results: ObjectStore
+) -> dict[str, tuple[str, ...]]:
+    rows = {}
+    for each in journal.read_publish(state.newest_publish).regions:
+        outcome = state.of(each.region).attempts[each.attempt].outcome
+        if each.region in stage.finals and outcome is not None:
+            for manifest in outcome.outputs:
+                rows[f"{each.region}: {manifest.result}"] = tuple(rows_of(results, manifest))
+    return rows
+
+
+def _open(stage: Stage) -> tuple[Journal, ObjectStore]:
+    journal = Journal(open_store(stage.journal), stage.identity, writer="crash test")
+    return journal, open_store(stage.results)
+
+
+def _state(stage: Stage, journal: Journal) -> RunState:
+    return journal.load(journal.list(stage.plan.regions))

@@ -1,0 +1,194 @@
+"""What the process of one try does: the product's own code, with points at its seams."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timezone
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from airflow_recovery.errors import RecoveryError
+from airflow_recovery.execution.probing import ResultProber
+from airflow_recovery.execution.publish import PublishTask
+from airflow_recovery.execution.region_task import RegionTask
+from airflow_recovery.execution.release import release_consumed, release_published
+from airflow_recovery.execution.run import RetryGrant, Run, TaskIdentity
+from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, TaskTry
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.recording import Recorder
+from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.operators.region_runner import RegionRunner
+from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.opening import open_store
+from airflow_recovery.storage.probe import probe
+from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
+from airflow_recovery.testing.crash_kit.crasher import Crasher
+from airflow_recovery.testing.crash_kit.plain_driver import drive_plain
+from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Step, When
+from airflow_recovery.testing.crash_kit.seams import install
+from airflow_recovery.testing.crash_kit.stage import PUBLISH, Engine, Stage
+from airflow_recovery.testing.crash_kit.target import StandInTarget
+
+ONLY_AT_THE_END_S = 3600.0
+"""Between two flushes of the event stream: more of them would come when the machine is slow, and points would move."""
+MAX_SAID = 200
+"""Characters of why a try failed; its log has all of it."""
+FROZEN = "frozen"
+ENDED = "ended"
+BROKE = "broke"
+
+
+def be_the_task(
+    stage: Stage, own: TaskTry, grant: RetryGrant, armed: Mapping[CrashPoint, Harm], airflow: Connection
+) -> NoReturn:
+    """In a forked process: run the try, tell ``airflow`` how it ended, and end the process."""
+    try:
+        die_with_parent()
+        _write_into(stage, own)
+        crasher = Crasher(
+            own.task_id,
+            own.try_number,
+            record=stage.folder / "points",
+            armed=armed,
+            announce=lambda: airflow.send((FROZEN,)),
+        )
+        install(crasher, stage.results)
+        crasher.passes(When.AFTER, Step.TRY)
+        ended = _try(stage, own, grant, PipeDoor(airflow, crasher), crasher)
+        with crasher.around(Step.REPORT):
+            airflow.send((ENDED, *ended))
+            airflow.recv()
+    except BaseException:
+        traceback.print_exc()
+        airflow.send((BROKE, traceback.format_exc()))
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _try(stage: Stage, own: TaskTry, grant: RetryGrant, door: PipeDoor, crasher: Crasher) -> tuple[str, str]:
+    log = logging.getLogger("crash_kit")
+    settings = RecoverySettings(journal=stage.journal, results=stage.results)
+    stores = open_stores(settings)
+    writer = uuid.uuid4().hex
+    events = EventWriter(stores.journal, stage.identity, writer, flush_interval_s=ONLY_AT_THE_END_S)
+    run = Run(
+        plan=stage.plan.record,
+        journal=Journal(stores.journal, stage.identity, writer=writer, listener=Recorder(events.record, _now)),
+        scheduler=door,
+        available=ResultProber(_opener(stores)),
+        task_keys={name: name for name in stage.plan.regions},
+        task=TaskIdentity("run 1", own.try_number, own.ti_id, grant),
+        now=_now,
+        log=log,
+        events=events,
+        publish_keys=(PUBLISH,),
+        open_committer=lambda spec: StandInTarget(open_store(stage.target), spec, crasher),
+    )
+    try:
+        if own.task_id == PUBLISH:
+            PublishTask(run).execute()
+            release_published(run, stores.results, settings.retention)
+        else:
+            _region_task(stage, own.task_id, run, stores, crasher).execute()
+            release_consumed(run, own.task_id, stores.results, settings.retention)
+    except RecoveryError as error:
+        log.error("The try fails: %s: %s", type(error).__name__, error)
+        return "failed", f"{type(error).__name__}: {error}"[:MAX_SAID]
+    finally:
+        events.close()
+    return "success", ""
+
+
+def _region_task(stage: Stage, region: str, run: Run, stores: Stores, crasher: Crasher) -> RegionTask:
+    runner = RegionRunner(
+        job=stage.job,
+        ref=stage.reference,
+        region=stage.plan.regions[region],
+        facts=stage.facts,
+        identity=stage.identity,
+        stores=stores,
+        application=ForkedApplication(_drive(stage.engine), crasher),
+        log=run.log,
+    )
+    return RegionTask(run, region, runner, prepare_journal=lambda: probe(stores.journal))
+
+
+def _drive(engine: Engine) -> Drive:
+    if engine is Engine.PLAIN:
+        return drive_plain
+    from airflow_recovery.runtime.driver import drive
+
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        "--master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+        "--conf spark.sql.shuffle.partitions=2 --driver-memory 512m pyspark-shell"
+    )
+    return drive
+
+
+def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
+    def open_location(location: str) -> ObjectStore:
+        base = stores.results.base_uri
+        return stores.results if location.startswith(f"{base}/") else stores.open_external(location)
+
+    return open_location
+
+
+def _write_into(stage: Stage, own: TaskTry) -> None:
+    """The log of the try, for this process and its driver."""
+    path = stage.folder / f"{own.task_id} try {own.try_number}.log"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    sys.stdout = sys.stderr = open(descriptor, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    logging.basicConfig(force=True, level=logging.INFO, format="%(message)s", stream=sys.stdout)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat()
+
+
+class PipeDoor:
+    """The `Scheduler` of a try: it asks the fake Airflow in the parent process."""
+
+    def __init__(self, airflow: Connection, crasher: Crasher) -> None:
+        self._airflow = airflow
+        self._crasher = crasher
+        self._lock = threading.Lock()
+
+    def observe(self) -> Observation | None:
+        """As `FakeDoor`."""
+        found: Observation | None = self._ask("observe")
+        return found
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """As `FakeDoor`."""
+        with self._crasher.around(Step.CLEAR):
+            found: ClearResult = self._ask("clear", request)
+            return found
+
+    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
+        """As `FakeDoor`."""
+        found: Mapping[str, str | None] = self._ask("states", tuple(keys))
+        return found
+
+    def live_check(self) -> None:
+        """As `FakeDoor`."""
+        self._ask("live_check")
+
+    def _ask(self, request: str, *arguments: Any) -> Any:
+        with self._lock:
+            self._airflow.send((request, *arguments))
+            answer, error = self._airflow.recv()
+        if error is not None:
+            raise error
+        return answer

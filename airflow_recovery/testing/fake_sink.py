@@ -1,0 +1,73 @@
+"""A sink's target in memory, of whatever kind: what was applied, in which order, and nothing else that helps anybody.
+
+A token target applies a token once, and refuses an attempt that must not follow the one it holds: a lower one in mode
+replace, any other in mode append. A probe-only target applies whatever it is given, as often as it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Probe, refused
+from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
+
+Gate = Callable[[str], None]
+
+
+def fake_commit(result: str, kind: CommitKind = CommitKind.TOKEN, mode: CommitMode = CommitMode.APPEND) -> CommitSpec:
+    """How a plan names a fake sink."""
+    return CommitSpec(result, kind, mode, "fake:Sink", f'{{"mode":"{mode.value}"}}')
+
+
+class FakeTarget:
+    """``applied``: (region, attempt) of everything that took effect, in order; a person's `undo` takes it out again.
+
+    ``on_applied`` hears of each. ``refuses`` switched off: nothing but a token that was applied is known to it.
+    """
+
+    def __init__(self, on_applied: Callable[[CommitToken], None] = lambda token: None) -> None:
+        self.applied: list[tuple[str, int]] = []
+        self.refuses = True
+        self._on_applied = on_applied
+
+    def committer(self, spec: CommitSpec, gate: Gate = lambda request: None) -> Committer:
+        """One process's way to it; ``gate`` is called before each request, and before each answer to a commit."""
+        return _FakeCommitter(self, spec, gate)
+
+    def visible(self, region: str, mode: CommitMode) -> list[int]:
+        """The attempts whose rows a reader of the target sees."""
+        found = [n for name, n in self.applied if name == region]
+        return found if mode is CommitMode.APPEND else found[-1:]
+
+    def undo(self, region: str) -> None:
+        """A person removes what a region has committed."""
+        self.applied = [each for each in self.applied if each[0] != region]
+
+    def apply(self, token: CommitToken, spec: CommitSpec) -> None:
+        """One moment."""
+        key = token.region, token.attempt
+        if spec.kind is CommitKind.TOKEN:
+            if key in self.applied:
+                return
+            held = max((n for name, n in self.applied if name == token.region), default=0)
+            if self.refuses and held > (token.attempt if spec.mode is CommitMode.REPLACE else 0):
+                raise refused(token, "the fake target", held, spec.mode)
+        self.applied.append(key)
+        self._on_applied(token)
+
+
+class _FakeCommitter:
+    def __init__(self, target: FakeTarget, spec: CommitSpec, gate: Gate) -> None:
+        self._target = target
+        self._spec = spec
+        self._gate = gate
+
+    def commit(self, committable: Committable) -> str:
+        self._gate(f"sink: commit {committable.token.region}@{committable.token.attempt}")
+        self._target.apply(committable.token, self._spec)
+        self._gate("sink: its answer")
+        return f"commit {len(self._target.applied)}"
+
+    def probe(self, token: CommitToken) -> Probe:
+        self._gate(f"sink: probe {token.region}@{token.attempt}")
+        return Probe.APPLIED if (token.region, token.attempt) in self._target.applied else Probe.NOT_APPLIED

@@ -1,0 +1,30 @@
+"""Spark's jars for ``s3a://``, as ``scripts/setup.sh --s3a`` has fetched them: for the demo and the tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from airflow_recovery.errors import ConfigurationError
+
+
+def s3a_jars() -> Path:
+    """The folder of the jars, in this virtual environment. Raises `ConfigurationError` where it is not there."""
+    folder = Path(sys.prefix) / "s3a-jars"
+    if not any(folder.glob("hadoop-aws-*.jar")):
+        raise ConfigurationError(
+            f"Expected Spark's jars for S3 in {folder}, found no hadoop-aws there. Run scripts/setup.sh --s3a."
+        )
+    return folder
+
+
+def write_spark_conf(folder: Path) -> Path:
+    """Make ``folder`` a ``SPARK_CONF_DIR`` with the jars on every class path; the folder.
+
+    Not by ``--packages``, which would ask Ivy in each application, nor by ``--jars``, which would copy them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sides = ("driver", "executor")
+    text = "".join(f"spark.{side}.extraClassPath {s3a_jars()}/*\n" for side in sides)
+    (folder / "spark-defaults.conf").write_text(text)
+    return folder

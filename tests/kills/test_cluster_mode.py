@@ -1,0 +1,77 @@
+"""A real standalone cluster, deploy mode ``cluster``: the task is killed with ``kill -9``, its driver is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.execution.liveness import Patience
+from airflow_recovery.execution.region_task import Decision
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.runtime.heartbeat import Beat
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "execution"), str(HERE.parent / "runtime" / "code")]
+
+import cluster_task  # noqa: E402
+from outliving import IDENTITY, task_of  # noqa: E402
+
+DEADLINE_S = 180.0
+pytestmark = pytest.mark.spark
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[StandaloneCluster]:
+    with standalone_cluster(cores=3, memory="2g") as running:
+        yield running
+
+
+def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    journal = Journal(LocalStore(f"file://{tmp_path}/journal"), IDENTITY, writer="test")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
+    log = (tmp_path / "task.log").open("w")
+    command = [sys.executable, cluster_task.__file__, str(tmp_path), cluster.master_url]
+    task = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    until((tmp_path / "ready").exists, f"the vertex runs: {(tmp_path / 'task.log')}")
+    task.kill()
+    task.wait()
+    assert journal.read_outcome("r", 1) is None
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 10:
+            (tmp_path / "go").touch()
+        time.sleep(seconds)
+
+    looks: list[float] = []
+    airflow = FakeAirflow({"r": ()})
+    runner = cluster_task.ClusterRunner(tmp_path, "second try", master=cluster.master_url)
+    patience = Patience(10.0, poll_s=0.3, sleep=sleep)
+    result = task_of(airflow.start("r"), airflow, runner, patience, cluster_task.PLAN).execute()
+
+    assert (result.decision, result.attempt, result.outcome.state) == (Decision.KEPT, 1, AttemptState.FINISHED)
+    assert len(looks) >= 10
+    assert len(cluster.drivers()) == 1
+    assert len(cluster.applications()) == 1
+    beat = Beat.from_bytes(journal.store.get(journal.layout.heartbeat("r", 1)).body)
+    assert beat is not None
+    assert (beat.application_id, beat.ended) == (result.outcome.application_id, False)

@@ -1,0 +1,82 @@
+"""A Spark Connect server that is killed in the middle of a region, and started again at the same address."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+RUNTIME = Path(__file__).parent.parent / "runtime"
+sys.path[:0] = [str(RUNTIME), str(RUNTIME / "code")]
+
+from runtime_specs import outcome_of, region_spec, troubled  # noqa: E402
+
+from airflow_recovery.errors import SessionLost  # noqa: E402
+from airflow_recovery.journal.records import AttemptState, Claim  # noqa: E402
+from airflow_recovery.operators.applications import ConnectApplication  # noqa: E402
+from airflow_recovery.operators.region_runner import region_failed  # noqa: E402
+from airflow_recovery.runtime.receipt import read_failure  # noqa: E402
+from airflow_recovery.runtime.shipping import build_archive  # noqa: E402
+from airflow_recovery.storage import open_store  # noqa: E402
+from airflow_recovery.testing.spark_cluster import connect_server, free_port  # noqa: E402
+
+LOG = logging.getLogger("tests.connect_restart")
+DEADLINE_S = 120.0
+pytestmark = pytest.mark.spark
+
+
+def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready, go, port = tmp_path / "ready", tmp_path / "go", free_port()
+    first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
+    # Once: a session puts it on the path of this process too.
+    archive = build_archive(first.job)
+    monkeypatch.setattr("airflow_recovery.operators.applications.build_archive", lambda *given: archive)
+    raised: list[Exception] = []
+
+    def application() -> ConnectApplication:
+        return ConnectApplication(
+            f"sc://127.0.0.1:{port}", user_id="me", packages=(), conf={}, journal=open_store(first.journal.uri), log=LOG
+        )
+
+    def run() -> None:
+        try:
+            application().run(first, tmp_path)
+        except Exception as error:
+            raised.append(error)
+
+    with connect_server(port=port) as server:
+        task = threading.Thread(target=run, daemon=True)
+        task.start()
+        deadline = time.monotonic() + DEADLINE_S
+        while not ready.exists():
+            assert task.is_alive(), raised
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.kill(server.pid, signal.SIGKILL)
+    with connect_server(port=port):
+        task.join(DEADLINE_S)
+        assert raised
+        assert isinstance(region_failed(first, read_failure(first), raised[0]), SessionLost)
+        assert outcome_of(first) is None
+
+        # The next attempt looks for what is left under the old session and tag, and finds nothing.
+        with caplog.at_level(logging.INFO):
+            application().stop_orphan(first.identity, _claim(first.tag))
+        assert "interrupted" not in caplog.text
+        go.touch()
+        application().run(second, tmp_path)
+    outcome = outcome_of(second)
+    assert outcome is not None
+    assert outcome.state is AttemptState.FINISHED
+
+
+def _claim(tag: str) -> Claim:
+    return Claim("r", 1, "writer-1", "plan", (), "run", 1, "ti", tag, "now")

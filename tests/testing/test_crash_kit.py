@@ -1,0 +1,238 @@
+"""Real processes, killed by SIGKILL at named points (PROMISES, "How it is tested", 5)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.execution import predecessor, region_task
+from airflow_recovery.execution.commit import commit_own
+from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.crash_kit import (
+    CrashLoop,
+    CrashPoint,
+    Harm,
+    Scenario,
+    Stage,
+    Step,
+    Victim,
+    Violation,
+    When,
+    crash_test,
+    distinct,
+)
+from airflow_recovery.testing.crash_kit.cli import main
+from airflow_recovery.testing.crash_kit.kit import EXAMPLE
+
+RELAY, LEDGERS = "crash_jobs:relay", "crash_jobs:ledgers"
+FENCED_TWICE = ("task of baton try 1, after claim 1", "task of baton try 2, before fence 1")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Callable[..., Stage]:
+    def new(job: str = RELAY, scenario: Scenario = Scenario.RUN, root: str | None = None) -> Stage:
+        return Stage(job, root or f"file://{tmp_path}/root", tmp_path / "logs").scene(scenario)
+
+    return new
+
+
+def at(*texts: str) -> tuple[CrashPoint, ...]:
+    return tuple(map(CrashPoint.parse, texts))
+
+
+def test_points_have_names_that_are_read_back():
+    point = CrashPoint("a.b, c", 2, Victim.DRIVER, When.AFTER, Step.RESULT, 3)
+    assert point.text == "driver of a.b, c try 2, after result 3"
+    assert CrashPoint.parse(point.text) == point
+    with pytest.raises(ConfigurationError, match="expected a crash point such as"):
+        CrashPoint.parse("task of C try 1, during claim 1")
+
+
+def test_a_run_and_a_failover_pass_every_named_point(stage):
+    """Those of a run, and those of a failover; a fence is passed after a crash."""
+    found = {
+        (each.point.when.value, each.point.step)
+        for scenario in Scenario
+        for each in CrashLoop(stage(scenario=scenario)).points()
+    }
+    both = {Step.PLAN, Step.CLAIM, Step.RESULT, Step.FINISH, Step.SETTLE, Step.DECISION, Step.LOST, Step.CLEAR}
+    both |= {Step.RELEASE, Step.DELETE, Step.PUBLISH, Step.FLUSH, Step.REPORT, Step.SUBMIT}
+    assert found >= {(when.value, step) for when in When for step in both}
+    assert found >= {("after", Step.TRY), ("after", Step.APPLICATION), ("before", Step.PROBE)}
+
+
+def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(stage):
+    loop = CrashLoop(stage())
+    points = distinct(loop.points())
+    loop.crash_all((each,) for each in points)
+    assert loop.tally.crashes == len(points) > 30
+
+
+def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(stage):
+    """A report, the wake-up, the moment before and after; and at some points of what the failover has run again."""
+    loop = CrashLoop(stage(scenario=Scenario.LOSS))
+    points = distinct(loop.points())
+    deciding = [each for each in points if (each.task, each.try_number) == ("goal", 2)]
+    assert {each.step for each in deciding} >= {Step.LOST, Step.CLEAR}
+    loop.crash_all((each,) for each in deciding)
+    again = [each for each in points if each not in deciding]
+    loop.crash_all((each,) for each in again[::4])
+    assert loop.tally.crashes == len(deciding) + len(again[::4])
+
+
+def test_a_kill_and_a_freeze_at_every_step_of_a_commit(stage):
+    """A token sink is rolled forward; where a probe-only one is in doubt, a person makes sure, and confirms."""
+    loop = CrashLoop(stage(LEDGERS))
+    points = [each for each in distinct(loop.points()) if each.step in (Step.COMMIT, Step.COMMITTED)]
+    assert {each.task for each in points} == {"replaced", "probed"}
+    loop.crash_all((each,) for each in points)
+    loop.crash_all(((each,) for each in points), harm=Harm.FREEZE)
+    doubtful = loop.crash(*at("task of probed try 1, before commit 1"))
+    assert "ann confirms that turn 1 of probed@1 is dead" in doubtful.said
+
+
+@pytest.mark.s3
+def test_fault_7_fault_11_with_journal_and_results_behind_http(start_s3_server, s3_server_names, monkeypatch):
+    server: S3Server = start_s3_server(s3_server_names[-1])
+    server.create_bucket("crashes")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint_url)
+    root = f"s3://crashes/{uuid.uuid4().hex}"
+    tally = crash_test(RELAY, root=root, scenarios=[Scenario.LOSS], singles=2, frozen=1, pairs=0, seed=4)
+    assert tally.crashes == 3
+
+
+def test_fault_8_a_second_kill_while_recovering_from_the_first(tmp_path):
+    tally = crash_test(EXAMPLE, root=f"file://{tmp_path}", singles=0, frozen=0, pairs=4, seed=1)
+    assert tally.crashes >= 16
+
+
+def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(stage):
+    """Wherever it stood: what it still wants to write, or to report, is refused."""
+    loop = CrashLoop(stage())
+    points = [each for each in distinct(loop.points()) if each.victim is Victim.TASK]
+    loop.crash_all(((each,) for each in points), harm=Harm.FREEZE)
+    assert loop.tally.crashes == len(points) > 20
+
+
+def test_fault_6_what_was_finished_is_not_started_again(stage):
+    course = CrashLoop(stage()).crash(*at("task of baton try 1, before report 1"))
+    assert course.started == {"baton": 1, "goal": 1}
+
+
+def test_fault_3_a_task_whose_driver_has_finished_is_not_started_again(stage):
+    course = CrashLoop(stage()).crash(*at("task of baton try 1, after finish 1"))
+    assert course.started == {"baton": 1, "goal": 1}
+
+
+def test_fault_4_results_without_a_finish_are_made_again(stage):
+    course = CrashLoop(stage()).crash(*at("task of baton try 1, before finish 1"))
+    assert course.started == {"baton": 2, "goal": 1}
+    assert course.finished == {"baton": 1, "goal": 1}
+
+
+# with a protection off, the loop finds it
+
+
+def finds(loop: CrashLoop, what: str, *crashes: str, harm: Harm = Harm.KILL) -> None:
+    assert loop.undisturbed.finished, "without a crash nobody notices"
+    with pytest.raises(Violation, match=what) as found:
+        loop.crash(*at(*crashes), harm=harm)
+    assert re.search("Again: python -m airflow_recovery.testing.crash_kit .* --crash 'task of ", str(found.value))
+
+
+def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(stage, monkeypatch):
+    monkeypatch.setattr(RegionState, "open_attempt", property(lambda self: None))
+    finds(CrashLoop(stage()), "I2 is violated", "task of baton try 1, after claim 1")
+
+
+def test_adopted_blindly_a_dead_attempt_passes_for_a_result(stage, monkeypatch):
+    def adopts(self, state, externals):
+        opened = state.of(self._region).open_attempt
+        if opened is None:
+            return act_on(self, state, externals)
+        return RegionResult(self._region, Decision.KEPT, opened.number, "its files are there", None)
+
+    act_on = RegionTask._act_on
+    monkeypatch.setattr(RegionTask, "_act_on", adopts)
+    finds(CrashLoop(stage()), "storm|stuck|is open", "task of goal try 1, after result 2")
+
+
+def test_without_conditional_writes_a_zombie_finishes_what_was_fenced(stage, monkeypatch):
+    monkeypatch.setattr(LocalStore, "put_if_absent", LocalStore.put)
+    monkeypatch.setattr("airflow_recovery.testing.crash_kit.task_process.probe", lambda store: None)
+    finds(CrashLoop(stage()), "I[1-7]", "task of baton try 1, before finish 1", harm=Harm.FREEZE)
+
+
+def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(stage, monkeypatch):
+    """Whoever looks back by one try only misses the attempt whose fence was killed, too."""
+
+    def of_the_last_try(self):
+        opened = open_attempt(self)
+        is_older = opened is not None and opened.claim is not None and opened.claim.try_number < present[-1] - 1
+        return None if is_older else opened
+
+    def execute(self):
+        present.append(self._run.task.try_number)
+        return real_execute(self)
+
+    present = [0]
+    open_attempt, real_execute = RegionState.open_attempt.func, RegionTask.execute
+    monkeypatch.setattr(RegionState, "open_attempt", property(of_the_last_try))
+    monkeypatch.setattr(RegionTask, "execute", execute)
+    loop = CrashLoop(stage())
+    loop.crash(*at(FENCED_TWICE[0]))
+    finds(loop, "I2 is violated", *FENCED_TWICE)
+
+
+def test_where_finished_regions_are_not_looked_for_they_run_again(stage, monkeypatch):
+    judge = region_task.RegionTask._act_on
+
+    def never_keeps(self, state, externals):
+        mine = state.of(self._region)
+        if mine.current is None or self._run.task.try_number == 1:
+            return judge(self, state, externals)
+        return self._run_attempt(state, {}, externals)
+
+    monkeypatch.setattr(RegionTask, "_act_on", never_keeps)
+    finds(CrashLoop(stage()), "I7", "task of baton try 1, before report 1")
+
+
+def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(stage, monkeypatch):
+    def refuses(*args):
+        raise predecessor.AttemptLost("somebody else's")
+
+    monkeypatch.setattr(region_task, "fence_predecessor", refuses)
+    finds(CrashLoop(stage()), "storm", "task of baton try 1, after claim 1")
+
+
+def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(stage, monkeypatch):
+    monkeypatch.setattr(region_task, "roll_forward", lambda run, prepared: commit_own(run, prepared.outcome))
+    finds(CrashLoop(stage(LEDGERS)), "I10", "task of probed try 1, after commit 1")
+
+
+# the command line
+
+
+def test_the_command_line_lists_points_and_replays_one(capsys):
+    assert main([RELAY, "--list"]) == 0
+    listed = [each.strip() for each in capsys.readouterr().out.splitlines()]
+    assert FENCED_TWICE[0] in listed
+    assert main([RELAY, *(word for each in FENCED_TWICE for word in ("--crash", each))]) == 0
+    assert "baton try 2 is dead" in capsys.readouterr().out
+    assert main([RELAY, "--singles", "1", "--frozen", "0", "--pairs", "0", "--scenario", "run"]) == 0
+    assert "2 runs with 1 crashes without a violation" in capsys.readouterr().out
+    assert main(["crash_jobs:no_such_job"]) == 2
+
+
+def test_the_command_line_tells_of_a_violation(capsys, monkeypatch):
+    monkeypatch.setattr(RegionState, "open_attempt", property(lambda self: None))
+    assert main([RELAY, "--crash", FENCED_TWICE[0]]) == 1
+    assert "VIOLATION, " in capsys.readouterr().err
