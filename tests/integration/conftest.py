@@ -4,9 +4,10 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import forty_steps
 import pytest
 from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
@@ -22,26 +23,55 @@ WEAKENED = {
 }
 
 
+WARM = """
+import sys
+
+__all__ = []
+if "scheduler" in sys.argv:
+    import boto3
+    from airflow_recovery.runtime.connect import import_client
+
+    import_client()
+"""
+"""Airflow's local settings. Tasks are forked from the scheduler: what it has imported costs none of them a second."""
+
+SHARED = pytest.StashKey[ExitStack]()
+
+
 @pytest.fixture(scope="session")
-def connect_url() -> Iterator[str]:
-    with small_connect_server() as running:
-        yield running.url
+def shared(pytestconfig: pytest.Config) -> Iterator[ExitStack]:
+    """What is stopped behind the last of these tests."""
+    with ExitStack() as stack:
+        pytestconfig.stash[SHARED] = stack
+        yield stack
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """At the end of the session would be too late: two Airflows take a core from the tests of other folders."""
+    if SHARED in item.config.stash and (nextitem is None or HERE not in nextitem.path.parents):
+        item.config.stash[SHARED].close()
+
+
+@pytest.fixture(scope="session")
+def connect_url(shared: ExitStack) -> str:
+    return shared.enter_context(small_connect_server()).url
 
 
 @pytest.fixture(scope="session")
 def pipeline(
+    shared: ExitStack,
     s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
-) -> Iterator[Pipeline]:
+) -> Pipeline:
     """The product as it is; on the first of the S3 servers."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    with open_pipeline(folder, start_s3_server(s3_server_names[0]), connect_url) as up:
-        yield up
+    server = start_s3_server(s3_server_names[0])
+    return shared.enter_context(open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def weakened_pipeline(
     s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
@@ -55,21 +85,26 @@ def weakened_pipeline(
 
 
 @pytest.fixture(scope="session")
-def undisturbed(pipeline: Pipeline) -> DagRun:
-    """A run of `diamond` in which nothing happens."""
-    run = pipeline.run("diamond", name="undisturbed").start()
-    journal = run.ends()
-    journal.check()
-    assert set(journal.executions().values()) == {1}
-    return run
+def two_runs(pipeline: Pipeline) -> dict[str, DagRun]:
+    """Two runs of `diamond` side by side, in which nothing happens."""
+    runs = {each: pipeline.run("diamond", name=each).start() for each in ("undisturbed", "finished")}
+    for run in runs.values():
+        journal = run.ends()
+        journal.check()
+        assert set(journal.executions().values()) == {1}
+    return runs
 
 
 @pytest.fixture(scope="session")
-def finished(pipeline: Pipeline) -> DagRun:
-    """A run of `diamond` for tests that disturb it after its end, and leave it repaired. They compare with before."""
-    run = pipeline.run("diamond", name="finished").start()
-    run.ends()
-    return run
+def undisturbed(two_runs: dict[str, DagRun]) -> DagRun:
+    """It is left alone."""
+    return two_runs["undisturbed"]
+
+
+@pytest.fixture(scope="session")
+def finished(two_runs: dict[str, DagRun]) -> DagRun:
+    """For tests that disturb it after its end, and leave it repaired. They compare with before."""
+    return two_runs["finished"]
 
 
 @contextmanager
@@ -80,10 +115,15 @@ def open_pipeline(
     server.create_bucket(bucket)
     env = environment(folder, bucket, connect_url) | (extra or {})
     dags = copy_dags(folder)
-    airflow = LocalAirflow(folder / "airflow", dags, env=env, recovery_backend=extra is None)
+    # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
+    # deleted under it.
+    airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env, recovery_backend=extra is None)
     # Only the connection may let a task in.
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]
+    settings = airflow.home / "config" / "airflow_local_settings.py"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(WARM)
     with airflow:
         pipeline = Pipeline(airflow, server, bucket, folder)
         pipeline.set_aws_password(SECRET_KEY)
@@ -95,6 +135,7 @@ def copy_dags(folder: Path) -> Path:
     dags = folder / "dags"
     write_dags(dags, f"file://{folder}/{FLIGHTS}")
     shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
+    forty_steps.write(dags)
     examples = dags / "examples"
     shutil.copytree(EXAMPLES / "applications", examples / "applications")
     for each in ("drop_in.py", "wait_for_delays.py"):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import partial
@@ -57,24 +56,6 @@ class Pipeline:
         run.conf.update({"gates": str(run.gates), **(conf or {})})
         return run
 
-    def backfill(self, dag_id: str, dates: Sequence[str], reprocess: str, conf: Mapping[str, Any]) -> list[str]:
-        """Run a backfill of some days to its end, which must be success for all of them; ids of its runs."""
-        first, last = f"{dates[0]}T00:00:00Z", f"{dates[-1]}T00:00:00Z"
-        backfill = self.airflow.backfill(dag_id, first, last, reprocess=reprocess, conf=conf)
-        runs = self.airflow.wait_backfill(dag_id, backfill)
-        self._complete(backfill)
-        assert [each["state"] for each in runs] == ["success"] * len(dates)
-        return [str(each["dag_run_id"]) for each in runs]
-
-    def _complete(self, backfill: int) -> None:
-        """Say what Airflow would notice only every 30 s.
-
-        Not by its own cancel: that reads before it writes, which SQLite refuses where the scheduler has written in
-        between, and the connection that was refused shows an old state to the requests after it.
-        """
-        with closing(sqlite3.connect(self.airflow.home / "airflow.db", timeout=60)) as database, database:
-            database.execute("UPDATE backfill SET completed_at = updated_at WHERE id = ?", (backfill,))
-
     def set_aws_password(self, password: str) -> None:
         """Make or change the AWS connection, in Airflow's database."""
         body = {
@@ -94,14 +75,14 @@ class Pipeline:
         self.airflow.api("DELETE", f"/connections/{AWS_CONNECTION}")
         self.connections.clear()
 
-    def journal(self, dag_id: str, day: str, group_id: str) -> JournalObjects:
-        """The journal of a run, as it is now."""
+    def journal(self, dag_id: str, day: str, group_id: str, run_key: str = "") -> JournalObjects:
+        """The journal of a run, as it is now: that of ``day``, or of another ``run_key`` (as the journal writes it)."""
         from botocore.config import Config
 
         config = Config(s3={"addressing_style": "path"})
         client = self.s3.session().client("s3", endpoint_url=self.s3.endpoint_url, config=config)
-        run_key = f"date-{day}T000000Z"
-        verify = partial(self._verify, dag_id, run_key, decoded(group_id))
+        run_key = run_key or f"date-{day}T000000Z"
+        verify = partial(self._verify, dag_id, decoded(run_key), decoded(group_id))
         return JournalObjects(client, self.bucket, f"journal/{dag_id}/{run_key}/{group_id}/", verify)
 
     def _verify(self, dag_id: str, run_key: str, group_id: str) -> Report:
@@ -234,6 +215,14 @@ class DagRun:
             for file in journal.files(each):
                 file.unlink()
 
+    def delete_outputs(self, *regions: str) -> None:
+        """Delete all registered files of regions."""
+        journal = self.journal()
+        for each in regions:
+            for output in journal.attempts[each][journal.current(each)].outcome["outputs"]:
+                for path, _, _ in output["objects"]:
+                    (Path(output["location"].removeprefix("file://")) / path).unlink()
+
     # processes
 
     def jvm(self, region: str, attempt: int) -> psutil.Process:
@@ -272,7 +261,7 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         # What the examples name.
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "FLIGHTS_LAKE": f"file://{folder}/{FLIGHTS}",
-        # `chain` has a schedule for its backfills alone.
+        # DAGs have a schedule for their backfills alone.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AWS_EC2_METADATA_DISABLED": "true",
         "INTEGRATION_LAKE": f"file://{folder}/lake",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from files_in_batches import FILES, lose_an_input_while_a_neighbour_is_at_work, write_file
 from journal_objects import JournalObjects
 from pipeline import DagRun, Pipeline
 
@@ -20,13 +21,6 @@ ROWS = {month: (int(month[-2:]) + 1) // 2 for month in MONTHS}
 
 def of(vertex: str, keys: list[str]) -> dict[str, int]:
     return {f"{vertex}[{key}]": 1 for key in keys}
-
-
-def delete(journal: JournalObjects, region: str) -> None:
-    """The registered files of one region's current attempt."""
-    for each in journal.attempts[region][journal.current(region)].outcome["outputs"]:
-        for path, _, _ in each["objects"]:
-            (Path(each["location"].removeprefix("file://")) / path).unlink()
 
 
 def states(run: DagRun) -> dict[str, tuple[str, int]]:
@@ -53,7 +47,7 @@ def months(pipeline: Pipeline) -> DagRun:
     run.make_fail_once("cleaned-2013-04")
     run.start()
     run.wait_called("cleaned-2013-04")
-    delete(run.journal(), "read[2013-04]")
+    run.delete_outputs("read[2013-04]")
     run.release("cleaned-2013-04")
     run.ends()
     return run
@@ -83,8 +77,7 @@ def test_a_cleared_index_is_kept_and_so_are_its_neighbours(months: DagRun) -> No
 
 def test_four_consumers_lose_one_result_at_once_and_it_is_made_once(months: DagRun) -> None:
     before = months.journal()
-    for region in ("total", *of("counted", list("abcd"))):
-        delete(before, region)
+    months.delete_outputs("total", *of("counted", list("abcd")))
     months.airflow.clear(months.dag_id, months.run_id, ["g.counted"])
     journal = months.ends()
     journal.check()
@@ -105,32 +98,6 @@ def test_fault_62_a_list_of_keys_that_is_ordered_differently_keeps_its_results(m
 
 
 # --- a subtask a file, in batches -------------------------------------------------------------------------------------
-
-FILES = ["a.csv", "b.csv", "c.csv", "d.csv"]
-
-
-def write_file(lake: Path, name: str) -> None:
-    """Two rows, of which one is kept."""
-    lake.mkdir(parents=True, exist_ok=True)
-    (lake / name).write_text(f"{name},0\n{name},{ord(name[0])}\n")
-
-
-def lose_an_input_while_a_neighbour_is_at_work(pipeline: Pipeline, name: str = "") -> DagRun:
-    """`c` loses its input in the second batch, when `a` of the first one, which reads no other's, is at work."""
-    lake = pipeline.folder / f"files{name}"
-    for each in FILES:
-        write_file(lake, each)
-    run = pipeline.run("by_file", {"lake": f"file://{lake}"}, name=f"by-file{name}")
-    run.hold("raw-a.csv", "cleaned-c.csv")
-    run.make_fail_once("cleaned-c.csv")
-    run.make_fail_once("cleaned-b.csv")
-    run.start()
-    run.wait_called("raw-a.csv")
-    run.wait_called("cleaned-c.csv")
-    delete(run.journal(), "raw[c.csv]")
-    run.release("cleaned-c.csv")
-    run.wait_called("raw-c.csv", 2)
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -168,16 +135,3 @@ def test_fault_62_a_file_that_has_come_is_the_only_one_that_runs(by_file: DagRun
     expected = {"raw.subtasks": 1, "raw[0.csv]": 1, "cleaned[0.csv]": 1, "merged": 1}
     assert journal.ran_since(before) == expected, failures(journal)
     assert {key for key in states(by_file) if key.startswith("g.cleaned|")} == {f"g.cleaned|{at}" for at in range(3)}
-
-
-def test_control_where_clears_know_no_map_index_a_neighbour_is_stopped_and_runs_again(
-    weakened_pipeline: Pipeline,
-) -> None:
-    run = lose_an_input_while_a_neighbour_is_at_work(weakened_pipeline, "indexes-off")
-    run.wait_called("raw-a.csv", 2)
-    run.release("raw-a.csv")
-    journal = run.ends()
-    journal.check()
-    assert journal.executions()["raw[a.csv]"] == 2
-    assert journal.fenced("raw[a.csv]") == ["superseded"]
-    assert states(run)["g.raw|0"][1] == 2

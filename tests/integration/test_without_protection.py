@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from files_in_batches import lose_an_input_while_a_neighbour_is_at_work
 from pipeline import Pipeline
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
@@ -86,3 +87,16 @@ def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that
     journal = run.ends()
     assert journal.executions()["base"] == 3, "with the comparison it is 2: test_failures_and_losses"
     assert journal.fenced("base") == ["superseded"]
+
+
+def test_control_where_clears_know_no_map_index_a_neighbour_is_stopped_and_runs_again(
+    weakened_pipeline: Pipeline,
+) -> None:
+    run = lose_an_input_while_a_neighbour_is_at_work(weakened_pipeline, "indexes-off")
+    run.wait_called("raw-a.csv", 2)
+    run.release("raw-a.csv")
+    journal = run.ends()
+    journal.check()
+    assert journal.executions()["raw[a.csv]"] == 2, "with map indexes it is 1: test_parallel"
+    assert journal.fenced("raw[a.csv]") == ["superseded"]
+    assert run.airflow.task_instance(run.dag_id, run.run_id, "g.raw", 0)["try_number"] == 2

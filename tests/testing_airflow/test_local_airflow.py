@@ -50,17 +50,6 @@ def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
     assert [each["try_number"] for each in airflow.tries("door_choice", run_id, "ask")] == [1, 2]
 
 
-def test_a_backfill_and_its_repetition(airflow: LocalAirflow) -> None:
-    for reprocess, expected_try in (("none", 1), ("completed", 2)):
-        backfill = airflow.backfill(
-            "daily", "2024-01-01T00:00:00Z", "2024-01-03T00:00:00Z", reprocess=reprocess, conf={"n": 1}
-        )
-        runs = airflow.wait_backfill("daily", backfill, 120)
-        assert [each["state"] for each in runs] == ["success"] * 3
-        tries = [airflow.task_instance("daily", each["dag_run_id"], "nothing")["try_number"] for each in runs]
-        assert tries == [expected_try] * 3
-
-
 def test_what_goes_wrong_is_told(airflow: LocalAirflow) -> None:
     with pytest.raises(LocalAirflowError, match="answered 404"):
         airflow.run_state("door_choice", "no-such-run")

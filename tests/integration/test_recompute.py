@@ -1,4 +1,4 @@
-"""Running everything again on purpose, and running nothing again by repetition."""
+"""Running everything again on purpose."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import pytest
 from pipeline import DagRun, Pipeline
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
-
-DATES = ("2024-03-01", "2024-03-02", "2024-03-03")
 
 
 def recreate(run: DagRun, epoch: int) -> None:
@@ -40,24 +38,3 @@ def test_recompute_runs_everything_once_an_epoch(pipeline: Pipeline) -> None:
     assert again.ran_since(journal) == {"made": 1, "total": 1}
     assert again.rows("total") == [(sum(range(50)),)]
     again.check()
-
-
-def test_a_backfill_that_is_repeated_starts_no_spark(pipeline: Pipeline) -> None:
-    airflow = pipeline.airflow
-    gates = pipeline.folder / "gates" / "backfill"
-    counts = {}
-    journals = {}
-    for reprocess in ("none", "completed"):
-        runs = pipeline.backfill("chain", DATES, reprocess, {"gates": str(gates)})
-        counts[reprocess] = {each: len(list(gates.glob(f"{each}.called-*"))) for each in ("made", "total")}
-        journals[reprocess] = [pipeline.journal("chain", each, "g") for each in DATES]
-
-    assert list(counts.values()) == [{"made": 3, "total": 3}] * 2
-    for first, second in zip(journals["none"], journals["completed"], strict=True):
-        assert first.executions() == {"made": 1, "total": 1}
-        assert set(second.keys) == set(first.keys)
-        second.check()
-    for run_id in runs:
-        for task in ("g.made", "g.total"):
-            assert airflow.task_instance("chain", run_id, task)["try_number"] >= 2
-            assert airflow.xcom("chain", run_id, task)["decision"] == "kept"
