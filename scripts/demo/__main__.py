@@ -1,4 +1,4 @@
-"""``python -m scripts.demo [--keep]``: what ``make demo`` runs. Exit code 1 where any check fails."""
+"""``python -m scripts.demo [--keep] [--s3a]``: what ``make demo`` runs. Exit code 1 where any check fails."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ def main() -> int:
     """Run the demo; its exit code."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave Airflow up at the end, until Ctrl-C")
+    parser.add_argument("--s3a", action="store_true", help="sources and results on S3, too: Spark uses s3a://")
     arguments = parser.parse_args()
     for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(each, _stop)
     try:
         with own_folder() as folder:
-            return _run(folder, keep=arguments.keep)
+            return _run(folder, keep=arguments.keep, on_s3=arguments.s3a)
     except BlockingIOError:
         print("Another demo is running in this checkout: stop it first", file=sys.stderr)
         return 1
 
 
-def _run(folder: Path, *, keep: bool) -> int:
+def _run(folder: Path, *, keep: bool, on_s3: bool) -> int:
     begun = time.monotonic()
     lake = folder / "lake"
     fill_lake(lake)
     print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
     try:
-        with open_stage(folder / "stage", lake) as stage:
+        with open_stage(folder / "stage", lake, on_s3=on_s3) as stage:
             try:
-                print(f"  ready after {time.monotonic() - begun:.0f} s", flush=True)
+                print(f"  ready after {time.monotonic() - begun:.0f} s; data is at {stage.results_uri}", flush=True)
                 passed = _play(stage, folder, lake)
             except (DemoFailed, LocalAirflowError) as error:
                 print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
@@ -65,11 +66,11 @@ def _play(stage: Stage, folder: Path, lake: Path) -> bool:
     print(f"\n{table(stories)}\n")
     print(saved(stories))
     passed = True
-    for claim, wrong in all_checks(one, two, lake):
+    for claim, wrong in all_checks(one, two, lake, stage.open_data):
         print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")
         passed = passed and wrong is None
     output = folder / "output"
-    copy_sinks(two.journal, output)
+    copy_sinks(two.journal, output, stage.open_data)
     again = sum(each.ran_again for each in stories)
     print(f"recovered: {len(stories) - again} regions kept, {again} run again")
     print(f"output: {output}", flush=True)

@@ -10,7 +10,6 @@ from jobs.rehearsal import FAIL_ONCE, GO, REACHED
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 from scripts.demo.journal_view import JournalView
 from scripts.demo.stage import DAG_ID, RunWatch, Stage, States
-from scripts.demo.trouble import delete_objects
 
 ACT_ONE = "2013-03-01T00:00:00+00:00"
 ACT_TWO = "2013-03-02T00:00:00+00:00"
@@ -85,8 +84,8 @@ def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) ->
 
     watch.until(alone)
     manifest = JournalView(stage.journal, stage.identity(run_id)).result(LOST)
-    count = delete_objects(manifest)
-    print(f"  >>> the {count} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
+    stage.open_data(manifest.location).delete(each.path for each in manifest.objects)
+    print(f"  >>> the {len(manifest.objects)} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
     (rehearsal / f"{FAILS}{GO}").touch()
 
 

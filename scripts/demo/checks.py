@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from airflow_recovery.storage import ObjectStore
 from scripts.demo.acts import FAILED_SUBTASK, FAILS, KILLED, LOST, Act
 from scripts.demo.reference import reference_rows
 from scripts.demo.results import sink_rows
@@ -14,9 +15,12 @@ READS_LOST = "route_delays"
 """The other reader of the lost result: it had finished, and runs again on the new one."""
 
 
-def all_checks(one: Act, two: Act, lake: Path) -> Iterator[tuple[str, str | None]]:
-    """Each check as (what is claimed, what is wrong or `None`)."""
-    first, second, reference = sink_rows(one.journal), sink_rows(two.journal), reference_rows(lake)
+def all_checks(
+    one: Act, two: Act, lake: Path, open_data: Callable[[str], ObjectStore]
+) -> Iterator[tuple[str, str | None]]:
+    """Each check as (what is claimed, what is wrong or `None`). ``open_data`` opens the store of a result."""
+    first, second = sink_rows(one.journal, open_data), sink_rows(two.journal, open_data)
+    reference = reference_rows(lake)
     yield "the job has the three sinks", _unequal(sorted(reference), sorted(second))
     for sink in sorted(reference):
         rows = len(reference[sink])

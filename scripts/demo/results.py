@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
+import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
+from airflow_recovery.storage import ObjectStore
 from scripts.demo.journal_view import JournalView
 from scripts.demo.rows import Rows, rows_of
-from scripts.demo.trouble import local_path
 
 
-def sink_rows(journal: JournalView) -> dict[str, Rows]:
-    """The rows of every sink, from exactly the files that the journal names."""
+def sink_rows(journal: JournalView, open_data: Callable[[str], ObjectStore]) -> dict[str, Rows]:
+    """The rows of every sink, from exactly the files that the journal names. ``open_data`` opens the store of one."""
     found = {}
     for sink in journal.sinks:
         manifest = journal.result(sink)
-        files = [local_path(manifest.location) / each.path for each in manifest.objects]
+        store = open_data(manifest.location)
+        files = [io.BytesIO(store.get(each.path).body) for each in manifest.objects]
         found[sink] = rows_of(row for file in files for row in parquet.read_table(file).to_pylist())
     return found
 
 
-def copy_sinks(journal: JournalView, output: Path) -> None:
+def copy_sinks(journal: JournalView, output: Path, open_data: Callable[[str], ObjectStore]) -> None:
     """One folder of Parquet files a sink, named after it, below ``output``."""
     for sink in journal.sinks:
         manifest = journal.result(sink)
+        store = open_data(manifest.location)
         for each in manifest.objects:
             target = output / sink / each.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(local_path(manifest.location) / each.path, target)
+            target.write_bytes(store.get(each.path).body)

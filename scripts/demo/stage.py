@@ -16,10 +16,19 @@ from jobs.flights import MONTHS
 
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage import ObjectStore, open_store
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, S3Server
+from airflow_recovery.testing.s3_server import (
+    ACCESS_KEY,
+    REGION,
+    SECRET_KEY,
+    MotoServer,
+    S3Server,
+    VersityServer,
+    find_versitygw,
+)
+from airflow_recovery.testing.s3a_jars import write_spark_conf
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"
@@ -36,10 +45,20 @@ States = Mapping[str, tuple[str, int]]
 class Stage:
     """A running stage. Made by `open_stage`."""
 
-    def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server) -> None:
+    def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server, results_uri: str) -> None:
         self.folder = folder
         self.airflow = airflow
-        self.journal: ObjectStore = S3Store(journal_uri(), endpoint_url=s3.endpoint_url, session=s3.session())
+        self.results_uri = results_uri
+        self._s3 = S3Store(journal_uri(), endpoint_url=s3.endpoint_url, session=s3.session())
+
+    @property
+    def journal(self) -> ObjectStore:
+        """The store of all journals."""
+        return self._s3
+
+    def open_data(self, location: str) -> ObjectStore:
+        """The store with base URI ``location``, of a result."""
+        return self._s3.beside(location) if location.startswith("s3://") else open_store(location)
 
     def identity(self, run_id: str) -> RunIdentity:
         """Which journal belongs to a run of the demo's DAG."""
@@ -73,20 +92,38 @@ def journal_uri() -> str:
 
 
 @contextmanager
-def open_stage(folder: Path, lake: Path) -> Iterator[Stage]:
-    """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist."""
+def open_stage(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[Stage]:
+    """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist.
+
+    ``on_s3``: not only the journal is on S3 but also sources and results; on versitygw, where that is installed.
+    """
     folder.mkdir(parents=True)
-    with MotoServer(folder / "s3") as s3:
+    kind = VersityServer if on_s3 and find_versitygw() else MotoServer
+    with kind(folder / "s3") as s3:
         s3.create_bucket(BUCKET)
+        # On a local disk an object's etag is its content's hash.
+        data = f"s3://{BUCKET}" if on_s3 else f"file://{folder}"
+        environment = _environment(folder, f"file://{lake}", f"{data}/results", s3)
+        if on_s3:
+            _upload(lake, S3Store(f"{data}/lake", endpoint_url=s3.endpoint_url, session=s3.session()))
+            environment |= {
+                "FLIGHTS_LAKE": f"{data}/lake",
+                "SPARK_CONF_DIR": str(write_spark_conf(folder / "spark-conf")),
+            }
         airflow = LocalAirflow(
             folder / "airflow",
             REPOSITORY / "dags",
-            env=_environment(folder, lake, s3),
+            env=environment,
             parallelism=TASKS_AT_ONCE,
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
         )
         with airflow:
-            yield Stage(folder, airflow, s3)
+            yield Stage(folder, airflow, s3, f"{data}/results")
+
+
+def _upload(folder: Path, store: ObjectStore) -> None:
+    for each in folder.rglob("*.csv"):
+        store.put(str(each.relative_to(folder)), each.read_bytes())
 
 
 @contextmanager
@@ -137,18 +174,17 @@ class RunWatch:
         airflow.wait_until(poll, timeout_s, f"run {self._run_id}", lambda: airflow.describe(DAG_ID, self._run_id))
 
 
-def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
+def _environment(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
     aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
     return {
         "AIRFLOW__RECOVERY__JOURNAL": journal_uri(),
-        # On a local disk an object's etag is its content's hash.
-        "AIRFLOW__RECOVERY__RESULTS": f"file://{folder / 'results'}",
+        "AIRFLOW__RECOVERY__RESULTS": results_uri,
         "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",
         "AIRFLOW_CONN_RECOVERY_S3": json.dumps(
             {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": aws}
         ),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "FLIGHTS_LAKE": f"file://{lake}",
+        "FLIGHTS_LAKE": lake_uri,
         # The daily schedule is for real life: here only the two acts run.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
