@@ -22,8 +22,10 @@ NAMES = (
     "plan_scale",
     "flink_scale",
     "resume",
+    "journal",
     "overhead_connect",
     "overhead_submit",
+    "recovery_time",
 )
 
 

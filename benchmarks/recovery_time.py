@@ -1,0 +1,174 @@
+"""How long a run takes to recover, over the work that was lost: with recovery, by plain retries, by a clear of all."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+from airflow_recovery.testing.spark_cluster import connect_server
+from benchmarks.report import Figure, Report, Table
+from benchmarks.slow_chain import STEPS, WORK_S
+from benchmarks.stage import RUN_TIMEOUT_S, Stage, open_stage
+
+GOAL = 1.1
+RECOVERING, PLAIN = "slow_recovering", "slow_plain"
+TASKS = {RECOVERING: "job.", PLAIN: ""}
+"""What each DAG's tasks are called, before the name of the step."""
+LAST, BEFORE_LAST = STEPS[-1], STEPS[-2]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """``recovery_s`` from the failure (or from a person's clear) to the end of the run; ``lost_s`` is the work lost."""
+
+    disturbance: str
+    way: str
+    recovery_s: float
+    lost_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.recovery_s / self.lost_s
+
+
+RAISES = "the last step raises"
+LOSES = "... and the result that it reads is gone"
+WITH, RETRIES, CLEAR = "with recovery", "plain Airflow, retries", "plain Airflow, the run cleared"
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 1) rounds, of 24 steps each."""
+    rounds = repeats or 1
+    folder.mkdir(parents=True)
+    failures = folder / "failures"
+    failures.mkdir()
+    with connect_server() as server:
+        connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+        env = {
+            "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection),
+            "BENCHMARK_FAILURES": str(failures),
+            "BENCHMARK_OUTPUT": str(folder / "output"),
+            "BENCHMARK_WORK_S": str(WORK_S),
+        }
+        with open_stage(folder / "stage", env) as stage:
+            bench = _Bench(stage, failures / "fail", folder / "output")
+            found = [each for number in range(rounds) for each in bench.round(number)]
+    return _report(found, rounds)
+
+
+class _Bench:
+    def __init__(self, stage: Stage, order: Path, output: Path) -> None:
+        self._stage = stage
+        self._order = order
+        self._output = output
+
+    def round(self, number: int) -> list[Recovery]:
+        """Each disturbance and each way once, with steps of one and the same length."""
+        days = [(date(2013, 1, 1) + timedelta(days=2 * number + each)).isoformat() for each in range(2)]
+        self._run(PLAIN, days[0], "success")
+        retried_s = self._since_failure(PLAIN, days[0])
+        recovered_s = {RAISES: self._recovered(days[0]), LOSES: self._recovered(days[1], lose=True)}
+        # The retry can't read what is gone either: a person looks, and clears the run.
+        self._run(PLAIN, days[1], "failed", self._output / days[1] / BEFORE_LAST)
+        begun = time.time()
+        self._stage.airflow.clear(PLAIN, _run_id(days[1]))
+        cleared_s = self._end(PLAIN, days[1], "success") - begun
+        # Everything is warm by now, and nothing fails. All steps have the same work.
+        cleared = self._stage.airflow.task_instances(PLAIN, _run_id(days[1]))
+        step_s = median(float(each["duration"]) for each in cleared)
+        lost_s = {RAISES: step_s, LOSES: 2 * step_s}
+        return [
+            Recovery(RAISES, RETRIES, retried_s, lost_s[RAISES]),
+            *(Recovery(each, WITH, seconds, lost_s[each]) for each, seconds in recovered_s.items()),
+            *(Recovery(each, CLEAR, cleared_s, lost_s[each]) for each in lost_s),
+        ]
+
+    def _recovered(self, day: str, *, lose: bool = False) -> float:
+        """No person is asked. The result's folder is known before it is there."""
+        key = f"date-{day}T000000Z"
+        lost = self._stage.folder / "results" / RECOVERING / key / "job" / BEFORE_LAST
+        self._run(RECOVERING, day, "success", *([lost] if lose else []))
+        return self._since_failure(RECOVERING, day)
+
+    def _run(self, dag_id: str, day: str, state: str, *lost: Path) -> None:
+        """A run to its end, which must be ``state``. Its last step fails once, and takes ``lost`` with it."""
+        self._order.write_text(" ".join(map(str, lost)))
+        self._stage.airflow.trigger(dag_id, logical_date=f"{day}T00:00:00Z")
+        self._end(dag_id, day, state)
+        if self._order.exists():
+            raise RuntimeError(f"{dag_id} of {day} has ended, and nothing failed")
+
+    def _since_failure(self, dag_id: str, day: str) -> float:
+        """From the end of the last step's first try to the end of the last step."""
+        task = f"{TASKS[dag_id]}{LAST}"
+        tries = self._stage.airflow.tries(dag_id, _run_id(day), task)
+        return _seconds(tries[-1]["end_date"]) - _seconds(tries[0]["end_date"])
+
+    def _end(self, dag_id: str, day: str, state: str) -> float:
+        """Wait for the run; the end of its last step, in seconds since the epoch."""
+        airflow, run_id = self._stage.airflow, _run_id(day)
+        found = airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
+        if found != state:
+            raise RuntimeError(
+                f"{dag_id} of {day}: expected {state}, found {found}\n{airflow.describe(dag_id, run_id)}"
+            )
+        return _seconds(airflow.task_instance(dag_id, run_id, f"{TASKS[dag_id]}{LAST}")["end_date"])
+
+
+def _run_id(day: str) -> str:
+    return f"local__{day}T00:00:00Z"
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+def _report(found: Sequence[Recovery], rounds: int) -> Report:
+    def ratio(disturbance: str, way: str) -> float:
+        return median(each.ratio for each in found if (each.disturbance, each.way) == (disturbance, way))
+
+    def fixed(disturbance: str) -> float:
+        """What a recovery costs beside the lost work."""
+        mine = [each for each in found if (each.disturbance, each.way) == (disturbance, WITH)]
+        return median(each.recovery_s - each.lost_s for each in mine)
+
+    raises, loses = ratio(RAISES, WITH), ratio(LOSES, WITH)
+    return Report(
+        name="recovery_time",
+        title="Recovery time over lost work",
+        method=(
+            f"A chain of {len(STEPS)} steps of {WORK_S:g} s of work each (waited inside a Spark task, so that the "
+            f"machine's speed does not count), over one warm Spark Connect server; {rounds} rounds. Its last step "
+            "raises once; or raises once when the result that it reads has just been deleted. With recovery: a job "
+            "task group as it is by default. Plain: the same functions in Python tasks that read and overwrite Parquet "
+            "by prefix, one retry after 1 s. The time runs from the end of the failed try, or from the clear by a "
+            "person who was there at once, to the end of the last step. Lost work: as many steps as truly had to run "
+            "again, of the length that they have in the cleared run, where nothing fails. Airflow's intervals are "
+            f"those of its tests; load of the machine at the end: {os.getloadavg()[0]:.1f}."
+        ),
+        figures=[
+            Figure(f"{RAISES}: with recovery", raises, "times the lost work", f"at most {GOAL}", raises <= GOAL),
+            Figure(f"{RAISES}: plain retries", ratio(RAISES, RETRIES), "times the lost work"),
+            Figure(f"{RAISES}: the run cleared", ratio(RAISES, CLEAR), "times the lost work"),
+            Figure(f"{LOSES}: with recovery", loses, "times the lost work", f"at most {GOAL}", loses <= GOAL),
+            Figure(f"{LOSES}: the run cleared", ratio(LOSES, CLEAR), "times the lost work"),
+            Figure("a recovery's own time, nothing lost", fixed(RAISES), "s"),
+            Figure("a recovery's own time, a result lost", fixed(LOSES), "s"),
+        ],
+        tables=[
+            Table(
+                "Every recovery (plain retries never recover a lost result: they fail, and a person is asked)",
+                ("disturbance", "way", "recovery, s", "lost work, s", "ratio"),
+                [
+                    (each.disturbance, each.way, f"{each.recovery_s:.1f}", f"{each.lost_s:.1f}", f"{each.ratio:.2f}")
+                    for each in found
+                ],
+            )
+        ],
+    )
