@@ -11,14 +11,14 @@ from typing import Any
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
 from airflow_recovery.cli.clearing import clear_text, task_keys
-from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
+from airflow_recovery.cli.connect import add_connect_argument
 from airflow_recovery.cli.deployment import Deployment, deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.probing import prober_of
 from airflow_recovery.cli.run_view import RunView, view_run
 from airflow_recovery.cli.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.apply_plan import apply_plan
-from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.failover.plan import Plan
 from airflow_recovery.failover.plan_diff import diff
 from airflow_recovery.failover.plan_making import plan
@@ -67,14 +67,8 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     if args.apply:
         return _apply(args, deployment, view, _load(args.apply, view))
-    server = cache_server_of(args)
-    found = plan(
-        view.in_use.plan,
-        view.in_use.state,
-        ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None),
-        _request(args),
-        published=view.published,
-    )
+    prober = prober_of(args, deployment, view)
+    found = plan(view.in_use.plan, view.in_use.state, prober, _request(args), published=view.published)
     if args.apply is not None:
         if not args.json:
             print(f"{view.header()}\n\n{plan_text(found)}\n")

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
 from airflow_recovery.cli.clearing import task_keys
-from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
+from airflow_recovery.cli.connect import add_connect_argument
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.probing import prober_of
 from airflow_recovery.cli.run_view import view_run
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.probing import ResultProber, ask_ahead
-from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt, asked_for, finished_tasks
+from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.failover.judgement import Judgement
 
 
@@ -31,10 +31,8 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. What has run, or is running, is left as it is: its own pre-check judges."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    identity, server = view.journal.identity, cache_server_of(args)
-    prober = ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None)
-    judged = Judgement(view.in_use.plan, view.in_use.state, available=prober)
-    ask_ahead(prober, asked_for(judged))
+    identity = view.journal.identity
+    judged = Judgement(view.in_use.plan, view.in_use.state, available=prober_of(args, deployment, view))
     where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
     finished = finished_tasks(judged, lambda region: task_keys(identity, [region])[0], where)
     request = RebuildRequest(identity.run_key, finished.notes, args.dry_run)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,18 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.cached import check_cached
 from airflow_recovery.job.context import RunLike
-from airflow_recovery.job.json_values import plain_json
-from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, checked_parallelism, resolve
+from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, resolve
 from airflow_recovery.job.persistent import check_persistent
-from airflow_recovery.job.signature import RESERVED, Signature, read_signature
+from airflow_recovery.job.signature import Signature
 from airflow_recovery.job.sources import FilePattern
-from airflow_recovery.job.templates import check_templates, render
+from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.sinks.declaration import CommittingSink, check_one_sink, checked_sink
-from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
+from airflow_recovery.job.vertex_options import VertexOptions, checked_determinism, checked_version, declared_vertex
+from airflow_recovery.sinks.declaration import CommittingSink, check_one_sink
+from airflow_recovery.source.coordinator import OperatorCoordinator
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 from airflow_recovery.topology.failover_strategy import (
     FailoverStrategy,
@@ -35,9 +32,6 @@ from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
 from airflow_recovery.topology.result_type import (
     BLOCKING,
-    BLOCKING_PERSISTENT,
-    CACHED,
-    CACHED_MEMORY_ONLY,
     PIPELINED,
     ResultType,
 )
@@ -49,15 +43,6 @@ if TYPE_CHECKING:
     from airflow_recovery.job.local import LocalResults
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY)
-"""The result types that a region's application can make and read today."""
-
-MAX_VERTEX_NAME_LENGTH = 80
-# ASCII, since names become Airflow task ids. No underscore in front: Spark takes such folders for hidden ones.
-_VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 1}}}")
-# A part of the names of regions with many results (`airflow_recovery.topology.regions.region_name`).
-_RESERVED_NAME = re.compile(r"and-[0-9]+-more")
 
 
 def job(
@@ -120,10 +105,10 @@ class Job:
                 f"found {packages!r}"
             )
         self.name = name
-        self.version = _checked_version(version, f"job {name!r}")
+        self.version = checked_version(version, f"job {name!r}")
         self.packages = tuple(packages)
         self.retention = checked_retention(retention, f"job {name!r}")
-        self.determinism = _checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
+        self.determinism = checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
         declared = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")
         self.failover_strategy = declared or FailoverStrategy.REGION
         self.job_recovery = declared_job_recovery(job_recovery, f"job {name!r}")
@@ -181,23 +166,18 @@ class Job:
         in `vertex`.
         """
 
-        def declare(function: F) -> F:
-            return self._declare(
-                function,
-                VertexKind.SOURCE,
-                name,
-                params,
-                {},
-                spark_conf,
-                result,
-                deterministic,
-                version,
-                splits,
-                parallelism,
-                coordinator=coordinator,
-            )
-
-        return declare if function is None else declare(function)
+        options = VertexOptions(
+            name=name,
+            params=params,
+            spark_conf=spark_conf,
+            result=result,
+            deterministic=deterministic,
+            version=version,
+            splits=splits,
+            parallelism=parallelism,
+            coordinator=coordinator,
+        )
+        return _decorated(function, lambda found: self._declare(found, VertexKind.SOURCE, options))
 
     @overload
     def vertex(self, function: F, /) -> F: ...
@@ -251,22 +231,17 @@ class Job:
           ``splits=`` is the subtask's key, and ``context.subtask`` tells the function.
         """
 
-        def declare(function: F) -> F:
-            return self._declare(
-                function,
-                VertexKind.VERTEX,
-                name,
-                params,
-                inputs,
-                spark_conf,
-                result,
-                deterministic,
-                version,
-                None,
-                parallelism,
-            )
-
-        return declare if function is None else declare(function)
+        options = VertexOptions(
+            name=name,
+            params=params,
+            inputs=inputs,
+            spark_conf=spark_conf,
+            result=result,
+            deterministic=deterministic,
+            version=version,
+            parallelism=parallelism,
+        )
+        return _decorated(function, lambda found: self._declare(found, VertexKind.VERTEX, options))
 
     @overload
     def sink(self, function: F, /) -> F: ...
@@ -315,25 +290,20 @@ class Job:
         - ``allow_duplicates``: it may happen twice; a warning in the task's log says when it may have.
         """
 
-        def declare(function: F) -> F:
-            return self._declare(
-                function,
-                VertexKind.SINK,
-                name,
-                params,
-                inputs,
-                spark_conf,
-                BLOCKING,
-                deterministic,
-                version,
-                None,
-                parallelism,
-                idempotent,
-                allow_duplicates,
-                commit=commit,
-            )
-
-        return declare if function is None else declare(function)
+        options = VertexOptions(
+            name=name,
+            params=params,
+            inputs=inputs,
+            spark_conf=spark_conf,
+            result=BLOCKING,
+            deterministic=deterministic,
+            version=version,
+            parallelism=parallelism,
+            idempotent=idempotent,
+            allow_duplicates=allow_duplicates,
+            commit=commit,
+        )
+        return _decorated(function, lambda found: self._declare(found, VertexKind.SINK, options))
 
     def co_locate(self, *vertices: str) -> None:
         """Put vertices into one region: subtask i of each runs in one Spark application, and they restart as one unit.
@@ -355,95 +325,18 @@ class Job:
         self._co_located.update(dict.fromkeys(vertices, vertices[0]))
         self._graph = self._regions = None
 
-    def _declare(
-        self,
-        function: F,
-        kind: VertexKind,
-        name: str | None,
-        params: Mapping[str, Any] | None,
-        inputs: Mapping[str, str] | None,
-        spark_conf: Mapping[str, Any] | None,
-        result: ResultType,
-        deterministic: DeterminismLike | None,
-        version: str | None,
-        splits: FilePattern | None,
-        parallelism: ParallelismLike | None,
-        idempotent: bool | None = None,
-        allow_duplicates: bool = False,
-        coordinator: type[OperatorCoordinator] | None = None,
-        commit: CommittingSink | None = None,
-    ) -> F:
-        decorator = f"@{kind.value.lower()}"
-        if not inspect.isfunction(function):
+    def _declare(self, function: F, kind: VertexKind, options: VertexOptions) -> F:
+        vertex, signature = declared_vertex(self.name, function, kind, options, self.determinism)
+        if vertex.name in self._declared:
+            first = self._declared[vertex.name][0].function
             raise JobDefinitionError(
-                f"job {self.name!r}: expected {decorator} above a function, found {function!r}: "
-                f"write {decorator} or {decorator}(option=...), and a function below"
+                f"{vertex.where}: expected unique vertex names, found this one a second time (first: "
+                f"{first.__module__}.{first.__qualname__}): rename one of them, with name= if the functions must keep "
+                "their names"
             )
-        name = function.__name__ if name is None else name
-        where = f"job {self.name!r}, vertex {name!r}"
-        self._check_name(name, where)
-        try:
-            result = ResultType(result)
-        except ValueError:
-            raise JobDefinitionError(
-                f"{where}: expected result= as one of {', '.join(each.value for each in RUNNABLE)}, found {result!r}"
-            ) from None
-        if result not in RUNNABLE:
-            raise JobDefinitionError(
-                f"{where}: expected result= as one of {', '.join(each.value for each in RUNNABLE)}, found "
-                f"{result.value!r}, which recovery can reason about but nothing can run yet: declare it with "
-                "result=BLOCKING"
-            )
-        if splits is not None and not isinstance(splits, FilePattern):
-            raise JobDefinitionError(f"{where}: expected splits=files('...'), found {splits!r}: wrap it in files()")
-        subtasks = checked_parallelism(parallelism, vertex=name, splits=splits, where=where)
-        plain_params = _checked_params(params or {}, where, is_parallel=subtasks is not None)
-        if splits is not None:
-            check_templates({"splits": splits.pattern}, where=where, is_parallel=subtasks is not None)
-        if not allow_duplicates:
-            _check_idempotent(function, kind, idempotent, where)
-        signature = read_signature(function, params=plain_params, renamed=inputs or {}, where=where)
-        _check_splits(signature, kind, splits, where)
-        if kind is VertexKind.SOURCE:
-            signature = _without_inputs(signature, where)
-        vertex = Vertex(
-            job=self.name,
-            name=name,
-            function=function,
-            kind=kind,
-            inputs=signature.inputs,
-            params=plain_params,
-            spark_conf=_checked_spark_conf(spark_conf or {}, where),
-            result=result,
-            determinism=_checked_determinism(deterministic, where, self.determinism),
-            version=_checked_version(version, where),
-            splits=splits,
-            wants_spark=signature.wants_spark,
-            wants_context=signature.wants_context,
-            wants_splits=signature.wants_splits,
-            parallelism=subtasks,
-            allow_duplicates=allow_duplicates,
-            coordinator=checked_coordinator(coordinator, where),
-            sink=checked_sink(commit, where, is_parallel=subtasks is not None),
-        )
-        self._declared[name] = (vertex, signature)
+        self._declared[vertex.name] = (vertex, signature)
         self._vertices = self._graph = self._regions = self._parallelism = None
         return function
-
-    def _check_name(self, name: str, where: str) -> None:
-        if name in RESERVED or (isinstance(name, str) and _RESERVED_NAME.fullmatch(name)):
-            raise JobDefinitionError(f"{where}: the name {name!r} is reserved: choose another, with name= if need be")
-        if not isinstance(name, str) or not _VERTEX_NAME.fullmatch(name):
-            raise JobDefinitionError(
-                f"{where}: expected a name of at most {MAX_VERTEX_NAME_LENGTH} letters (a-z), digits, '_' and '-' that "
-                f"begins with a letter, found {name!r}: it becomes a task id and a folder; choose another with name="
-            )
-        if name in self._declared:
-            first = self._declared[name][0].function
-            raise JobDefinitionError(
-                f"{where}: expected unique vertex names, found this one a second time (first: {first.__module__}."
-                f"{first.__qualname__}): rename one of them, with name= if the functions must keep their names"
-            )
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -633,74 +526,6 @@ class Job:
         return merged
 
 
-def _checked_params(params: Mapping[str, Any], where: str, *, is_parallel: bool) -> dict[str, Any]:
-    plain = {name: plain_json(value, where=f"{where}, parameter {name!r} of params=") for name, value in params.items()}
-    check_templates(plain, where=where, is_parallel=is_parallel)
-    return plain
-
-
-def _checked_spark_conf(spark_conf: Mapping[str, Any], where: str) -> dict[str, str]:
-    checked: dict[str, str] = {}
-    for key, value in spark_conf.items():
-        if not isinstance(key, str) or not isinstance(value, (str, int, float)):
-            raise JobDefinitionError(
-                f"{where}: expected spark_conf= as texts such as {{'spark.sql.shuffle.partitions': '8'}}, "
-                f"found {key!r}: {value!r}"
-            )
-        checked[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return checked
-
-
-def _checked_version(version: str | None, where: str) -> str | None:
-    if version is not None and not isinstance(version, str):
-        raise JobDefinitionError(f"{where}: expected version= as a text, found {version!r}: write {str(version)!r}")
-    return version
-
-
-def _checked_determinism(given: object, where: str, default: Determinism) -> Determinism:
-    try:
-        return default if given is None else Determinism(given)
-    except ValueError:
-        raise JobDefinitionError(
-            f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {given!r}: 'verify' checks "
-            "that the rows are the same, 'assume' takes your word for it"
-        ) from None
-
-
-def _check_idempotent(function: Callable[..., Any], kind: VertexKind, idempotent: bool | None, where: str) -> None:
-    """An attempt that has written elsewhere and then dies is run again (PROMISES, fault 80)."""
-    code = getattr(inspect.unwrap(function), "__code__", function.__code__)
-    seen = how_it_appends(code) if idempotent is None else None
-    if idempotent is False or seen is not None:
-        advice = (
-            "say idempotent=True where a second time changes nothing, or allow_duplicates=True where its readers can "
-            "live with both"
-            if kind is VertexKind.SINK
-            else "declare what writes by itself as a @sink, which can say what a second time does"
-        )
-        raise JobDefinitionError(
-            f"{where}: expected a vertex that can run again, found {seen or 'idempotent=False'}: an attempt that dies "
-            "after it has written is run again, and writes once more. Return the DataFrame instead, which recovery "
-            f"writes so that one attempt counts; or overwrite a place of the run's own; or {advice}"
-        )
-
-
-def _check_splits(signature: Signature, kind: VertexKind, splits: FilePattern | None, where: str) -> None:
-    if signature.wants_splits and splits is None:
-        advice = "add splits=files('...')" if kind is VertexKind.SOURCE else "only a @source has splits; rename it"
-        raise JobDefinitionError(f"{where}: the function has a parameter 'splits' and no files are declared: {advice}")
-    if splits is not None and not signature.wants_splits:
-        raise JobDefinitionError(
-            f"{where}: splits= is declared and the function has no parameter 'splits': add it and read exactly "
-            "splits.paths, else what it reads and what recovery checks would differ"
-        )
-
-
-def _without_inputs(signature: Signature, where: str) -> Signature:
-    for each in signature.inputs:
-        if each.parameter not in signature.defaulted:
-            raise JobDefinitionError(
-                f"{where}: a source has no inputs, and its parameter {each.parameter!r} would be one: give it a value "
-                f"with params={{{each.parameter!r}: ...}} or a default, or declare the function with @vertex"
-            )
-    return replace(signature, inputs=(), defaulted=frozenset())
+def _decorated(function: Callable[..., Any] | None, declare: Callable[[Any], Any]) -> Any:
+    """``@flights.vertex`` hands in the function, ``@flights.vertex(...)`` none yet."""
+    return declare if function is None else declare(function)

@@ -15,6 +15,9 @@ import threading
 PARENT_DIED = 113
 """Exit code of a process that ended itself because its parent was gone."""
 
+WATCH = "airflow-recovery-parent-watch"
+"""The name of the thread that looks after the parent."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,7 +46,7 @@ def watch_parent(*, period_s: float = 0.5) -> threading.Event:
             if os.getppid() != parent:
                 os._exit(PARENT_DIED)
 
-    threading.Thread(target=watch, name="airflow-recovery-parent-watch", daemon=True).start()
+    threading.Thread(target=watch, name=WATCH, daemon=True).start()
     return stop
 
 

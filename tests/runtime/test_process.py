@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain, repeat
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from runtime_deadlines import is_alive, until
 
-from airflow_recovery.runtime.process import PARENT_DIED, die_with_parent, watch_parent
+from airflow_recovery.runtime.process import PARENT_DIED, WATCH, die_with_parent, watch_parent
 
 CHILD = "import sys, time\nprint('up', flush=True)\ntime.sleep(120)"
 
@@ -77,6 +78,9 @@ def test_watch_ends_the_process_when_the_parent_changes(monkeypatch: pytest.Monk
     stop = watch_parent(period_s=0.001)
     until(lambda: bool(codes), "the watch has noticed")
     stop.set()
+    for each in threading.enumerate():
+        if each.name == WATCH:
+            each.join(5.0)  # else it may end the process of the next test
     assert set(codes) == {PARENT_DIED}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_recovery import job
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.declaration import RUNNABLE
+from airflow_recovery.job.vertex_options import RUNNABLE
 from airflow_recovery.topology.result_type import Consume, ReleasedBy, ResultType
 
 # FLINK.md 1.1, and below it FLIP-1's two cached types.

@@ -1,0 +1,20 @@
+"""Which results of a run are there, as the commands ask: those that are asked for in any case, all at once."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_recovery.cli.connect import cache_server_of
+from airflow_recovery.cli.deployment import Deployment
+from airflow_recovery.cli.run_view import RunView
+from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.rebuild import asked_for
+from airflow_recovery.failover.judgement import Judgement
+
+
+def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> ResultProber:
+    """For one judgement of ``view``, which asks the stores now."""
+    server = cache_server_of(args)
+    prober = ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None)
+    ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    return prober
