@@ -104,16 +104,16 @@ def _report(
 
 
 def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: str, reason: Reason) -> None:
-    """No ping-pong: the producer was woken for this very loss, looked, and found everything there."""
+    """No ping-pong: the producer was woken for this very loss, and is a success again."""
     try:
         report = run.journal.read_lost(region, attempt)
     except ObjectMissing:
         return
     if report.producer_ti_id and report.producer_ti_id != ti_id:
         raise InputUnreachable(
-            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} has verified it "
-            "since that was first reported: unreachable from here, not lost. Compare what this worker and that one see "
-            f"(mounts, credentials, endpoint); to have it made again, clear {region} after its objects are gone."
+            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was woken for "
+            "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "
+            "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks."
         )
 
 
