@@ -141,11 +141,12 @@ class Stores:
 
     def _access(self, conn_id: str) -> S3Access:
         if conn_id not in self._accesses:
-            self._accesses[conn_id] = _read_access(conn_id)
+            option = "aws_conn_id" if conn_id == self._settings.aws_conn_id else "results_aws_conn_id"
+            self._accesses[conn_id] = _read_access(conn_id, option)
         return self._accesses[conn_id]
 
 
-def _read_access(conn_id: str) -> S3Access:
+def _read_access(conn_id: str, option: str) -> S3Access:
     from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
@@ -155,8 +156,8 @@ def _read_access(conn_id: str) -> S3Access:
     except AirflowNotFoundException as error:
         # Airflow's hook would go on without it, with whatever credentials this machine has.
         raise ConfigurationError(
-            f"Expected the connection {conn_id!r} of [recovery], found none that can be read here. "
-            "Define it, and give every component the same [core] fernet_key."
+            f"Expected the connection {conn_id!r} of [recovery] {option}, found none that can be read "
+            "here. Define it, and give every component the same [core] fernet_key."
         ) from error
     endpoint_url = config.get_service_endpoint_url("s3")
     if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
@@ -169,11 +170,11 @@ def _read_access(conn_id: str) -> S3Access:
         encryption = Encryption.parse(config.get_service_config("s3").get("extra_args") or {})
     except ConfigurationError as error:
         raise ConfigurationError(f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}") from error
-    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id))
+    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id, option))
 
 
-def _read_session(conn_id: str) -> AnySession:
-    return _read_access(conn_id).session
+def _read_session(conn_id: str, option: str) -> AnySession:
+    return _read_access(conn_id, option).session
 
 
 def _has_plain_keys(config: AwsConnectionWrapper) -> bool:

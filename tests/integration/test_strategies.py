@@ -36,7 +36,7 @@ def test_full_restarts_every_region_that_has_started_and_cancels_what_is_running
         "aside": [], "made": [], "side": ["superseded"], "total": ["own failure"],
     }  # fmt: skip
     resets = {each: journal.attempts[each][1].objects["reset"] for each in REGIONS}
-    assert {each["why"] for each in resets.values()} == {"failover strategy full: total@1 ended: own failure"}
+    assert {each["why"] for each in resets.values()} == {"the failover strategy is full: total@1 ended: own failure"}
     assert {each: journal.rows(each) for each in ROWS} == ROWS
     journal.check()
 
