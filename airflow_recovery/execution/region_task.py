@@ -18,7 +18,7 @@ Each of these is a module of its own; here is only which of them it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.errors import InputLost, NoDoor, PagesDisagree
@@ -195,10 +195,16 @@ class RegionTask:
         self._runner.check_target(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
-        fingerprint = self._run.regions[self._region].fingerprint or ""
-        coordinators = coordinator_snapshots(self._run.today, state, self._run.regions[self._region])
-        claimed = ClaimedAttempt(self._claim(state, inputs), inputs, externals, fingerprint, earlier, coordinators)
-        claimed = replace(claimed, commit=self._run.regions[self._region].commit)
+        region = self._run.regions[self._region]
+        claimed = ClaimedAttempt(
+            self._claim(state, inputs),
+            inputs,
+            externals,
+            fingerprint=region.fingerprint or "",
+            earlier_failures=earlier,
+            coordinators=coordinator_snapshots(self._run.today, state, region),
+            commit=region.commit,
+        )
         outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
         commit_own(self._run, outcome)
         settle(self._run, self._region, outcome.attempt)

@@ -24,7 +24,6 @@ class ClaimedAttempt:
     """Those that count in the region's restart budget, oldest first."""
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
     """What the coordinators of its vertices are restored from."""
-
     commit: CommitSpec | None = None
     """What its finish is prepared for."""
 
