@@ -2,7 +2,9 @@
 
     region_task     which of the following one listing of the journal asks for
     first_attempt   nothing has ever failed: only the inputs are looked at
-    predecessor     an earlier try left its attempt open: it is ended
+    follow          an earlier try left its attempt open, and its driver lives: it is waited for
+    predecessor     ... and it does not live, or nobody would use its result: it is ended
+    commit          a finish is not committed to its sink: it is rolled forward
     recompute       everything runs again, once an epoch
     failover_restart  a failure restarts others too: the whole job, or all subtasks of a vertex
     wake            an input is lost: its producer is woken

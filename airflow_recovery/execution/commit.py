@@ -113,21 +113,24 @@ class _Commit:
             commit_id = self._committer.commit(Committable(self._token, manifest))
         except SinkNotApplied as error:
             # Then this process needs nobody to confirm that it will not commit any more.
-            who = f"process {self._run.journal.writer}"
-            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._turn, who, str(error))
+            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._turn, self._who, str(error))
             self._run.journal.confirm_dead(dead)
             raise
         self._end(CommitEnd.COMMITTED, commit_id, probed)
 
     def _end(self, end: CommitEnd, commit_id: str, probed: str) -> None:
-        who = f"process {self._run.journal.writer}"
-        self._run.journal.commit(Committed(self._outcome.region, self._outcome.attempt, end, who, commit_id, probed))
+        committed = Committed(self._outcome.region, self._outcome.attempt, end, self._who, commit_id, probed)
+        self._run.journal.commit(committed)
         said = commit_id if end is CommitEnd.COMMITTED else probed
         self._run.log.info("%s: %s (%s).", self._name, end.value.lower(), said)
 
     @property
     def _name(self) -> str:
         return f"{self._outcome.region}@{self._outcome.attempt}"
+
+    @property
+    def _who(self) -> str:
+        return f"process {self._run.journal.writer}"
 
     @property
     def _is_dead(self) -> bool:
@@ -149,11 +152,11 @@ class _Commit:
     def _in_doubt(self, gone: str | None) -> SinkInDoubt:
         identity, outcome = self._run.journal.identity, self._outcome
         which = f"turn {self._turn} of the commit" if self._turn > 1 else f"process {outcome.writer}, which finished it"
-        region = ["recovery", "confirm", identity.dag_id, identity.run_key, outcome.region]
-        command = ["airflow", *region, "--group", identity.group_id]
+        which_commit = (identity.dag_id, identity.run_key, outcome.region, "--group", identity.group_id)
+        command = shlex.join(("airflow", "recovery", "confirm", *which_commit))
         lost = f", and what it had prepared is gone ({gone})" if gone is not None else ""
         return SinkInDoubt(
             f"{self._name}: expected its sink to be committed or its process to be known dead, found neither: the "
             f"target says NOT_APPLIED{lost}, and {which}, may still commit. In doubt, so nothing was done. Make sure "
-            f"that this process does not run any more (worker, supervisor, pod), then: {shlex.join(command)}"
+            f"that this process does not run any more (worker, supervisor, pod), then: {command}"
         )

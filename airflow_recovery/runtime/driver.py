@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,9 @@ def drive(spec: RegionSpec) -> int:
     silence_query_loggers()
     progress = Progress(log, spec.attempt)
     spark: SparkSession | None = None
-    try:
+
+    def run() -> None:
+        nonlocal spark
         journal = open_early(spec)
         with heartbeat(spec, journal, log) as signs, reporting_failure(spec, progress, log):
             from pyspark.sql import SparkSession
@@ -46,6 +49,17 @@ def drive(spec: RegionSpec) -> int:
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
             result = run_region(spark, spec, log=log, progress=progress)
             finish_attempt(spec, result, log, store=journal())
+
+    try:
+        return exit_code_of(run, spec, log)
+    finally:
+        _stop(spark, log)
+
+
+def exit_code_of(run: Callable[[], None], spec: RegionSpec, log: logging.Logger) -> int:
+    """Run ``spec``'s attempt; its process's exit code, as `drive` has it. Raises nothing."""
+    try:
+        run()
         return FINISHED
     except AttemptLost as error:
         log.error("Region %s attempt %d was fenced: %s", spec.region, spec.attempt, error)
@@ -53,8 +67,6 @@ def drive(spec: RegionSpec) -> int:
     except BaseException:
         traceback.print_exc()
         return FAILED
-    finally:
-        _stop(spark, log)
 
 
 def main(arguments: list[str]) -> int:

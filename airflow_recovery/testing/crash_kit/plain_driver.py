@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-import traceback
 
-from airflow_recovery.errors import AttemptLost
-from airflow_recovery.runtime.driver import FAILED, FENCED, FINISHED, driver_log
+from airflow_recovery.runtime.driver import driver_log, exit_code_of
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
@@ -33,16 +31,12 @@ def drive_plain(spec: RegionSpec) -> int:
     """Run one attempt to its outcome object; the exit code of the process, as `runtime.driver.drive` has it."""
     log = driver_log()
     progress = Progress(log, spec.attempt)
-    try:
+
+    def run() -> None:
         with reporting_failure(spec, progress, log):
             finish_attempt(spec, _run(spec), log)
-        return FINISHED
-    except AttemptLost as error:
-        log.error("Region %s attempt %d was fenced: %s", spec.region, spec.attempt, error)
-        return FENCED
-    except BaseException:
-        traceback.print_exc()
-        return FAILED
+
+    return exit_code_of(run, spec, log)
 
 
 def _run(spec: RegionSpec) -> RegionResult:
