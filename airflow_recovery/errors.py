@@ -68,7 +68,10 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreError):
-    """No room is left on the disk or in the quota: a write has failed. Nobody ever sees a part of an object."""
+    """No room is left on the disk, in the bucket or in the quota: a write has failed, and may succeed later.
+
+    Nobody ever sees a part of an object.
+    """
 
 
 class CacheUnreachable(StoreError):
@@ -215,6 +218,48 @@ class SinkNotApplied(RecoveryError):
 
 class SinkUnavailable(RecoveryError):
     """The target gave no answer; the outcome of a commit is then unknown. The next try asks."""
+
+
+# --- splits ----------------------------------------------------------------------------------------------------------
+
+
+class SplitIdentityError(RecoveryError, ValueError):
+    """A split can't be told from another one: two contents under one name, or a name or payload that can't be kept."""
+
+
+class SplitsNotCovered(RecoveryError):
+    """What an attempt has read is not exactly what it had to read; it must not finish. The message names the splits."""
+
+
+class SplitsVanished(RecoveryError):
+    """Splits are not listed any more, and their source says ``vanished="fail"``. The message names them."""
+
+
+class CheckpointRefused(RecoveryError):
+    """A coordinator's checkpoint, or a send of it, at a moment at which it would say nothing reliable."""
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
+
+
+class ChannelError(RecoveryError):
+    """Base of what a channel between two running applications says (FLIP-135)."""
+
+
+class ChannelEvicted(ChannelError):
+    """A newer attempt owns this end of the channel: the process must stop, and has changed nothing."""
+
+
+class ChannelInconsistent(ChannelError):
+    """Going on would lose or repeat records without counting them. The message says what did not fit."""
+
+
+class ChannelFailed(ChannelError):
+    """The other end of the channel has given up, or did not take its records in time."""
+
+
+class LossBudgetExceeded(ChannelError):
+    """The next checkpoint would lose more records than the budget allows: it is not made. Not retried."""
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------

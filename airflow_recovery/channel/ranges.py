@@ -1,0 +1,57 @@
+"""Sets of sequence numbers as ascending half-open ranges that neither touch nor overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Range = tuple[int, int]
+"""``(start, stop)``: the numbers from ``start`` up to but not including ``stop``."""
+
+Ranges = tuple[Range, ...]
+"""As `merged` leaves them."""
+
+
+def merged(ranges: Iterable[Range]) -> Ranges:
+    """The same numbers, each once, in as few ranges as there can be."""
+    found: list[Range] = []
+    for start, stop in sorted(ranges):
+        if start >= stop:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def minus(whole: Ranges, holes: Ranges) -> Ranges:
+    """What is in ``whole`` and not in ``holes``."""
+    found: list[Range] = []
+    for start, stop in whole:
+        at = start
+        for hole_start, hole_stop in holes:
+            if hole_stop <= at:
+                continue
+            if hole_start >= stop:
+                break
+            if at < hole_start:
+                found.append((at, hole_start))
+            at = hole_stop
+        if at < stop:
+            found.append((at, stop))
+    return tuple(found)
+
+
+def common(left: Ranges, right: Ranges) -> Ranges:
+    """What is in both."""
+    return minus(left, minus(left, right))
+
+
+def between(start: int, stop: int) -> Ranges:
+    """``[start, stop)``; nothing where it is empty."""
+    return ((start, stop),) if start < stop else ()
+
+
+def size(ranges: Iterable[Range]) -> int:
+    """How many numbers."""
+    return sum(stop - start for start, stop in ranges)

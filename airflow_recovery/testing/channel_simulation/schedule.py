@@ -1,0 +1,259 @@
+"""One schedule: who goes on, what goes wrong, and who restarts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from airflow_recovery.channel.appending import PutAnswer, PutSlot
+from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
+from airflow_recovery.failover.approximate import approximate_restart
+from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
+from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
+from airflow_recovery.testing.channel_simulation.verdict import check_end
+from airflow_recovery.testing.channel_simulation.world import World
+from airflow_recovery.topology.execution_topology import ExecutionTopology
+from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.topology.result_type import ResultType
+
+MAX_STEPS = 6_000
+TRACE_TAIL = 60
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a schedule was. ``attempts`` by stage; ``lost`` and ``total`` records of the newest generations.
+
+    ``ended``: drained, or how the run has ended by name.
+    """
+
+    seed: int
+    steps: int
+    attempts: dict[str, int]
+    lost: int
+    committed: int
+    lost_races: int
+    ended: str
+
+
+class _Process:
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.program: Program[None] = stage.program()
+        self.ask: Ask | None = None
+        self.answer: Any = None
+        self.idle_at = -1
+        self.is_over = False
+
+
+class Schedule:
+    """Runs once. Everything that is random comes from the seed."""
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        self.seed, self.settings = seed, settings
+        self._rng = random.Random(seed)
+        names = ["source", *(f"scorer{number}" for number in range(1, settings.stages - 1)), "sink"]
+        self._topology = ExecutionTopology(
+            LogicalTopology(
+                [LogicalVertex(each) for each in names],
+                [LogicalResult(each, each, ResultType.PIPELINED_APPROXIMATE) for each in names[:-1]],
+                [LogicalEdge(left, right) for left, right in pairwise(names)],
+            )
+        )
+        self._names = names
+        self._attempts = dict.fromkeys(names, 0)
+        self._world = World(names[:-1], self._note)
+        self._running: dict[str, _Process] = {}
+        self._zombies: list[_Process] = []
+        self._flying: list[OnLog] = []
+        self._steps = 0
+        self._trace: list[str] = []
+
+    def run(self) -> Report:
+        """To its end. Raises `Violation`."""
+        try:
+            ended = self._run()
+        except Violation as violation:
+            tail = "\n  ".join(self._trace[-TRACE_TAIL:])
+            raise Violation(f"seed {self.seed}: {violation}\n{self.settings.text()}\n  {tail}") from None
+        newest = self._world.newest()
+        return Report(
+            self.seed,
+            self._steps,
+            dict(self._attempts),
+            sum(each.state.lost for each in newest),
+            len(newest[-1].truth.delivered),
+            self._world.lost_races,
+            ended,
+        )
+
+    def _run(self) -> str:
+        for name in self._names:
+            self._start(name)
+        while any(not each.is_over for each in self._running.values()):
+            if self._steps > MAX_STEPS:
+                raise Violation(f"no end in {MAX_STEPS} steps")
+            process = self._choose()
+            try:
+                self._step(process)
+            except LossBudgetExceeded as error:
+                self._late()
+                return type(error).__name__
+        self._late()
+        check_end(self._world, self.settings)
+        return "drained"
+
+    # --- who goes on -------------------------------------------------------------------------------------------------
+
+    def _choose(self) -> _Process:
+        live = [each for each in self._running.values() if not each.is_over and each.idle_at != self._world.version]
+        if (self._zombies or self._flying) and (not live or self._rng.random() < 0.1):
+            return self._intrude(live)
+        if not live:
+            raise Violation("nobody can go on: all wait for each other")
+        return self._rng.choice(live)
+
+    def _intrude(self, live: list[_Process]) -> _Process:
+        """A late write lands, or a zombie wakes for a while."""
+        while self._flying and (not live or self._rng.random() < 0.5):
+            ask = self._flying.pop(self._rng.randrange(len(self._flying)))
+            self._note("a late write lands")
+            self._world.execute(ask)
+            if not live:
+                live = [each for each in self._running.values() if not each.is_over]
+        zombies = [each for each in self._zombies if not each.is_over and each.idle_at != self._world.version]
+        self._zombies = [each for each in self._zombies if not each.is_over]
+        if zombies:
+            return self._rng.choice(zombies)
+        if not live:
+            live = [each for each in self._running.values() if not each.is_over and each.idle_at != self._world.version]
+        if not live:
+            raise Violation("nobody can go on: all wait for each other")
+        return self._rng.choice(live)
+
+    def _late(self) -> None:
+        """Whatever is still under way comes after the end, and must change nothing."""
+        while self._flying:
+            self._world.execute(self._flying.pop())
+        for each in self._zombies:
+            for _ in range(100):
+                if each.is_over or each.idle_at == self._world.version:
+                    break
+                self._advance(each)
+
+    # --- a step ------------------------------------------------------------------------------------------------------
+
+    def _step(self, process: _Process) -> None:
+        fault = self.settings.faults.get(self._steps)
+        self._steps += 1
+        is_newest = self._running.get(process.stage.name) is process
+        if fault is None or not is_newest:
+            self._advance(process)
+            return
+        self._note(f"{process.stage.process}: {fault.name}")
+        if fault is Fault.LOSE_REPLY or fault is Fault.LOSE_REQUEST:
+            self._advance(process, lose=fault)
+            return
+        if process.ask is None:
+            self._resume(process)
+        ask = process.ask
+        if fault is Fault.KILL and ask is not None:
+            self._world.execute(ask)
+        elif fault is Fault.KILL_FLYING and isinstance(ask, OnLog):
+            self._flying.append(ask)
+        elif fault is Fault.STRAY:
+            self._stray(ask)
+        if process.is_over:
+            return  # it had finished, and its task reports that
+        process.is_over = fault is not Fault.FREEZE
+        self._restart(process.stage.name)
+
+    def _advance(self, process: _Process, lose: Fault | None = None) -> None:
+        """Let a process make its request, and run to the next one."""
+        if process.ask is None:
+            self._resume(process)
+        ask = process.ask
+        if process.is_over or ask is None:
+            return
+        if isinstance(ask, Idle):
+            process.ask = None
+            return
+        is_write = isinstance(ask, OnLog) and isinstance(ask.request, PutSlot)
+        if lose is Fault.LOSE_REQUEST and is_write:
+            assert isinstance(ask, OnLog)
+            self._flying.append(ask)
+            process.answer = PutAnswer.UNKNOWN
+        else:
+            answer = self._world.execute(ask)
+            process.answer = PutAnswer.UNKNOWN if lose is not None and is_write else answer
+        process.ask = None
+        self._resume(process)
+
+    def _resume(self, process: _Process) -> None:
+        name = process.stage.process
+        try:
+            process.ask = process.program.send(process.answer)
+            process.answer = None
+            if isinstance(process.ask, Idle):
+                # What it has seen is what was there by now: whatever is written later wakes it.
+                process.idle_at = self._world.version
+        except StopIteration:
+            process.is_over = True
+            self._note(f"{name} has ended")
+        except LossBudgetExceeded:
+            process.is_over = True
+            if self._is_owner(process):
+                raise
+        except (ChannelEvicted, SegmentVanished) as error:
+            process.is_over = True
+            self._note(f"{name}: {type(error).__name__}")
+            if self._is_owner(process):
+                raise Violation(f"{name} is the newest attempt, and was refused: {error}") from error
+        except RecoveryError as error:
+            process.is_over = True
+            if isinstance(error, ChannelError) and not self._is_owner(process):
+                self._note(f"{name}: {type(error).__name__}")
+                return
+            raise Violation(f"{name}: {type(error).__name__}: {error}") from error
+
+    def _is_owner(self, process: _Process) -> bool:
+        return self._running.get(process.stage.name) is process
+
+    def _stray(self, ask: Ask | None) -> None:
+        """A writer that does not look: the record it has prepared goes to the tail after others have taken over."""
+        if isinstance(ask, OnLog) and isinstance(ask.request, PutSlot):
+            self._world.strays.append((ask.channel, ask.request))
+
+    # --- restarts ----------------------------------------------------------------------------------------------------
+
+    def _restart(self, failed: str) -> None:
+        """As the planner says: whoever restarts and is not dead goes on as a zombie for a while."""
+        graph = self._topology.graph
+        found = approximate_restart(
+            self._topology, graph.vertex_id(failed), self.settings.strategy, available=lambda partition: True
+        )
+        for edge in found.new_generation:
+            self._world.generation[edge] += 1
+        for vertex in found.vertices:
+            name = graph.vertex_name(vertex).vertex
+            old = self._running.get(name)
+            if old is not None and not old.is_over:
+                self._zombies.append(old)
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        self._attempts[name] += 1
+        number = self._names.index(name)
+        reads = self._world.identity(self._names[number - 1]) if number else None
+        feeds = self._world.identity(name) if name in self._world.generation else None
+        self._running[name] = _Process(Stage(name, self._attempts[name], reads, feeds, self.settings))
+
+    def _note(self, what: str) -> None:
+        self._trace.append(f"{self._steps} {what}")
+
+
+def simulate(seed: int, settings: Settings) -> Report:
+    """Run one schedule. Raises `Violation`."""
+    return Schedule(seed, settings).run()
