@@ -8,6 +8,7 @@ from airflow_recovery.errors import (
     StoreAccessDenied,
     StoreCredentialsExpired,
     StoreError,
+    StoreFull,
     StoreMisconfigured,
     StoreTimeout,
     StoreUnavailable,
@@ -33,6 +34,14 @@ _DENIED = {
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _REPLACED = {"InvalidAccessKeyId", "InvalidToken"}
 """Of keys that were rotated: the connection has new ones by now, or it is wrong."""
+_FULL = {
+    "InsufficientStorage",  # versitygw, with HTTP 507
+    "QuotaExceeded",  # Ceph and versitygw, with HTTP 403
+    "XMinioAdminBucketQuotaExceeded",  # MinIO, with HTTP 400
+    "XMinioStorageFull",  # MinIO, with HTTP 507
+}
+_NO_SPACE = "no space left on device"
+"""In the text of an InternalError: MinIO's, where its drives are full before its own threshold is reached."""
 _MISCONFIGURED = {
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
@@ -123,6 +132,11 @@ def from_code(code: str, status: int, *, before: str, said: str) -> StoreError:
         return StoreCredentialsExpired(
             f"{heard} Nothing was written, and what is written is whole. Give the connection, or the role, credentials "
             "that are valid, and that may use the bucket's KMS key; the next try uses them."
+        )
+    if code in _FULL or status == 507 or _NO_SPACE in said.lower():
+        return StoreFull(
+            f"{heard} Nothing was written, and what is written is whole. Make room in the bucket, or raise its quota; "
+            "the next try goes on."
         )
     if code in _DENIED or status in (401, 403):
         return StoreAccessDenied(

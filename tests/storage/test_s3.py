@@ -20,6 +20,7 @@ from airflow_recovery.errors import (
     StoreAccessDenied,
     StoreCredentialsExpired,
     StoreError,
+    StoreFull,
     StoreMisconfigured,
     StoreTimeout,
     StoreUnavailable,
@@ -164,12 +165,26 @@ def test_no_credentials_at_all_are_denied(s3_server: S3Server, monkeypatch: pyte
         ("SomethingElse", 404, StoreMisconfigured),
         ("NotImplemented", 501, StoreUnsuitable),
         ("InvalidRequest", 400, StoreMisconfigured),
+        ("EntityTooLarge", 400, StoreMisconfigured),
+        ("XMinioStorageFull", 507, StoreFull),
+        ("XMinioAdminBucketQuotaExceeded", 400, StoreFull),
+        ("InsufficientStorage", 507, StoreFull),
+        ("QuotaExceeded", 403, StoreFull),
+        ("QuotaExceeded", 0, StoreFull),
+        ("507", 507, StoreFull),
     ],
 )
 def test_every_answer_has_one_meaning(code: str, status: int, expected: type[StoreError]) -> None:
     error = from_code(code, status, before="Could not read s3://b/k:", said="text")
     assert type(error) is expected
     assert "s3://b/k" in str(error)
+
+
+def test_fault_42_a_full_drive_that_is_told_as_an_internal_error_is_no_room() -> None:
+    said = "We encountered an internal error, please try again.: cause(no space left on device)"
+    error = from_code("InternalError", 500, before="Could not write s3://b/k:", said=said)
+    assert type(error) is StoreFull
+    assert "Make room in the bucket, or raise its quota" in str(error)
 
 
 def test_fault_22_a_409_is_never_read_as_exists(s3_store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:

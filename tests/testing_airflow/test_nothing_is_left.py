@@ -58,7 +58,14 @@ def session_of(pid: int) -> int | None:
 
 
 def living(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    return [pid for pid in pids if is_living(pid)]
+
+
+def is_living(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for(claim: Callable[[], bool], timeout_s: float) -> bool:
@@ -90,7 +97,7 @@ def test_nothing_outlives_the_process_that_started_it(tmp_path: Path) -> None:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
-    assert wait_for(lambda: living(pids) == [], 30), [psutil.Process(each).cmdline() for each in living(pids)]
+    assert wait_for(lambda: living(pids) == [], 60), living(pids)
 
 
 def test_a_stranger_with_a_reused_id_is_left_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -64,6 +65,11 @@ def door_of(context: Any) -> Any:
     return StateStoreDoor(own) if kind == "store" else RestDoor(own, RecoveryApiHook())
 
 
+def has_succeeded(door: Any, task_id: str, try_number: int) -> bool:
+    found = door.observe().tries[task_id]
+    return (found.try_number, found.state) == (try_number, "success")
+
+
 def clear_without_compare(context: Any) -> None:
     """The negative control: Airflow's own Clear, by whoever calls it."""
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -96,14 +102,13 @@ with DAG("door_wake", schedule=None, catchup=False):
         observation = door.observe()
         note(run_id, f"observed-{index}", observation.to_json())
         wait_for(lambda: all(noted(run_id, f"observed-{each}") for each in range(CONSUMERS)))
-        if index == CONSUMERS - 1:  # this one decides late, on what it observed before A ran again
-            wait_for(lambda: read(run_id, "A") > 1)
         if context["dag_run"].conf.get("compare", True):
-            started = time.monotonic()
+            if index == CONSUMERS - 1:  # this one decides late, on what it observed before A ran again
+                wait_for(lambda: read(run_id, "A") > 1)
             result = door.clear(ClearRequest(producers={"A": observation.tries["A"].ti_id}))
             note(run_id, f"cleared-{index}", [*result.cleared])
-            note(run_id, f"seconds-{index}", time.monotonic() - started)
-        else:
+        else:  # all decide late, one after the other: whom Airflow clears while it runs, it need not run once more
+            wait_for(lambda: has_succeeded(door, "A", index + 1))
             clear_without_compare(context)
         raise RuntimeError("input lost")
 
@@ -186,6 +191,9 @@ with DAG("door_zombie", schedule=None, catchup=False):
         run_id = context["dag_run"].run_id
         if context["ti"].try_number > 1:
             return
+        # Its supervisor notices the clear as well, and would silence it.
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
         door = door_of(context)
         tries = door.observe().tries
         note(run_id, "started", tries["Z"].ti_id)
