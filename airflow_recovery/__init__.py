@@ -23,13 +23,17 @@ from airflow_recovery.job import (
     Job,
     RegionContext,
     Subtask,
+    dates,
+    enumerated_by,
     files,
     job,
+    key_ranges,
     load_job,
     per_file,
     same_as,
 )
 from airflow_recovery.runtime.memory_policy import RaiseMemory
+from airflow_recovery.source.split import Split
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy, RecoveryMode
 from airflow_recovery.topology.result_type import (
@@ -70,10 +74,14 @@ __all__ = [
     "RegionFailed",
     "ResultType",
     "Retention",
+    "Split",
     "Subtask",
     "UserCodeError",
+    "dates",
+    "enumerated_by",
     "files",
     "job",
+    "key_ranges",
     "load_job",
     "per_file",
     "same_as",

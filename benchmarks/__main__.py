@@ -23,9 +23,12 @@ NAMES = (
     "flink_scale",
     "resume",
     "journal",
+    "splits",
+    "split_log",
     "overhead_connect",
     "overhead_submit",
     "recovery_time",
+    "split_commit",
 )
 
 

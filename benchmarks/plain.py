@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
     """Run one region of `benchmarks.whole_flights`: ``lake`` and ``output`` are local folders."""
-    from airflow_recovery.job.sources import FileSplit, FileSplits
+    from airflow_recovery import FilePattern, FileSplit, FileSplits
     from benchmarks.whole_flights import flights
 
     frames: dict[str, DataFrame] = {}
@@ -26,7 +26,7 @@ def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
         arguments: dict[str, object] = {each.parameter: frames[each.vertex] for each in vertex.inputs}
         if vertex.wants_spark:
             arguments["spark"] = spark
-        if vertex.splits is not None:
+        if isinstance(vertex.splits, FilePattern):
             pattern = vertex.splits.pattern.replace("{{ params.lake }}", lake)
             paths = tuple(sorted(glob.glob(pattern)))
             arguments["splits"] = FileSplits(tuple(FileSplit(path, 0, "") for path in paths), paths)

@@ -200,7 +200,7 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
     else:
         job = load_job(JOB)
         region = plan.regions[task]
-        patterns = len(region.patterns)
+        patterns = len(region.sources)
         runner = RegionRunner(
             job=job,
             ref=JOB,

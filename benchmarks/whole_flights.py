@@ -18,9 +18,8 @@ for _each in demo.flights.vertices.values():
     _params = dict.fromkeys(_each.params, "")  # no rehearsal of a failure
     if _each.kind is VertexKind.SOURCE:
         _table = _each.name.removeprefix("raw_")
-        flights.source(name=_each.name, splits=files(f"{{{{ params.lake }}}}/{_table}*.csv"), result=_each.result)(
-            _each.function
-        )
+        _splits = files(f"{{{{ params.lake }}}}/{_table}*.csv")
+        flights.source(name=_each.name, splits=_splits, params=_params, result=_each.result)(_each.function)
     elif _each.kind is VertexKind.SINK:
         flights.sink(name=_each.name, inputs=_inputs, params=_params)(_each.function)
     else:

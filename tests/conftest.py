@@ -15,8 +15,11 @@ from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
+from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
+from airflow_recovery.testing.local_airflow.processes import Processes
 
 BUCKET = "recovery-tests"
+KILLS = Path(__file__).parent / "kills"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The real kills on PostgreSQL take five minutes: they belong to `make drill`."""
-    is_left_out = collection_path == Path(__file__).parent / "kills" and not config.getoption("--drill")
+    """Of the real kills, one run of Airflow's parts is beside the other tests; the rest belongs to `make drill`."""
+    is_kill = collection_path.parent == KILLS and collection_path.name.startswith("test_")
+    is_left_out = is_kill and collection_path.name != "test_kills_postgres.py" and not config.getoption("--drill")
     return True if is_left_out else None
 
 
@@ -149,6 +153,19 @@ def start_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 def s3_server(request: pytest.FixtureRequest, start_s3_server: Callable[[str], S3Server]) -> S3Server:
     """A running S3 server with a bucket `BUCKET`; the test runs once for each."""
     return start_s3_server(request.param)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str | int]]:
+    """The address of a PostgreSQL server, as psycopg2 takes it."""
+    server, processes = PostgresDatabase(), Processes(tmp_path_factory.mktemp("postgres"))
+    processes.guard(server.make_folder())
+    try:
+        server.start(processes)
+        yield server.address
+    finally:
+        processes.stop()
+        server.remove()
 
 
 @pytest.fixture

@@ -17,12 +17,18 @@ JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
 RESULTS_VARIABLE = "AIRFLOW__RECOVERY__RESULTS"
 RETENTION_VARIABLE = "AIRFLOW__RECOVERY__RETENTION"
 GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
+DEPLOYMENT_VARIABLE = "AIRFLOW__RECOVERY__DEPLOYMENT"
 RESULTS_BELOW_JOURNAL = "_results"
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
 class Deployment(Protocol):
     """The stores of one deployment, and the way to clear tasks in its Airflow."""
+
+    @property
+    def name(self) -> str | None:
+        """``[recovery] deployment``, where the journal's prefix belongs to it alone."""
+        ...
 
     @property
     def journal(self) -> ObjectStore:
@@ -74,6 +80,7 @@ class StandaloneDeployment:
         results: str | None = None,
         retention: Retention = DEFAULT_RETENTION,
         grace_s: float = DEFAULT_GRACE_S,
+        name: str | None = None,
     ) -> None:
         self._endpoint_url = endpoint_url
         self._region_name = region_name
@@ -84,6 +91,7 @@ class StandaloneDeployment:
         )
         self.retention = retention
         self.grace_s = grace_s
+        self.name = name
 
     def open_location(self, location: str) -> ObjectStore:
         """One store for each bucket, so that many results share its connections."""
@@ -131,6 +139,7 @@ def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = o
         results=args.results or environment.get(RESULTS_VARIABLE),
         retention=Retention.parse(environment.get(RETENTION_VARIABLE) or DEFAULT_RETENTION.text()),
         grace_s=parse_duration_s(environment.get(GRACE_VARIABLE) or f"{DEFAULT_GRACE_S}s"),
+        name=environment.get(DEPLOYMENT_VARIABLE, "").strip() or None,
     )
 
 

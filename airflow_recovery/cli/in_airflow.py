@@ -24,6 +24,11 @@ class AirflowDeployment:
         self._stores: Stores = open_stores(settings)
 
     @property
+    def name(self) -> str | None:
+        """``[recovery] deployment``."""
+        return self._settings.deployment
+
+    @property
     def journal(self) -> ObjectStore:
         """The store that holds all journals."""
         return self._stores.journal

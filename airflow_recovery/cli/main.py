@@ -34,7 +34,7 @@ SUBCOMMANDS = (
     Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.cli.show"),
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.cli.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.cli.confirm"),
-    Subcommand("verify", "check the invariants I1 to I13 of runs, independently", "airflow_recovery.cli.verify"),
+    Subcommand("verify", "check the invariants I1 to I14 of runs, independently", "airflow_recovery.cli.verify"),
     Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.cli.gc"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_recovery.cli.run_view import RunView
@@ -9,8 +10,9 @@ from airflow_recovery.errors import RecordInvalid, StoreError
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.history import read_stream
-from airflow_recovery.journal.records import AttemptState, RegionPlan
+from airflow_recovery.journal.records import AttemptState, Part, PartRef, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.source.parts import numbers_of
 
 
 @dataclass(frozen=True)
@@ -168,4 +170,25 @@ def _marks(view: RunView, region: str, attempt: Attempt) -> list[str]:
         found.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
     if attempt.is_released:
         found.append("its data was released")
-    return found
+    splits = _splits(view, region, attempt)
+    return found if splits is None else [splits, *found]
+
+
+def _splits(view: RunView, region: str, attempt: Attempt) -> str | None:
+    """How far an attempt came that commits split by split; `None` of any other."""
+    outcome, claim = attempt.outcome, attempt.claim
+    if outcome is not None and outcome.parts:
+        of_others = [each for each in outcome.parts if each.attempt != attempt.number]
+        done, adopted = _count(outcome.parts), _count(of_others)
+        lost = f", {len(outcome.lost_splits)} of them given up" if outcome.lost_splits else ""
+        return f"{done} of {done} splits done, {adopted} of them by earlier attempts{lost}"
+    base = numbers_of(claim.base) if claim is not None else []
+    if not attempt.parts and not base:
+        return None
+    own = view.journal.read_parts(region, attempt.number, attempt.parts)
+    taken = f", {_count(view.journal.read_parts_of(region, base))} taken over" if base else ""
+    return f"{_count(own)} splits done{taken}"
+
+
+def _count(parts: Iterable[Part | PartRef]) -> int:
+    return sum(len(each.splits) for each in parts)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.execution.adoption import finish_without_spark
 from airflow_recovery.execution.attempt_outcome import own_finish
+from airflow_recovery.execution.dynamic_splits import finish_pulled
 from airflow_recovery.execution.failed_attempt import FailedAttempt
-from airflow_recovery.execution.release_check import check_release
+from airflow_recovery.execution.release_check import check_base, check_release
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.journal.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.source.parts import SplitWork
 
 
 def claim_attempt(
     run: Run,
     region: str,
     state: RunState,
-    inputs: Mapping[str, Outcome],
+    inputs: Sequence[InputPin],
     *,
+    splits: SplitWork | None,
     epoch: str | None,
     owner: RunAttempt | None,
     process: str | None,
@@ -31,6 +35,7 @@ def claim_attempt(
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
 
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
+    ``splits``: of a region that commits split by split; what the attempt takes over is pinned by its claim.
     ``process`` is the one with which the attempt ends, where that is so.
     ``prepare_journal`` is called before the first claim with this plan.
     """
@@ -44,7 +49,7 @@ def claim_attempt(
         attempt=number,
         writer=run.journal.writer,
         plan_hash=run.plan_hash,
-        inputs=tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items()),
+        inputs=tuple(inputs),
         airflow_run_id=run.task.airflow_run_id,
         try_number=run.task.try_number,
         ti_id=run.task.ti_id,
@@ -54,6 +59,8 @@ def claim_attempt(
         owner=owner,
         process=process,
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
+        base=splits.base if splits is not None else (),
+        reading=splits.reading if splits is not None else None,
     )
     run.journal.claim(claim)
     run.log.info(
@@ -63,6 +70,11 @@ def claim_attempt(
         ", ".join(f"{pin.region}@{pin.attempt}" for pin in claim.inputs) or "no other region",
     )
     return claim
+
+
+def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputPin, ...]:
+    """What an attempt of ``region`` pins that reads ``inputs``."""
+    return tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items())
 
 
 def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputPin:
@@ -82,11 +94,14 @@ def run_claimed(
 ) -> Outcome:
     """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more."""
     claim = attempt.claim
+    todo = attempt.splits is None or not attempt.splits.is_done
     failed = FailedAttempt(run, claim, restarts, label)
     check = threading.Thread(target=check_release, args=(run, claim, runner.stop), name="release check", daemon=True)
     try:
         check.start()
-        confirmed = runner.run(attempt)
+        check_base(run, claim)
+        early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
+        confirmed = early or runner.run(attempt)
     except BaseException as error:
         outcome = failed.end(error)
     else:

@@ -34,7 +34,10 @@ def is_worth_following(
     if claim is None or run.patience.timeout_s <= 0 or drivers.are_unwanted:
         return False
     region = claim.region
-    if opened.number <= state.of(region).mark or (epoch is not None and claim.epoch != epoch):
+    mark = state.of(region).mark
+    if opened.number <= mark or any(each.attempt <= mark for each in claim.base):
+        return False
+    if epoch is not None and claim.epoch != epoch:
         return False
     if {pin.region for pin in claim.inputs} != set(run.regions[region].inputs):
         return False
@@ -78,10 +81,11 @@ def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
             run.log.warning("%s has given no sign of life for %.0f s: it is ended.", name, run.patience.timeout_s)
             return False
         now = "lives" if lives else "may live"
-        if now != told:
-            told = now
+        progress = f" {beat.progress}." if beat is not None and beat.progress else ""
+        if now + progress != told:
+            told = now + progress
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
-            run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.", name, by, now)
+            run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
         run.patience.sleep(run.patience.poll_s)
         if drivers.are_unwanted:
             raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")

@@ -17,6 +17,8 @@ from airflow_recovery.job.fingerprint import (
 )
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
+from airflow_recovery.job.sources import FilePattern, SplitSource
+from airflow_recovery.job.split_wise import SplitAssignment, split_source
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.journal.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
@@ -39,8 +41,8 @@ class ExecutionRegion:
     inputs: tuple[str, ...]
     """The names of the execution regions that it reads, each once."""
     params: Mapping[str, Mapping[str, Any]]
-    patterns: Mapping[str, str]
-    """Sources by name: where their files lie."""
+    sources: Mapping[str, SplitSource]
+    """By name: what each declares with ``splits=``, rendered."""
 
 
 @dataclass(frozen=True)
@@ -136,18 +138,18 @@ class _Planner:
         self, region: Region, subtask: Subtask | None, params: Mapping[str, Mapping[str, Any]]
     ) -> ExecutionRegion:
         key = subtask.key if subtask is not None else None
-        patterns = {}
+        sources = {}
         for name in region.vertices:
             splits = self._job.render_splits(name, self._facts, key)
             if splits is not None:
-                patterns[name] = splits.pattern
+                sources[name] = splits
         return ExecutionRegion(
             name=subtask_region(region.name, key),
             region=region,
             subtask=subtask,
             inputs=tuple(name for producer in region.upstream for name in self._read_of(producer, region.name, key)),
             params=params,
-            patterns=patterns,
+            sources=sources,
         )
 
     def _read_of(self, producer: str, consumer: str, key: str | None) -> list[str]:
@@ -170,6 +172,7 @@ class _Planner:
 
     def _record(self, each: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
         region = each.region
+        source = split_source(region, self._job.vertices)
         return RegionPlan(
             name=each.name,
             vertices=region.vertices,
@@ -192,6 +195,9 @@ class _Planner:
                 for name in region.vertices
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),
+            split_source=source,
+            pulls_splits=source is not None
+            and self._job.vertices[source].reading.assignment is SplitAssignment.DYNAMIC,
         )
 
     def _commit(self, region: Region) -> CommitSpec | None:
@@ -204,7 +210,7 @@ class _Planner:
         if decides is None:
             assert not isinstance(spec, TemplatedKeys)
             splits = self._job.render_splits(spec.source, self._facts)
-            assert splits is not None
+            assert isinstance(splits, FilePattern)
             decides = (splits.pattern,)
         fingerprint = initializer_fingerprint(spec, decides)
         return RegionPlan(name=name, vertices=(), results=(), inputs=(), final=False, fingerprint=fingerprint)

@@ -17,12 +17,13 @@ Each of these is a module of its own; here is only which of them it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.errors import InputLost, NoDoor, PagesDisagree
-from airflow_recovery.execution.attempt import claim_attempt, run_claimed
+from airflow_recovery.execution.adoption import split_work
+from airflow_recovery.execution.attempt import claim_attempt, pins_of, run_claimed
 from airflow_recovery.execution.commit import check_not_appended, commit_own, roll_forward
 from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.execution.failover_restart import failover_restart, restart_others
@@ -41,10 +42,11 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.journal.events import RegionKept
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunAttempt
+from airflow_recovery.journal.records import Claim, ExternalObject, Failure, InputPin, Outcome, RunAttempt
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.process_identity import own_process
+from airflow_recovery.source.parts import SplitWork
 
 
 class Decision(str, Enum):
@@ -196,19 +198,23 @@ class RegionTask:
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         region = self._run.regions[self._region]
+        pins = pins_of(self._run, self._region, inputs)
+        splits = split_work(self._run, region, state, pins, externals) if region.split_source is not None else None
         claimed = ClaimedAttempt(
-            self._claim(state, inputs),
+            self._claim(state, pins, splits),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",
             earlier_failures=earlier,
             coordinators=coordinator_snapshots(self._run.today, state, region),
             commit=region.commit,
+            splits=splits,
         )
         outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
         commit_own(self._run, outcome)
         settle(self._run, self._region, outcome.attempt)
-        return RegionResult(self._region, Decision.RAN, outcome.attempt, "ran", outcome)
+        why = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
+        return RegionResult(self._region, Decision.RAN, outcome.attempt, why, outcome)
 
     def _wake(self, judged: Judgement, lost: Mapping[str, Reason]) -> InputLost | NoDoor:
         from airflow_recovery.execution.wake import refuse_without_door, wake_producers  # only a failover needs it
@@ -232,12 +238,13 @@ class RegionTask:
     def _fence_predecessor(self, opened: Attempt) -> None:
         fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
 
-    def _claim(self, state: RunState, inputs: Mapping[str, Outcome]) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None) -> Claim:
         return claim_attempt(
             self._run,
             self._region,
             state,
             inputs,
+            splits=splits,
             epoch=self._epoch,
             owner=self._owner,
             process=None if self._drivers.outlive_their_task else own_process(),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.execution.run import Run
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
+from airflow_recovery.shuffle.parts_in_use import newest_claims
 from airflow_recovery.shuffle.release import Releaser, ReleaseRule
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import ReleasePolicy, Retention
@@ -58,13 +59,14 @@ def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Re
             orphan_grace_s=float("inf"),
             age_s=lambda keys: 0.0,
             silent_s=0.0,
+            claims=newest_claims(run.journal, state),
         )
         releaser = Releaser(run.journal, results, who=f"{run.task.airflow_run_id} ({policy.value})")
         for name in candidates:
             current = state.of(name).current
             if current is None or current.is_released or not rule.verdict(name, current.number).may_go:
                 continue
-            deleted = releaser.release(name, current)
+            deleted = releaser.release(name, current, rule.let_go_with(name, current.number))
             left = f"left to gc, since {deleted.pinned_by} reads it" if deleted.pinned_by else f"{deleted.size} bytes"
             run.log.info("%s@%d is released (%s): %s.", name, current.number, policy.value, left)
     except (StoreError, JournalError) as error:

@@ -33,3 +33,19 @@ def check_release(run: Run, claim: Claim, stop: Callable[[], None]) -> None:
         run.log.info("Attempt %d had ended before it could be stopped; its outcome counts.", claim.attempt)
     except StoreError as error:
         run.log.warning("The release markers of the inputs could not be looked at: %s", error)
+
+
+def check_base(run: Run, claim: Claim) -> None:
+    """Was something that the claim adopts released, or reset? Then the attempt is fenced.
+
+    Before anything else: parts are taken over and not read, so nothing would fail where they are gone. Raises
+    `AttemptLost`, and the store's errors.
+    """
+    if not claim.base:
+        return
+    mine = run.list().state.of(claim.region)
+    gone = [each.attempt for each in claim.base if each.attempt <= mine.mark or mine.is_let_go(each.attempt)]
+    if gone:
+        detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
+        run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))
+        raise AttemptLost(f"{claim.region}@{claim.attempt}: {detail} after it was claimed; the next try reads it anew.")

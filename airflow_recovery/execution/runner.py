@@ -8,6 +8,7 @@ from typing import Protocol
 
 from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.source.parts import SplitWork
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
@@ -26,6 +27,8 @@ class ClaimedAttempt:
     """What the coordinators of its vertices are restored from."""
     commit: CommitSpec | None = None
     """What its finish is prepared for."""
+    splits: SplitWork | None = None
+    """Of a region that commits split by split: what is to be read, and what its claim takes over."""
 
     @property
     def trace(self) -> AttemptTrace:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed, SharedMadeElsewhere
@@ -49,6 +49,7 @@ from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.shuffle.release import end_pin, pin_name
+from airflow_recovery.source.parts import SplitWork
 
 POLL_S = 2.0
 """How often the journal is looked at by whoever waits in its own process."""
@@ -120,9 +121,9 @@ class SharedTask(RegionTask):
         else:
             super()._end_predecessor(state, opened, externals)
 
-    def _claim(self, state: RunState, inputs: Mapping[str, Outcome]) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None) -> Claim:
         try:
-            return super()._claim(state, inputs)
+            return super()._claim(state, inputs, splits)
         except AttemptLost as error:
             raise SharedMadeElsewhere(f"{self._region}: another run has claimed it first") from error
 

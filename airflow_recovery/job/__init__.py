@@ -8,26 +8,50 @@ imported, pyspark or boto3. It knows nothing of attempts, journals or stores.
 from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
 from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
+from airflow_recovery.job.handed_splits import DateSplits, FileSplit, FileSplits, KeyRangeSplits, Splits
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.local import LocalResults, run_local
 from airflow_recovery.job.parallelism import per_file, same_as
-from airflow_recovery.job.sources import FilePattern, FileSplit, FileSplits, files
+from airflow_recovery.job.sources import (
+    Dates,
+    EnumeratedBy,
+    FilePattern,
+    KeyRanges,
+    SplitSource,
+    dates,
+    enumerated_by,
+    files,
+    key_ranges,
+)
+from airflow_recovery.job.split_wise import SplitAssignment, SplitReading
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
 
 __all__ = [
+    "DateSplits",
+    "Dates",
+    "EnumeratedBy",
     "FilePattern",
     "FileSplit",
     "FileSplits",
     "Job",
+    "KeyRangeSplits",
+    "KeyRanges",
     "LocalResults",
     "RegionContext",
     "RunLike",
+    "SplitAssignment",
+    "SplitReading",
+    "SplitSource",
+    "Splits",
     "Subtask",
     "Vertex",
     "VertexInput",
     "VertexKind",
+    "dates",
+    "enumerated_by",
     "files",
     "job",
+    "key_ranges",
     "load_job",
     "per_file",
     "region_fingerprint",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.regions import Region, RegionGraph
@@ -41,7 +42,7 @@ def _check_lineage(cached: Vertex, region: Region, vertices: Mapping[str, Vertex
                 f"again, silently. Declare {vertex.name!r} with deterministic='verify' or 'assume', if it does; else "
                 f"{cached.name!r} with result=BLOCKING"
             )
-        if vertex.kind is VertexKind.SOURCE and vertex.splits is None:
+        if vertex.kind is VertexKind.SOURCE and not isinstance(vertex.splits, FilePattern):
             raise JobDefinitionError(
                 f"{where}, and {it} reads something that is not registered: what Spark evicts would be read once more, "
                 f"as it is by then. Declare {vertex.name!r} with splits=files(...), or {cached.name!r} with "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.cached import check_cached
@@ -14,7 +14,8 @@ from airflow_recovery.job.context import RunLike
 from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, resolve
 from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import Signature
-from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.split_wise import DEFAULT_BATCH_BYTES, SplitAssignment, check_split_wise, split_source
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.job.vertex_options import VertexOptions, checked_determinism, checked_version, declared_vertex
@@ -40,7 +41,7 @@ from airflow_recovery.topology.retention import Retention, checked_retention
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_recovery.job.local import LocalResults
+    from airflow_recovery.job.local import LocalResults, LocalSplits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,7 +134,7 @@ class Job:
         self,
         /,
         *,
-        splits: FilePattern | None = None,
+        splits: SplitSource | None = None,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
@@ -142,13 +143,17 @@ class Job:
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
         coordinator: type[OperatorCoordinator] | None = None,
+        commit: Literal["split"] | None = None,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        loss_budget: int = 0,
+        assignment: SplitAssignment | Literal["static", "dynamic"] = SplitAssignment.STATIC,
     ) -> Callable[[F], F]: ...
     def source(
         self,
         function: Callable[..., Any] | None = None,
         /,
         *,
-        splits: FilePattern | None = None,
+        splits: SplitSource | None = None,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
@@ -157,13 +162,25 @@ class Job:
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
         coordinator: type[OperatorCoordinator] | None = None,
+        commit: Literal["split"] | None = None,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        loss_budget: int = 0,
+        assignment: SplitAssignment | Literal["static", "dynamic"] = SplitAssignment.STATIC,
     ) -> Any:
         """Declare a vertex that reads from outside the job: ``@flights.source(splits=files("s3://lake/*.csv"))``.
 
-        With ``splits=`` the function has a parameter ``splits`` and reads exactly these files; what a source reads
-        without it is unknown to recovery, which then sees no change out there. ``coordinator`` is a class
+        With ``splits=`` the function has a parameter ``splits`` and reads exactly these; what a source reads without it
+        is unknown to recovery, which then sees no change out there. Splits are ``files(...)``, ``key_ranges(...)``,
+        ``dates(...)`` or ``enumerated_by(...)``. ``coordinator`` is a class
         (`airflow_recovery.source.OperatorCoordinator`) for what the subtasks share: ``context.coordinator``. Options as
-        in `vertex`.
+        in `vertex`, and:
+
+        - ``commit="split"``: it is read batch by batch, each batch is committed, and an attempt that dies loses the
+          open ones alone. To be declared on every vertex from the source to its blocking result as well.
+        - ``batch_bytes``: what one batch holds at most (one split at least); ``loss_budget``: how many splits that
+          can't be read the result may do without.
+        - ``assignment``: how the splits come to the subtasks of a number. ``"static"``: each has a home before
+          anything runs. ``"dynamic"`` (with ``commit="split"``): a subtask pulls the next when it has read the last.
         """
 
         options = VertexOptions(
@@ -176,6 +193,10 @@ class Job:
             splits=splits,
             parallelism=parallelism,
             coordinator=coordinator,
+            commit=commit,
+            batch_bytes=batch_bytes,
+            loss_budget=loss_budget,
+            assignment=assignment,
         )
         return _decorated(function, lambda found: self._declare(found, VertexKind.SOURCE, options))
 
@@ -194,6 +215,7 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        commit: Literal["split"] | None = None,
     ) -> Callable[[F], F]: ...
     def vertex(
         self,
@@ -208,6 +230,7 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        commit: Literal["split"] | None = None,
     ) -> Any:
         """Declare a vertex that reads other vertices: ``@flights.vertex`` or ``@flights.vertex(result=BLOCKING)``.
 
@@ -229,6 +252,8 @@ class Job:
           them; ``per_file`` (a source with ``splits=``); or ``same_as("vertex")``. Between vertices with the same
           subtasks, subtask by subtask is read; else everything. ``{{ subtask }}`` in ``params=`` and in the pattern of
           ``splits=`` is the subtask's key, and ``context.subtask`` tells the function.
+        - ``commit="split"``: each of its rows is made of one split of the region's source, and of inputs from other
+          regions; so the source may be read batch by batch (`source`).
         """
 
         options = VertexOptions(
@@ -240,6 +265,7 @@ class Job:
             deterministic=deterministic,
             version=version,
             parallelism=parallelism,
+            commit=commit,
         )
         return _decorated(function, lambda found: self._declare(found, VertexKind.VERTEX, options))
 
@@ -408,6 +434,7 @@ class Job:
                 check_one_sink([(each.where, each.sink) for each in (self.vertices[name] for name in region.vertices)])
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
+            check_split_wise(regions, self.vertices)
             self.check_strategy(self.failover_strategy, regions)
             self._regions = regions
         return self._regions
@@ -453,20 +480,26 @@ class Job:
         found = self.vertex_named(vertex)
         return render(found.params, run, where=found.where, subtask=subtask)
 
-    def render_splits(self, vertex: str, run: RunLike, subtask: str | None = None) -> FilePattern | None:
-        """Return the pattern of the vertex's files for this run and subtask; `None` where it declares none."""
+    def render_splits(self, vertex: str, run: RunLike, subtask: str | None = None) -> SplitSource | None:
+        """Return what the vertex declares with ``splits=``, for this run and subtask; `None` where it declares none."""
         found = self.vertex_named(vertex)
         if found.splits is None:
             return None
-        rendered = render({"splits": found.splits.pattern}, run, where=found.where, subtask=subtask)
-        return FilePattern(rendered["splits"])
+        return found.splits.rendered(render(found.splits.declared, run, where=found.where, subtask=subtask))
+
+    def split_source(self, region: str) -> str | None:
+        """Return the source whose splits the region commits one by one; `None` where it ends as a whole.
+
+        ``region`` is a region of the job, not one of its subtasks. Raises as `validate`.
+        """
+        return split_source(self.regions().region(region), self.vertices)
 
     def run_local(
         self,
         spark: SparkSession,
         *,
         params: Mapping[str, Mapping[str, Any]] | None = None,
-        splits: Mapping[str, Sequence[str] | Mapping[str, Sequence[str]] | DataFrame] | None = None,
+        splits: Mapping[str, LocalSplits] | None = None,
         logical_date: datetime | str | None = None,
         conf: Mapping[str, Any] | None = None,
         results: Mapping[str, DataFrame | Mapping[str, DataFrame]] | None = None,

@@ -24,6 +24,7 @@ from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.job.split_wise import SplitAssignment
 from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.topology.regions import Region
 
@@ -46,13 +47,15 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
 
     In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
-    packages), parameters, inputs, the pattern of its files, result type, versions, a fixed number of subtasks. Not in
-    it: comments, docstrings and layout, the rest of the file, other vertices, ``spark_conf``, the keys of subtasks
-    (`region_fingerprint`). ``code`` is `vertex_code`, where it is known already. Raises `FingerprintError` where
-    source cannot be read and the vertex declares no version, and `JobDefinitionError` for an unknown vertex.
+    packages), parameters, inputs, what its splits are declared as, ``commit="split"``, result type, versions, a fixed
+    number of subtasks. Not in it: comments, docstrings and layout, the rest of the file, other vertices,
+    ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, where it is known already.
+    Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
+    for an unknown vertex.
     """
     found = job.vertex_named(vertex)
     parallelism = job.parallelism_of(vertex)
+    is_dynamic = found.reading.assignment is SplitAssignment.DYNAMIC
     return _digest(
         {
             **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
@@ -62,11 +65,14 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
             "kind": found.kind.value,
             "params": dict(params),
             "result": found.result.value,
-            "splits": found.splits.pattern if found.splits else None,
+            "splits": found.splits.identity if found.splits else None,
             "version": found.version,
             "vertex": found.name,
             **({"commit": asdict(spec_of(found.sink, found.name))} if found.sink else {}),
             **({"coordinator": found.coordinator.__qualname__} if found.coordinator else {}),
+            # Who takes it back, since the rows were not what they should be, has them made again as a whole.
+            **({"split_wise": True} if found.is_split_wise else {}),
+            **({"assignment": found.reading.assignment.value} if is_dynamic else {}),
         }
     )
 

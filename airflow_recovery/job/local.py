@@ -13,6 +13,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
 from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
@@ -23,17 +24,19 @@ from airflow_recovery.job.parallelism import (
     checked_keys,
     templated_keys,
 )
-from airflow_recovery.job.sources import FileSplit, FileSplits
-from airflow_recovery.job.templates import render
+from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSource
+from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.source.assignment import advance
 from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
+from airflow_recovery.source.split import Split
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.topology.graph import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    LocalSplits = Sequence[str] | Mapping[str, Sequence[str]] | DataFrame
+    LocalSplits = Sequence[str | Split] | Mapping[str, Sequence[str | Split]] | DataFrame
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def run_local(
     - ``splits``: by source, the paths to read in place of its pattern, or a DataFrame in place of the whole source. Of
       a parallel source, the paths of each subtask by key: ``{"raw": {"2013-01": ["jan.csv"]}}``; a list of paths is
       dealt out where the source declares a number of subtasks or `per_file` (the keys are then the files' names).
+      A source of other splits (``key_ranges``, ``dates``, ``enumerated_by``) enumerates them itself; in place of that
+      it takes a list of `Split`.
     - ``logical_date``, ``conf``: of the run that templates see.
     - ``results``: by vertex, a DataFrame in place of calling it; of a parallel vertex one for each key.
     - ``only``: run this vertex and what it needs, and nothing else.
@@ -229,28 +234,40 @@ class _Local:
             self._snapshots += [CoordinatorSnapshot(each, region, body) for each, body in left]
         return frame
 
-    def _splits(self, vertex: Vertex, subtask: Subtask) -> FileSplits | None:
+    def _splits(self, vertex: Vertex, subtask: Subtask) -> FileSplits | Splits | None:
         if vertex.splits is None:
             return None
-        parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
-        paths: Sequence[str]
-        if parallelism is None:
-            paths = _paths(vertex, self.splits)
-        elif isinstance(given, Mapping):
-            paths = given.get(subtask.key, ())
-        elif isinstance(parallelism, PerFile):
-            paths = [each for each in _paths(vertex, self.splits) if PurePath(str(each)).name == subtask.key]
-        elif isinstance(parallelism, FixedParallelism):
-            paths = _paths(vertex, self.splits)[subtask.index :: subtask.parallelism]
-        else:
-            paths = ()
-        if not paths:
+        found = self._own(vertex, vertex.splits, subtask)
+        if not found:
             raise JobDefinitionError(
                 f"{vertex.where}: expected paths of the subtask {subtask.key!r}, found none: say "
                 f"splits={{{vertex.name!r}: {{{subtask.key!r}: ['some/file.csv']}}}} with the paths of every key"
             )
-        texts = tuple(str(path) for path in paths)
-        return FileSplits(tuple(FileSplit(path, 0, "") for path in texts), texts)
+        return vertex.splits.handed(found, str)
+
+    def _own(self, vertex: Vertex, declared: SplitSource, subtask: Subtask) -> Sequence[Split]:
+        """Those of one subtask."""
+        parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
+        if parallelism is not None and isinstance(given, Mapping):
+            return [_as_split(each) for each in given.get(subtask.key, ())]
+        is_dealt_out = True
+        if given is None and isinstance(declared, EnumeratedSource):
+            listed = self._enumerated(vertex, declared, subtask)
+            is_dealt_out = not uses_subtask(declared.declared)
+        elif isinstance(parallelism, (LiteralKeys, TemplatedKeys)):
+            return ()
+        else:
+            listed = [_as_split(each) for each in _paths(vertex, self.splits)]
+        if isinstance(parallelism, PerFile):
+            return [each for each in listed if PurePath(each.uri).name == subtask.key]
+        if isinstance(parallelism, FixedParallelism) and is_dealt_out:
+            return advance(None, listed, subtask.parallelism).assignment.of(subtask.index)
+        return listed
+
+    def _enumerated(self, vertex: Vertex, declared: EnumeratedSource, subtask: Subtask) -> Sequence[Split]:
+        key = None if subtask is ONLY_SUBTASK else subtask.key
+        rendered = render(declared.declared, self._run, where=vertex.where, subtask=key)
+        return declared.rendered(rendered).enumerate(vertex.where)
 
 
 def _needed(job: Job, only: str | None, substitutes: set[str]) -> set[str]:
@@ -275,12 +292,16 @@ def _params(vertex: Vertex, run: LocalRun, own: Mapping[str, Any], subtask: str 
     return {**render(declared, run, where=vertex.where, subtask=subtask), **own}
 
 
-def _paths(vertex: Vertex, splits: Mapping[str, LocalSplits]) -> Sequence[str]:
+def _as_split(given: str | Split) -> Split:
+    return given if isinstance(given, Split) else Split.of_file(str(given), 0, "")
+
+
+def _paths(vertex: Vertex, splits: Mapping[str, LocalSplits]) -> Sequence[str | Split]:
     given = splits.get(vertex.name)
     if not isinstance(given, Sequence):
+        declared = vertex.splits.pattern if isinstance(vertex.splits, FilePattern) else ""
         raise JobDefinitionError(
-            f"{vertex.where}: a local run lists no files; expected paths for "
-            f"{vertex.splits.pattern if vertex.splits else ''!r}, found none: say "
+            f"{vertex.where}: a local run lists no files; expected paths for {declared!r}, found none: say "
             f"splits={{{vertex.name!r}: ['some/file.csv']}}"
         )
     return given

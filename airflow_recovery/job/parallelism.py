@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import check_templates, is_template, uses_subtask
 
 MAX_KEY_LENGTH = 250
@@ -75,7 +75,7 @@ def same_as(vertex: str) -> SameAs:
 
 
 def checked_parallelism(
-    given: object, *, vertex: str, splits: FilePattern | None, where: str
+    given: object, *, vertex: str, splits: SplitSource | None, where: str
 ) -> Parallelism | SameAs | None:
     """What was declared, as a value; `None` for a vertex that is not split. Raises `JobDefinitionError`."""
     found: Parallelism | SameAs | None
@@ -84,7 +84,7 @@ def checked_parallelism(
     elif isinstance(given, SameAs):
         found = given
     elif isinstance(given, PerFile):
-        if splits is None:
+        if not isinstance(splits, FilePattern):
             raise JobDefinitionError(
                 f"{where}: parallelism=per_file needs a source with splits=files('...'); a vertex that reads such a "
                 "source declares parallelism=same_as('<the source>')"
@@ -167,17 +167,17 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
     return found
 
 
-def _check_pattern(found: Parallelism | SameAs | None, splits: FilePattern | None, where: str) -> None:
+def _check_pattern(found: Parallelism | SameAs | None, splits: SplitSource | None, where: str) -> None:
     if splits is None:
         return
-    by_template = uses_subtask({"splits": splits.pattern})
+    by_template = uses_subtask(splits.declared)
     if by_template and (found is None or isinstance(found, PerFile)):
         raise JobDefinitionError(
-            f"{where}: the pattern of splits= names the subtask, and "
+            f"{where}: splits= names the subtask, and "
             + ("the vertex has no parallelism=" if found is None else "per_file makes the subtasks out of the files")
         )
     if isinstance(found, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
         raise JobDefinitionError(
-            f"{where}: which files belong to which subtask? Put {{{{ subtask }}}} into the pattern of splits=, which "
-            "stands for the subtask's key; or use a number, or per_file"
+            f"{where}: which splits belong to which subtask? Put {{{{ subtask }}}} into splits=, for example into the "
+            "pattern of the files: it stands for the subtask's key. Or use a number, or per_file"
         )

@@ -49,9 +49,10 @@ def _check_vertex(vertex: Vertex, where: str) -> None:
             f"{vertex.where}: takes context, which tells it of its run, and a result that is made with it is "
             f"BLOCKING_PERSISTENT ({where}): runs that share it have different ones. Take what it needs as params="
         )
-    if vertex.kind is VertexKind.SOURCE and vertex.splits is None and vertex.version is None:
+    says_what = vertex.splits is not None and vertex.splits.names_content
+    if vertex.kind is VertexKind.SOURCE and not says_what and vertex.version is None:
         raise JobDefinitionError(
             f"{vertex.where}: reads something that is not declared, and a result that is made of it is "
-            f"BLOCKING_PERSISTENT ({where}): a change out there would never be seen. Declare splits=files(...), or a "
-            "version= that you change when what it reads has changed"
+            f"BLOCKING_PERSISTENT ({where}): a change out there would never be seen. Declare splits=files(...), "
+            "or key_ranges() with as_of=, or a version= that you change when what it reads has changed"
         )

@@ -1,74 +1,342 @@
-"""Files outside the job that a source vertex reads."""
+"""What a source reads, cut into splits: ``splits=files(...)``, ``key_ranges(...)``, ``dates(...)``, ``enumerated_by``.
+
+Nothing is listed where it is declared: the splits are enumerated when a region is about to run, and each of them, with
+its content key, belongs to the trace. So one that came, went or changed means that it is read again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import overload
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.handed_splits import (
+    DateSplits,
+    FileSplits,
+    KeyRangeSplits,
+    Splits,
+    files_handed,
+)
+from airflow_recovery.job.json_values import plain_json
+from airflow_recovery.job.templates import is_template
+from airflow_recovery.source.enumerators import date_splits, day_moment, key_range_splits, yielded_splits
+from airflow_recovery.source.matching import Vanished
+from airflow_recovery.source.split import Split
+
+
+class DeclaredSplits(ABC):
+    """What a source declares with ``splits=``. Frozen; `rendered` gives the one of a run."""
+
+    vanished: Vanished
+
+    @property
+    def names_content(self) -> bool:
+        """Whether its splits say what the input holds, so that a change out there is another split."""
+        return True
+
+    @property
+    @abstractmethod
+    def declared(self) -> dict[str, Any]:
+        """What it says, as plain JSON; texts in it may be templates over the run, and over the subtask."""
+
+    @abstractmethod
+    def rendered(self, declared: Mapping[str, Any]) -> DeclaredSplits:
+        """The same with ``declared``, in which no template is left."""
+
+    @abstractmethod
+    def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits | Splits:
+        """What the function is handed for ``splits``. ``spark_path`` makes a URI one that Spark reads."""
+
+    @property
+    def identity(self) -> Any:
+        """What stands for it in the vertex's fingerprint. What its splits hold is judged split by split."""
+        return {type(self).__name__: self.declared}
 
 
 @dataclass(frozen=True)
-class FilePattern:
+class FilePattern(DeclaredSplits):
     """Which files a source reads: a URI or absolute path of a file, of a folder, or a glob (`airflow_recovery.source`).
 
     It may be a template over the run, as parameters may.
     """
 
     pattern: str
+    vanished: Vanished = Vanished.DROP
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The pattern. It is called by the name of the option in messages."""
+        return {"splits": self.pattern}
+
+    def rendered(self, declared: Mapping[str, Any]) -> FilePattern:
+        """Of one run."""
+        return replace(self, pattern=declared["splits"])
+
+    def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits:
+        """Files, with their paths."""
+        return files_handed(splits, spark_path)
+
+    @property
+    def identity(self) -> Any:
+        """The pattern, as the first fingerprints had it."""
+        return self.pattern
 
 
-def files(pattern: str) -> FilePattern:
+class EnumeratedSource(DeclaredSplits):
+    """Splits that are no files: no store has to be asked for them."""
+
+    @abstractmethod
+    def rendered(self, declared: Mapping[str, Any]) -> EnumeratedSource:
+        """The same with ``declared``, in which no template is left."""
+
+    @abstractmethod
+    def enumerate(self, where: str) -> tuple[Split, ...]:
+        """The splits of a run; for a rendered source alone. Raises `JobDefinitionError`, beginning with ``where``."""
+
+    def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> Splits:
+        """The splits themselves."""
+        return Splits(tuple(splits))
+
+
+@dataclass(frozen=True)
+class KeyRanges(EnumeratedSource):
+    """Half-open ranges of an integer column. Bounds are numbers, or templates that give numbers."""
+
+    table: str
+    column: str
+    lower: int | str
+    upper: int | str
+    width: int
+    as_of: str | None = None
+    vanished: Vanished = Vanished.DROP
+
+    @property
+    def names_content(self) -> bool:
+        """Only with ``as_of``, which says of when the rows are."""
+        return self.as_of is not None
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The table, the column, and the ranges."""
+        named = ("table", "column", "lower", "upper", "width", "as_of")
+        return {name: getattr(self, name) for name in named}
+
+    def rendered(self, declared: Mapping[str, Any]) -> KeyRanges:
+        """Of one run."""
+        return replace(self, **declared)
+
+    def enumerate(self, where: str) -> tuple[Split, ...]:
+        """The ranges, from the lowest on."""
+        lower, upper = (self._number(name, where) for name in ("lower", "upper"))
+        if upper <= lower:
+            raise JobDefinitionError(
+                f"{where}: expected key_ranges() with an upper= above lower=, found {lower} and {upper}: upper is the "
+                "first key that is not read"
+            )
+        return key_range_splits(
+            table=self.table, column=self.column, lower=lower, upper=upper, width=self.width, as_of=self.as_of
+        )
+
+    def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> KeyRangeSplits:
+        """Ranges, with their predicates."""
+        return KeyRangeSplits(tuple(splits))
+
+    def _number(self, name: str, where: str) -> int:
+        given = getattr(self, name)
+        try:
+            return int(given)
+        except ValueError:
+            raise JobDefinitionError(
+                f"{where}: expected {name}= of key_ranges() to come to a whole number in this run, found {given!r}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Dates(EnumeratedSource):
+    """The days of an interval, half-open; both ends are days or moments in ISO 8601, or templates that give them."""
+
+    start: str
+    end: str
+    vanished: Vanished = Vanished.DROP
+
+    @property
+    def names_content(self) -> bool:
+        """A day says nothing of what it holds."""
+        return False
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """Both ends."""
+        return {"start": self.start, "end": self.end}
+
+    def rendered(self, declared: Mapping[str, Any]) -> Dates:
+        """Of one run."""
+        return replace(self, **declared)
+
+    def enumerate(self, where: str) -> tuple[Split, ...]:
+        """The days, from the first on."""
+        start, end = self._moment("start", where), self._moment("end", where)
+        if (start.tzinfo is None) is not (end.tzinfo is None):
+            start, end = start.replace(tzinfo=None), end.replace(tzinfo=None)
+        if end < start:
+            raise JobDefinitionError(
+                f"{where}: expected dates() with an end= that is not before start=, found {self.start!r} and "
+                f"{self.end!r}: end is the first day that is not read"
+            )
+        return date_splits(start, end)
+
+    def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> DateSplits:
+        """Days."""
+        return DateSplits(tuple(splits))
+
+    def _moment(self, name: str, where: str) -> datetime:
+        given = getattr(self, name)
+        try:
+            return day_moment(given)
+        except ValueError:
+            raise JobDefinitionError(
+                f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
+                f"{given!r}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class EnumeratedBy(EnumeratedSource):
+    """What the user's own function or class yields, called with ``params``."""
+
+    enumerator: Callable[..., Iterable[Split]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    vanished: Vanished = Vanished.DROP
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What it is called with."""
+        return dict(self.params)
+
+    def rendered(self, declared: Mapping[str, Any]) -> EnumeratedBy:
+        """Of one run."""
+        return replace(self, params=dict(declared))
+
+    def enumerate(self, where: str) -> tuple[Split, ...]:
+        """What it yields now."""
+        return yielded_splits(self.enumerator, self.params, where=where)
+
+    @property
+    def identity(self) -> Any:
+        """Its name, and what it is called with: what it yields is judged split by split."""
+        return {"EnumeratedBy": [self.enumerator.__qualname__, self.declared]}
+
+
+SplitSource = FilePattern | EnumeratedSource
+"""What ``splits=`` may be."""
+
+
+def files(pattern: str, *, vanished: Vanished | str = Vanished.DROP) -> FilePattern:
     """Declare a source's files: ``@flights.source(splits=files("s3://lake/flights/{{ ds }}/*.csv"))``.
 
     The files are listed when the region is about to run; each one's key, size and etag belong to the trace, so that a
-    file that came, went or changed means that the region runs again. Nothing is listed here.
+    file that came, went or changed means that the region runs again. ``vanished`` says what becomes of the rows of a
+    file that is not listed any more: ``"drop"``, ``"keep"`` or ``"fail"`` (`Vanished`).
     """
     if not isinstance(pattern, str) or not pattern.strip():
         raise JobDefinitionError(
             f"files(): expected a pattern such as 's3://lake/flights/*.csv', found {pattern!r}: name the files"
         )
-    return FilePattern(pattern)
+    return FilePattern(pattern, _checked_vanished(vanished, "files()"))
 
 
-@dataclass(frozen=True)
-class FileSplit:
-    """One file: its absolute URI, its size in bytes, and the etag that it was listed with."""
+def key_ranges(
+    table: str,
+    column: str,
+    *,
+    lower: int | str,
+    upper: int | str,
+    width: int,
+    as_of: str | None = None,
+    vanished: Vanished | str = Vanished.DROP,
+) -> KeyRanges:
+    """Declare half-open ranges of an integer column: ``splits=key_ranges("flights", "id", lower=0, ...)``.
 
-    uri: str
-    size: int
-    etag: str
+    The function reads them with ``spark.read.jdbc(url, "flights", predicates=splits.predicates)``. ``lower`` is the
+    first key, ``upper`` the first that is not read any more; both may be templates over the run that give numbers.
+    Each range has ``width`` keys. Rows outside of the bounds, and without a key, are not read.
 
-
-@dataclass(frozen=True)
-class FileSplits(Sequence[FileSplit]):
-    """The files of one source, in listing order, handed to a parameter named ``splits``.
-
-    ``spark_paths`` are the same files as Spark reads them (``s3a://`` for ``s3://``), in the same order.
+    ``as_of`` (a text, mostly a template) names the state of the table and is part of each split's key: with another
+    one, everything is read again. Without it, a change inside a range is not seen. Raises `JobDefinitionError`.
     """
+    for name, text in (("table", table), ("column", column), ("as_of", as_of)):
+        if text is None and name == "as_of":
+            continue
+        if not isinstance(text, str) or not text.strip():
+            raise JobDefinitionError(f"key_ranges(): expected {name}= as a text, found {text!r}")
+    for name, bound in (("lower", lower), ("upper", upper)):
+        is_number = isinstance(bound, int) and not isinstance(bound, bool)
+        if not is_number and not (isinstance(bound, str) and is_template(bound)):
+            raise JobDefinitionError(
+                f"key_ranges(): expected {name}= as a whole number, or a template that gives one, found {bound!r}"
+            )
+    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        raise JobDefinitionError(f"key_ranges(): expected width= as a number of keys from 1, found {width!r}")
+    return KeyRanges(table, column, lower, upper, width, as_of, _checked_vanished(vanished, "key_ranges()"))
 
-    files: tuple[FileSplit, ...]
-    spark_paths: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.files) != len(self.spark_paths):
-            raise ValueError(f"expected one path a file, found {len(self.spark_paths)} for {len(self.files)}")
+def dates(
+    start: str = "{{ data_interval_start }}",
+    end: str = "{{ data_interval_end }}",
+    *,
+    vanished: Vanished | str = Vanished.DROP,
+) -> Dates:
+    """Declare the days of an interval, by default of the run's data interval: ``splits=dates()``.
 
-    @property
-    def paths(self) -> list[str]:
-        """What to hand to Spark: ``spark.read.csv(splits.paths)``."""
-        return list(self.spark_paths)
+    The function reads ``splits.days``. ``end`` is the first day that is not read; where both are one moment, it is the
+    day in which that lies. Raises `JobDefinitionError`.
+    """
+    for name, text in (("start", start), ("end", end)):
+        if not isinstance(text, str) or not (is_template(text) or _is_moment(text)):
+            raise JobDefinitionError(
+                f"dates(): expected {name}= as a day such as '2013-01-31', or a template that gives one, found {text!r}"
+            )
+    return Dates(start, end, _checked_vanished(vanished, "dates()"))
 
-    @overload
-    def __getitem__(self, index: int) -> FileSplit: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[FileSplit]: ...
-    def __getitem__(self, index: int | slice) -> FileSplit | Sequence[FileSplit]:
-        return self.files[index]
 
-    def __len__(self) -> int:
-        return len(self.files)
+def enumerated_by(
+    enumerator: Callable[..., Iterable[Split]],
+    *,
+    params: Mapping[str, Any] | None = None,
+    vanished: Vanished | str = Vanished.DROP,
+) -> EnumeratedBy:
+    """Declare splits that your own code yields: ``splits=enumerated_by(orders, params={"day": "{{ ds }}"})``.
 
-    def __iter__(self) -> Iterator[FileSplit]:
-        return iter(self.files)
+    ``enumerator`` is a function, or a class whose instances can be iterated over; it is called with ``params``, in
+    which texts may be templates over the run, and yields ``Split.of(name, payload, size=bytes)``. It runs in the
+    region's task before every attempt, and once more wherever a try has to know whether its input has changed. A class
+    may have `snapshot_state` and `restore` as well (`airflow_recovery.source.SupportsBatchSnapshot`).
+    """
+    if not callable(enumerator) or not hasattr(enumerator, "__qualname__"):
+        raise JobDefinitionError(
+            f"enumerated_by(): expected a function or a class that yields splits, found {enumerator!r}: name it "
+            "without calling it"
+        )
+    plain = plain_json(dict(params or {}), where="enumerated_by(), params=")
+    return EnumeratedBy(enumerator, plain, _checked_vanished(vanished, "enumerated_by()"))
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        day_moment(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked_vanished(given: object, where: str) -> Vanished:
+    try:
+        return Vanished(given)
+    except ValueError:
+        raise JobDefinitionError(
+            f"{where}: expected vanished= as 'drop', 'keep' or 'fail', found {given!r}: it says what becomes of the "
+            "rows of a split that is not listed any more"
+        ) from None

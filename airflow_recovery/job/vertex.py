@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import Parallelism, SameAs
-from airflow_recovery.job.sources import FilePattern, FileSplits
+from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.split_wise import DEFAULT_READING, SplitReading
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.result_type import ResultType
 
@@ -49,7 +51,7 @@ class VertexInput:
 class Vertex:
     """One vertex of a job.
 
-    ``params`` and the pattern of ``splits`` are as declared: templates in them are not rendered yet. ``determinism``
+    ``params`` and ``splits`` are as declared: templates in them are not rendered yet. ``determinism``
     is the user's word on what it computes if it runs again, else the job's.
     """
 
@@ -63,7 +65,7 @@ class Vertex:
     result: ResultType
     determinism: Determinism
     version: str | None
-    splits: FilePattern | None
+    splits: SplitSource | None
     wants_spark: bool
     wants_context: bool
     wants_splits: bool
@@ -77,6 +79,11 @@ class Vertex:
     sink: CommittingSink | None = None
     """Where a sink commits what an attempt has prepared; `None`: its finish is its commit."""
 
+    is_split_wise: bool = False
+    """Declared ``commit="split"``: what it makes of some splits and of others is what it makes of all of them."""
+    reading: SplitReading = DEFAULT_READING
+    """Of a source: how its splits are handed out and committed."""
+
     @property
     def where(self) -> str:
         """How messages begin: the job and the vertex."""
@@ -88,7 +95,7 @@ class Vertex:
         spark: SparkSession,
         inputs: Mapping[str, DataFrame],
         params: Mapping[str, Any],
-        splits: FileSplits | None,
+        splits: FileSplits | Splits | None,
         context: RegionContext,
     ) -> DataFrame:
         """Call the function and return its (lazy) DataFrame.
@@ -114,7 +121,7 @@ class Vertex:
             arguments["context"] = context
         if self.wants_splits:
             if splits is None:
-                raise JobDefinitionError(f"{self.where}: expected its files as splits, found none")
+                raise JobDefinitionError(f"{self.where}: expected its splits, found none")
             arguments["splits"] = splits
         result = self.function(**arguments)
         # Statically: reading `schema` of a Connect DataFrame would ask the server.

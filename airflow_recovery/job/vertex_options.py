@@ -11,13 +11,28 @@ from typing import Any
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.json_values import plain_json
-from airflow_recovery.job.parallelism import ParallelismLike, checked_parallelism
+from airflow_recovery.job.parallelism import (
+    FixedParallelism,
+    Parallelism,
+    ParallelismLike,
+    SameAs,
+    checked_parallelism,
+)
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
-from airflow_recovery.job.sources import FilePattern
-from airflow_recovery.job.templates import check_templates
+from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.split_wise import (
+    DEFAULT_BATCH_BYTES,
+    SPLIT,
+    SplitAssignment,
+    SplitReading,
+    checked_commit,
+    checked_reading,
+)
+from airflow_recovery.job.templates import check_templates, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
 from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
+from airflow_recovery.source.matching import Vanished
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 from airflow_recovery.topology.result_type import (
     BLOCKING,
@@ -49,12 +64,16 @@ class VertexOptions:
     result: ResultType
     deterministic: DeterminismLike | None
     version: str | None
-    splits: FilePattern | None = None
+    splits: SplitSource | None = None
+    assignment: SplitAssignment | str = SplitAssignment.STATIC
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    loss_budget: int = 0
     parallelism: ParallelismLike | None
     idempotent: bool | None = None
     allow_duplicates: bool = False
     coordinator: type[OperatorCoordinator] | None = None
-    commit: CommittingSink | None = None
+    commit: CommittingSink | str | None = None
+    """Of a sink, where it commits; of others, ``"split"``."""
 
 
 def declared_vertex(
@@ -67,18 +86,36 @@ def declared_vertex(
     _check_name(name, where)
     result = _checked_result(options.result, where)
     splits = options.splits
-    if splits is not None and not isinstance(splits, FilePattern):
-        raise JobDefinitionError(f"{where}: expected splits=files('...'), found {splits!r}: wrap it in files()")
+    if splits is not None and not isinstance(splits, SplitSource):
+        raise JobDefinitionError(
+            f"{where}: expected splits=files('...'), key_ranges(...), dates(...) or enumerated_by(...), found "
+            f"{splits!r}: wrap it in files() or another of them"
+        )
     subtasks = checked_parallelism(options.parallelism, vertex=name, splits=splits, where=where)
     params = _checked_params(options.params or {}, where, is_parallel=subtasks is not None)
     if splits is not None:
-        check_templates({"splits": splits.pattern}, where=where, is_parallel=subtasks is not None)
+        check_templates(splits.declared, where=where, is_parallel=subtasks is not None)
     if not options.allow_duplicates:
         _check_idempotent(function, kind, options.idempotent, where)
     signature = read_signature(function, params=params, renamed=options.inputs or {}, where=where)
     _check_splits(signature, kind, splits, where)
     if kind is VertexKind.SOURCE:
         signature = _without_inputs(signature, where)
+    if kind is VertexKind.SINK and options.commit == SPLIT:
+        raise JobDefinitionError(
+            f"{where}: a sink ends as a whole, found commit='split': declare a vertex with result=BLOCKING and "
+            "commit='split' before it"
+        )
+    is_split_wise = kind is not VertexKind.SINK and checked_commit(options.commit, where)
+    reading = checked_reading(
+        assignment=options.assignment,
+        batch_bytes=options.batch_bytes,
+        loss_budget=options.loss_budget,
+        is_split_wise=is_split_wise,
+        where=where,
+    )
+    if kind is VertexKind.SOURCE:
+        _check_reading(options, subtasks, reading, where, is_split_wise=is_split_wise)
     vertex = Vertex(
         job=job,
         name=name,
@@ -97,7 +134,9 @@ def declared_vertex(
         parallelism=subtasks,
         allow_duplicates=options.allow_duplicates,
         coordinator=_checked_coordinator(options.coordinator, result, where),
-        sink=checked_sink(options.commit, where, is_parallel=subtasks is not None),
+        sink=checked_sink(options.commit, where, is_parallel=subtasks is not None) if kind is VertexKind.SINK else None,
+        is_split_wise=is_split_wise,
+        reading=reading,
     )
     return vertex, signature
 
@@ -189,14 +228,55 @@ def _check_idempotent(function: Callable[..., Any], kind: VertexKind, idempotent
         )
 
 
-def _check_splits(signature: Signature, kind: VertexKind, splits: FilePattern | None, where: str) -> None:
+def _check_splits(signature: Signature, kind: VertexKind, splits: SplitSource | None, where: str) -> None:
     if signature.wants_splits and splits is None:
         advice = "add splits=files('...')" if kind is VertexKind.SOURCE else "only a @source has splits; rename it"
         raise JobDefinitionError(f"{where}: the function has a parameter 'splits' and no files are declared: {advice}")
     if splits is not None and not signature.wants_splits:
         raise JobDefinitionError(
-            f"{where}: splits= is declared and the function has no parameter 'splits': add it and read exactly "
-            "splits.paths, else what it reads and what recovery checks would differ"
+            f"{where}: splits= is declared and the function has no parameter 'splits': add it and read exactly what "
+            "it names (splits.paths of files), else what it reads and what recovery checks would differ"
+        )
+
+
+def _check_reading(
+    options: VertexOptions,
+    subtasks: Parallelism | SameAs | None,
+    reading: SplitReading,
+    where: str,
+    *,
+    is_split_wise: bool,
+) -> None:
+    splits = options.splits
+    if is_split_wise and splits is None:
+        raise JobDefinitionError(
+            f"{where}: commit='split' is for a source that declares its splits, found none: add splits=files('...'), "
+            "or leave commit= out"
+        )
+    if is_split_wise and options.coordinator is not None:
+        raise JobDefinitionError(
+            f"{where}: expected either commit='split' or coordinator=, found both: a coordinator is told of an "
+            "attempt as a whole, and what is adopted of an earlier one it would not know"
+        )
+    if splits is None:
+        return
+    has_own = uses_subtask(splits.declared)
+    if reading.assignment is SplitAssignment.DYNAMIC and (has_own or not isinstance(subtasks, FixedParallelism)):
+        raise JobDefinitionError(
+            f"{where}: expected assignment='dynamic' with a number of subtasks that pull from one listing, found "
+            f"parallelism={options.parallelism!r}" + (" and splits of each subtask's own" if has_own else "")
+        )
+    if splits.vanished is Vanished.KEEP and not is_split_wise:
+        raise JobDefinitionError(
+            f"{where}: expected vanished='keep' of a source with commit='split', found none: what was read of a split "
+            "that is gone is kept in the parts that were committed. Declare commit='split', or vanished='drop'"
+        )
+    if splits.vanished is not Vanished.DROP and (
+        has_own or not (subtasks is None or isinstance(subtasks, FixedParallelism))
+    ):
+        raise JobDefinitionError(
+            f"{where}: expected vanished={splits.vanished.value!r} of a source that is not parallel, or has a number "
+            "of subtasks and one listing for all of them, found subtasks that each have their own: leave vanished= out"
         )
 
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.records import (
+    AdoptedParts,
     AttemptState,
     Claim,
     Closed,
@@ -36,7 +37,10 @@ from airflow_recovery.journal.records import (
     FenceCause,
     InputPin,
     Lost,
+    LostSplit,
     Outcome,
+    Part,
+    PartRef,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -48,6 +52,7 @@ from airflow_recovery.journal.records import (
     RunAttempt,
     RunIdentity,
     SharedPin,
+    SplitGeneration,
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest
@@ -63,10 +68,12 @@ MAX_DEPTH = 32
 KINDS: dict[str, type[Record]] = {
     "plan": PlanRecord,
     "claim": Claim,
+    "part": Part,
     "outcome": Outcome,
     "reset": Reset,
     "lost": Lost,
     "released": Released,
+    "assignment": SplitGeneration,
     "committed": Committed,
     "committer": CommitterTurn,
     "confirmed": CommitterDead,
@@ -205,10 +212,27 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _numbers(value: Any) -> tuple[int, ...]:
+    if not all(type(each) is int and each >= 0 for each in _list(value)):
+        raise ValueError(f"expected numbers, found {value!r}")
+    return tuple(value)
+
+
 def _pair(value: Any) -> tuple[str, ...]:
     if len(pair := _names(value)) != 2:
         raise ValueError(f"expected two names, found {value!r}")
     return pair
+
+
+def _homes(value: Any) -> tuple[tuple[str, int, str, int], ...]:
+    found = []
+    for each in _list(value):
+        uri, size, etag, home = _list(each)
+        # Not bools, which are numbers to Python.
+        if [type(uri), type(size), type(etag), type(home)] != [str, int, str, int] or size < 0 or home < 0:
+            raise ValueError(f"expected a split as [uri, size, etag, subtask], found {each!r}")
+        found.append((uri, size, etag, home))
+    return tuple(found)
 
 
 def _count(value: Any) -> tuple[str, float]:
@@ -256,7 +280,19 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "failover_strategy": FailoverStrategy,
     },
     Retention: {"policy": ReleasePolicy},
-    Claim: {"inputs": _tuple_of(_record(InputPin)), "owner": _optional(_record(RunAttempt))},
+    AdoptedParts: {"dropped": _numbers},
+    Claim: {
+        "inputs": _tuple_of(_record(InputPin)),
+        "owner": _optional(_record(RunAttempt)),
+        "base": _tuple_of(_record(AdoptedParts)),
+    },
+    Part: {
+        "splits": _names,
+        "outputs": _tuple_of(_manifest),
+        "lost": _optional(_record(Failure)),
+        "accumulators": _tuple_of(_count),
+    },
+    PartRef: {"splits": _names},
     Outcome: {
         "state": AttemptState,
         "inputs": _tuple_of(_record(InputPin)),
@@ -270,9 +306,12 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "accumulators": _tuple_of(_count),
         "commit": _optional(_record(CommitSpec)),
         "coordinators": _tuple_of(_pair),
+        "parts": _tuple_of(_record(PartRef)),
+        "lost_splits": _tuple_of(_record(LostSplit)),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"results": _names},
+    SplitGeneration: {"splits": _homes, "gone": _homes},
     CommitSpec: {"kind": CommitKind, "mode": CommitMode},
     Committed: {"end": CommitEnd},
     Lost: {"evidence": _names, "plan": _tuple_of(_pair)},

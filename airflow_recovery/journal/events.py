@@ -56,6 +56,18 @@ class AttemptClaimed(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SplitsCommitted(JobEvent):
+    """Part ``number`` of an attempt: ``splits`` of its splits are done. ``lost``: given up, within the loss budget."""
+
+    region: str
+    attempt: int
+    number: int
+    splits: int
+    lost: bool
+    optional: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExecutionVertexFinished(JobEvent):
     """An attempt finished (FLIP-383): its writer and worker, what it read, and its accumulators.
 
@@ -229,6 +241,7 @@ EVENTS: dict[str, type[JobEvent]] = {
     for each in (
         JobPlanned,
         AttemptClaimed,
+        SplitsCommitted,
         ExecutionVertexFinished,
         ExecutionVertexFailed,
         ExecutionVertexReset,
@@ -323,6 +336,7 @@ _text = _scalar(str)
 _READERS: dict[Any, Callable[[Any], Any]] = {
     "str": _text,
     "int": _scalar(int),
+    "bool": _scalar(bool),
     "float | None": _scalar(int, float, type(None)),
     "tuple[str, ...]": _tuple(_text),
     "tuple[InputPin, ...]": _tuple(_record(InputPin)),

@@ -25,6 +25,7 @@ from airflow_recovery.journal.records import (
     InputPin,
     Lost,
     Outcome,
+    Part,
     PlanRecord,
     Publish,
     Record,
@@ -115,6 +116,7 @@ class Journal:
         """
         names = {encode(each): each for each in regions}
         marks: dict[str, dict[int, dict[str, Any]]] = {each: {} for each in names.values()}
+        parts: dict[tuple[str, int], set[int]] = {}
         plans: set[str] = set()
         newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
@@ -123,7 +125,9 @@ class Journal:
             etags[info.key] = info.etag
             key = self.layout.parse_attempt(info.key)
             if key is not None:
-                if key.region in names:
+                if key.region in names and key.kind == "part":
+                    parts.setdefault((names[key.region], key.attempt), set()).add(key.turn)
+                elif key.region in names:
                     marked = marks[names[key.region]].setdefault(key.attempt, {})
                     mark = _MARKS[key.kind]
                     marked[mark] = max(marked.get(mark, 0), key.turn) if key.turn else True
@@ -137,6 +141,8 @@ class Journal:
                 newest_closed = max(newest_closed, number)
             elif info.key == self.layout.snapshot:
                 snapshot = info
+        for (region, attempt), numbers in parts.items():
+            marks[region].setdefault(attempt, {})["parts"] = _length_of(numbers)
         closed_at = self.closed_at(newest_closed) if newest_closed else {}
         attempts = {name: {n: Attempt(n, **each) for n, each in found.items()} for name, found in marks.items()}
         state = RunState(
@@ -229,6 +235,19 @@ class Journal:
         found = get_many(self.store, keys)
         return tuple(self._decode(Claim, found[key].body, key) for key in keys)
 
+    def read_parts(self, region: str, attempt: int, length: int) -> tuple[Part, ...]:
+        """The parts of an attempt that are numbered below ``length``, in order, read at once.
+
+        Raises `ObjectMissing` where one of them is not there.
+        """
+        return self.read_parts_of(region, [(attempt, number) for number in range(length)])
+
+    def read_parts_of(self, region: str, parts: Iterable[tuple[int, int]]) -> tuple[Part, ...]:
+        """Parts by attempt and number, in the order given, read at once. Raises `ObjectMissing`."""
+        keys = [self.layout.part(region, attempt, number) for attempt, number in parts]
+        found = get_many(self.store, keys)
+        return tuple(self._decode(Part, found[key].body, key) for key in keys)
+
     def read_outcome(self, region: str, attempt: int) -> Outcome | None:
         """One outcome, or `None` while the attempt is open."""
         try:
@@ -269,6 +288,11 @@ class Journal:
             self.layout.attempt(claim.region, claim.attempt, "claim"),
             lambda found: found.writer == claim.writer,
         )
+
+    def put_part(self, part: Part) -> ObjectInfo:
+        """Commit splits. Raises `AttemptLost` where another process has written a part of this number."""
+        key = self.layout.part(part.region, part.attempt, part.number)
+        return self._put(part, key, lambda found: (found.writer, found.splits) == (part.writer, part.splits))
 
     def finish(self, outcome: Outcome) -> ObjectInfo:
         """End an attempt with its result. Raises `AttemptLost` where it was fenced."""
@@ -382,14 +406,20 @@ class Journal:
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"
         record = decode_record(self.identity, kind, body, where=where)
-        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead)):
-            about = self.layout.attempt(record.region, record.attempt, key.rpartition(".")[2])
-            if about != key:
-                raise RecordInvalid(
-                    f"{where}: expected a record of this key, found {record.region}@{record.attempt}: it was copied "
-                    "here. Delete the copy."
-                )
+        own = self._own_key(record, key.rpartition(".")[2])
+        if own is not None and own[0] != key:
+            raise RecordInvalid(
+                f"{where}: expected a record of this key, found one of {own[1]}: it was copied here. Delete the copy."
+            )
         return record
+
+    def _own_key(self, record: Record, kind: str) -> tuple[str, str] | None:
+        """The key of what is about an attempt, and its name for people."""
+        if isinstance(record, Part):
+            return self.layout.part(record.region, record.attempt, record.number), f"{record.region}@{record.attempt}"
+        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead)):
+            return self.layout.attempt(record.region, record.attempt, kind), f"{record.region}@{record.attempt}"
+        return None
 
     def closed_at(self, number: int) -> dict[str, int]:
         """The attempts up to which tombstone ``number`` has made them void. Raises `ObjectMissing`."""
@@ -409,6 +439,14 @@ _MARKS = {
 """What the name of an object alone says of its attempt."""
 
 
+def _length_of(numbers: set[int]) -> int:
+    """How long a log of these parts is: a hole is a part that an early page lacks, and ends what is known of it."""
+    length = 0
+    while length in numbers:
+        length += 1
+    return length
+
+
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     """A page that was read early lacks an attempt that a record on a later page refers to."""
     for region in regions:
@@ -423,4 +461,11 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
                 if named is None or not named.has_outcome:
                     raise PagesDisagree(
                         f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
+                    )
+            for adopted in attempt.claim.base if attempt.claim is not None else ():
+                named = state.of(region).attempts.get(adopted.attempt)
+                if adopted.attempt > state.of(region).closed_at and (named is None or named.parts < adopted.length):
+                    raise PagesDisagree(
+                        f"{region}@{attempt.number} has adopted {adopted.length} parts of attempt {adopted.attempt}, "
+                        "and the listing lacks some of them."
                     )

@@ -2,16 +2,18 @@
 
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released|committed
-                                        /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>
+                                        /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>, <n>.part-<k>
                                         /publish/<k>
                                         /closed, closed-<k>
                                         /snap/newest           a cache (`airflow_recovery.journal.record_cache`)
     <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
+    <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/assignment-<g>    which subtask reads which split
     <base>/_owner                                         (`airflow_recovery.journal.owner`)
 
-Streams lie beside the truth, not below it, so that the one listing of a pre-check never pages through them. No id can
-begin with an underscore (`airflow_recovery.storage.names`), so the two can't meet. ``n`` and ``k`` have eight digits.
+Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
+No id can begin with an underscore (`airflow_recovery.storage.names`), so they can't meet. ``n`` and ``k`` have eight
+digits, but for a turn and a part, which have four or more.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
 _ATTEMPT_KEY = re.compile(
-    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed)-(\d{4}))"
+    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed|part)-(\d{4,8}))"
 )
 _PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(r"publish/(\d{8})")
+_ASSIGNMENT_KEY = re.compile(r"assignment-(\d{8})")
 _CLOSED_KEY = re.compile(r"closed(?:-(\d{8}))?")
 
 SHARED_FOLDER = "_shared"
@@ -58,7 +61,7 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says. ``turn`` is that of a committer of the attempt, else 0."""
+    """What the name of an object below ``t/`` says. ``turn`` is that of a committer, or a part's number, else 0."""
 
     region: str
     attempt: int
@@ -89,13 +92,39 @@ class JournalLayout:
         return f"_streams/{self._path}/"
 
     @property
+    def splits(self) -> str:
+        """The assignments of all sources."""
+        return f"_splits/{self._path}/"
+
+    def splits_of(self, vertex: str) -> str:
+        """What is known of the splits of one source, with a slash at the end."""
+        return f"{self.splits}{encode(vertex)}/"
+
+    def assignment(self, vertex: str, generation: int) -> str:
+        """One generation of the assignment of a source's splits."""
+        return f"{self.assignments(vertex)}{generation:08d}"
+
+    def assignments(self, vertex: str) -> str:
+        """What the keys of all generations begin with."""
+        return f"{self.splits_of(vertex)}assignment-"
+
+    def parse_assignment(self, vertex: str, key: str) -> int | None:
+        """Inverse of `assignment`; `None` for any other key."""
+        found = _ASSIGNMENT_KEY.fullmatch(key.removeprefix(self.splits_of(vertex)))
+        return int(found[1]) if found else None
+
+    @property
     def data(self) -> str:
         """Results of all attempts, relative to the base of the results."""
         return self.prefix
 
+    def data_of_region(self, region: str) -> str:
+        """What the prefixes of all attempts of a region begin with, without a slash at the end."""
+        return f"{self.data}{encode(region)}"
+
     def data_of(self, region: str, attempt: int) -> str:
         """The prefix that one attempt writes its results to, without a slash at the end."""
-        return f"{self.data}{encode(region)}/{attempt:08d}"
+        return f"{self.data_of_region(region)}/{attempt:08d}"
 
     def plan(self, plan_hash: str) -> str:
         """One version of topology and fingerprints."""
@@ -104,6 +133,10 @@ class JournalLayout:
     def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
         """Claim, outcome, reset, lost, released or committed of one attempt; committer or confirmed of a turn of it."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
+
+    def part(self, region: str, attempt: int, number: int) -> str:
+        """One part of an attempt that commits split by split."""
+        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.part-{number:04d}"
 
     def publish(self, number: int) -> str:
         """The k-th publish."""

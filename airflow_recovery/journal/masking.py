@@ -18,7 +18,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     WriteInDoubt,
 )
-from airflow_recovery.journal.records import Failure, Lost, Outcome, Released, Reset
+from airflow_recovery.journal.records import Failure, Lost, LostSplit, Outcome, Released, Reset
 
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""
@@ -28,6 +28,7 @@ FREE_TEXT: dict[type[Any], frozenset[str]] = {
     Outcome: frozenset({"detail"}),
     Reset: frozenset({"who", "why"}),
     Lost: frozenset({"evidence", "plan"}),
+    LostSplit: frozenset({"message"}),
     Released: frozenset({"who"}),
     WriteInDoubt: frozenset({"why"}),
     EventsDropped: frozenset({"why"}),

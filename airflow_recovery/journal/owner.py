@@ -30,6 +30,19 @@ def own_prefix(store: ObjectStore, deployment: str, *, deadline_s: float = 60.0)
             return
         except AttemptLost:
             owner = _owner_in(store, store.get(OWNER_KEY).body)
+    _check_same(store, owner, deployment)
+
+
+def check_owner(store: ObjectStore, deployment: str) -> None:
+    """As `own_prefix`, and nothing is written: a prefix that nobody has taken is anybody's."""
+    try:
+        owner = _owner_in(store, store.get(OWNER_KEY).body)
+    except ObjectMissing:
+        return
+    _check_same(store, owner, deployment)
+
+
+def _check_same(store: ObjectStore, owner: str, deployment: str) -> None:
     if owner != deployment:
         raise ConfigurationError(
             f"Expected {store.base_uri} to be the journal of deployment {deployment!r}, found that of {owner!r}: two "

@@ -19,6 +19,7 @@ from airflow_recovery.journal.events import (
     ResultPublished,
     RunClosed,
     SinkCommitted,
+    SplitsCommitted,
     WriteInDoubt,
 )
 from airflow_recovery.journal.plans import plan_hash
@@ -31,6 +32,7 @@ from airflow_recovery.journal.records import (
     CommitterTurn,
     Lost,
     Outcome,
+    Part,
     PlanRecord,
     Publish,
     Record,
@@ -82,6 +84,15 @@ def _event_of(record: Record, at: str, number: int) -> JobEvent:
         return JobPlanned(occurred_at=at, job=record.job, plan_hash=plan_hash(record))
     if isinstance(record, Claim):
         return AttemptClaimed(occurred_at=at, claim=record)
+    if isinstance(record, Part):
+        return SplitsCommitted(
+            occurred_at=at,
+            region=record.region,
+            attempt=record.attempt,
+            number=record.number,
+            splits=len(record.splits),
+            lost=record.lost is not None,
+        )
     if isinstance(record, Outcome):
         if record.state is AttemptState.FINISHED:
             return ExecutionVertexFinished(occurred_at=at, outcome=record)

@@ -135,6 +135,10 @@ class RegionPlan:
     commit: CommitSpec | None = later(None)
     """Of a sink whose finish is not yet its commit (PROTOCOL section 8)."""
     coordinators: tuple[CoordinatorPlan, ...] = later(())
+    split_source: str | None = later(None)
+    """It commits split by split (``commit="split"``): the vertex whose splits these are."""
+    pulls_splits: bool = later(False)
+    """Which of them it reads is decided while it runs (``assignment="dynamic"``)."""
 
     @property
     def is_volatile(self) -> bool:
@@ -194,6 +198,63 @@ class SharedPin:
 
 
 @dataclass(frozen=True)
+class AdoptedParts:
+    """A claim adopts of attempt ``attempt`` the parts numbered below ``length``, but for those that are ``dropped``.
+
+    Dropped is what can't be used: its objects are gone or altered, or one of its splits is not to be read any more.
+    """
+
+    attempt: int
+    length: int
+    dropped: tuple[int, ...] = later(())
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The parts that are adopted."""
+        dropped = frozenset(self.dropped)
+        return tuple(each for each in range(self.length) if each not in dropped)
+
+
+@dataclass(frozen=True)
+class Part:
+    """``t/<region>/<n>.part-<k>``: these splits are read, and what became of them is written. One writer, no holes.
+
+    ``splits`` are content keys. ``outputs`` has a manifest for every result of the region, each in a folder of its own.
+    ``lost``: why its splits could not be read, within the loss budget; it has no outputs then.
+    """
+
+    region: str
+    attempt: int
+    number: int
+    writer: str
+    splits: tuple[str, ...]
+    outputs: tuple[PartitionManifest, ...]
+    written_at: str
+    seconds: float | None = None
+    lost: Failure | None = None
+    accumulators: tuple[tuple[str, float], ...] = later(())
+    """What user code counted while it read these splits: (name, sum), by name."""
+
+
+@dataclass(frozen=True)
+class PartRef:
+    """A part that a finish is made of, and the content keys of its splits."""
+
+    attempt: int
+    number: int
+    splits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LostSplit:
+    """A split that a finish does without, within its loss budget."""
+
+    key: str
+    uri: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """``t/<region>/<n>.claim``: written before Spark is submitted; pins the inputs while the attempt is open."""
 
@@ -214,6 +275,10 @@ class Claim:
     """In the journal of shared results: whose claim this is."""
     process: str | None = later(None)
     """The process with which the attempt ends (`airflow_recovery.runtime.process_identity`); `None`: none is known."""
+    base: tuple[AdoptedParts, ...] = later(())
+    """Of a region that commits split by split: what it takes over from earlier attempts. The one place that says so."""
+    reading: str | None = later(None)
+    """Digest of the code and the side inputs that its parts are made of: only attempts that share it share parts."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +312,9 @@ class Outcome:
     """FINISHED is only prepared: it counts for success once `Committed` says that this was done."""
     coordinators: tuple[tuple[str, str], ...] = later(())
     """(vertex, snapshot of its coordinator as base64)."""
+    parts: tuple[PartRef, ...] = later(())
+    """Of a region that commits split by split: what ``outputs`` are put together of, each split exactly once."""
+    lost_splits: tuple[LostSplit, ...] = later(())
 
 
 @dataclass(frozen=True)
@@ -273,6 +341,8 @@ class AttemptTrace:
         accumulators: tuple[tuple[str, float], ...] = (),
         worker: str | None = None,
         coordinators: tuple[tuple[str, str], ...] = (),
+        parts: tuple[PartRef, ...] = (),
+        lost_splits: tuple[LostSplit, ...] = (),
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran."""
         return Outcome(
@@ -293,6 +363,8 @@ class AttemptTrace:
             worker=worker,
             commit=self.commit,
             coordinators=coordinators,
+            parts=parts,
+            lost_splits=lost_splits,
         )
 
 
@@ -332,6 +404,22 @@ class Released:
     region: str
     attempt: int
     who: str
+
+
+@dataclass(frozen=True)
+class SplitGeneration:
+    """``_splits/<run>/<vertex>/assignment-<g>``: which subtask of a source reads which split; the highest ``g`` counts.
+
+    A split is (URI, size, etag, index of its subtask), in the order of the URIs. ``gone`` are those that are not listed
+    any more, where their source keeps what was read of them.
+    """
+
+    vertex: str
+    generation: int
+    writer: str
+    parallelism: int
+    splits: tuple[tuple[str, int, str, int], ...]
+    gone: tuple[tuple[str, int, str, int], ...] = later(())
 
 
 class CommitEnd(str, Enum):
@@ -436,10 +524,12 @@ class Closed:
 Record = (
     PlanRecord
     | Claim
+    | Part
     | Outcome
     | Reset
     | Lost
     | Released
+    | SplitGeneration
     | Committed
     | CommitterTurn
     | CommitterDead

@@ -22,6 +22,7 @@ from airflow_recovery.journal.events import (
     ResultLost,
     ResultPublished,
     SinkCommitted,
+    SplitsCommitted,
 )
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.journal import Journal
@@ -76,6 +77,9 @@ class EventFold:
             claim = event.claim
             before = self._of(claim.region, claim.attempt)
             self._put(claim.region, replace(before, is_claimed=True, claim=claim))
+        elif isinstance(event, SplitsCommitted):
+            before = self._of(event.region, event.attempt)
+            self._put(event.region, replace(before, parts=max(before.parts, event.number + 1)))
         elif isinstance(event, (ExecutionVertexFinished, ExecutionVertexFailed)):
             outcome = event.outcome
             before = self._of(outcome.region, outcome.attempt)
@@ -134,7 +138,7 @@ def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
     """What the one says and the other does not, in words; empty where they are the same.
 
     Only of the regions that ``journal`` names. Left out: etags, claims of attempts that have ended (the fold does not
-    read them), and what a tombstone has made void.
+    read them), parts (most are written by drivers, which have no stream), and what a tombstone has made void.
     """
     found = []
     for name, mine in journal.regions.items():
@@ -154,7 +158,7 @@ def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
 def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
     # A reset of attempt 0 stands for "before any attempt"; after a purge there is none before.
     return {
-        number: replace(each, outcome_etag=None, claim=None if each.has_outcome else each.claim)
+        number: replace(each, outcome_etag=None, parts=0, claim=None if each.has_outcome else each.claim)
         for number, each in state.attempts.items()
         if number > state.closed_at or (number == 0 and not is_closed)
     }

@@ -17,7 +17,8 @@ from airflow_recovery.journal.records import AttemptState, Claim, CommitEnd, Com
 class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
-    ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
+    ``is_followed``: a later attempt was claimed, whatever became of it. ``parts``: the length of its log of parts, of
+    a region that commits split by split. ``turns`` and ``dead_turns``: the highest turn
     of a committer that was taken, and the highest one whose process is confirmed to be dead.
     """
 
@@ -31,6 +32,7 @@ class Attempt:
     is_committed: bool = False
     turns: int = 0
     dead_turns: int = 0
+    parts: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
     reset: Reset | None = None
@@ -46,6 +48,12 @@ class Attempt:
     def is_finished(self) -> bool:
         """Ended with a result. False where the outcome was not fetched."""
         return self.outcome is not None and self.outcome.state is AttemptState.FINISHED
+
+    @property
+    def oldest(self) -> int:
+        """The first of the attempts that the finish is made of: its own, unless it took over parts."""
+        parts = self.outcome.parts if self.outcome is not None else ()
+        return min((each.attempt for each in parts), default=self.number)
 
     @property
     def is_prepared(self) -> bool:
@@ -91,9 +99,12 @@ class RegionState:
 
     @cached_property
     def current(self) -> Attempt | None:
-        """The highest finished attempt above the mark and above what was purged. Older ones never come back."""
+        """The highest finished attempt above the mark and above what was purged. Older ones never come back.
+
+        Nor does one count that took over parts of an attempt up to the mark: who resets wants them made again.
+        """
         mark = max(self.mark, self.closed_at)
-        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark]
+        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark and each.oldest > mark]
         return self.attempts[max(counted)] if counted else None
 
     @cached_property

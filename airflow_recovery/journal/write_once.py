@@ -1,8 +1,9 @@
 """The PUT rule (PROTOCOL section 2): how a write-once object is written over a network that may lose the answer.
 
 412: read the object; it is mine (an earlier PUT of this process landed), or somebody else was first. Conflict, failure
-inside, time-out: repeat *the same PUT* until one of the two definite answers. Reading "not there" after a time-out
-proves nothing, since the request may still land; so an unknown outcome is never taken for success, nor for failure.
+inside, time-out, no room: repeat *the same PUT* until one of the two definite answers. Reading "not there" after a
+time-out proves nothing, since the request may still land; so an unknown outcome is never taken for success, nor for
+failure.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from airflow_recovery.errors import (
     ObjectExists,
     ObjectMissing,
     StoreError,
+    StoreFull,
     StoreTimeout,
     StoreUnavailable,
 )
@@ -70,7 +72,7 @@ def write_once(
     """Create ``key`` with ``body``, or find out for certain that it is there.
 
     ``is_mine`` judges the bytes of an object that was there before. Raises `WriteLost` where they are not ours,
-    `StoreAccessDenied` at once, and the last `StoreTimeout` or `StoreUnavailable` when no pause fits into
+    `StoreAccessDenied` at once, and the last `StoreTimeout`, `StoreUnavailable` or `StoreFull` when no pause fits into
     ``deadline_s`` any more; the outcome is unknown then. There is always at least one PUT.
     """
     rng = rng or random.Random()
@@ -79,7 +81,7 @@ def write_once(
     while True:
         try:
             return _attempt(store, key, body, is_mine)
-        except (StoreTimeout, StoreUnavailable) as error:
+        except (StoreTimeout, StoreUnavailable, StoreFull) as error:
             failures += 1
             pause_s = backoff.pause_s(failures, rng)
             spent_s = clock() - start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,12 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.operators.cluster_drivers import ClusterDrivers
+from airflow_recovery.operators.committed_output import check_prepared
 from airflow_recovery.operators.externals import list_external
 from airflow_recovery.operators.references import OutputReference, filled, qualified
 from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.runtime.failure_class import ERRORS, classify
+from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.shuffle.availability import probe_manifest
@@ -40,8 +43,9 @@ def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
     ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
-    else by URI; ``packages`` and ``java_class``; the arguments as rendered, before the placeholders are filled. Neither
-    ``conf`` and the sizes of executors, nor ``env_vars``, which may hold secrets that rotate.
+    else by URI; ``packages`` and ``java_class``; the arguments as rendered, before the placeholders are filled; where
+    the output is committed. Neither ``conf`` and the sizes of executors, nor ``env_vars``, which may hold secrets that
+    rotate.
     """
     if not operator.application:
         raise JobDefinitionError(f"{operator.task_id}: expected an application, found none.")
@@ -59,6 +63,7 @@ def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
             (name, f"{each.task_id}/{each.name}" if isinstance(each, OutputReference) else each)
             for name, each in operator.inputs.items()
         ),
+        **({"commit": asdict(operator.commit_spec)} if operator.commit_spec else {}),
     }
     return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
 
@@ -128,6 +133,9 @@ class ApplicationRunner:
             else:
                 with self._signs_of_life(claim):
                     self._operator.submit_application(self._context, arguments, claim.tag)
+        except AttemptLost:
+            self._delete_managed(claim)
+            raise
         except Exception as error:
             # All that is known of an application of the user's own is what spark-submit's exit told.
             told = f"{claim.region}@{claim.attempt}: the application failed: {error}"
@@ -150,14 +158,17 @@ class ApplicationRunner:
             self._operator.kill_driver(self._context, claim.tag)
 
     def _signs_of_life(self, claim: Claim) -> Heartbeat:
-        """Of this process: the attempt, which it finishes, ends with it."""
+        """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
         journal, every_s = self._run.journal, interval_s(self._run.patience.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
-        return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s)
+        watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
+        return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
         claim = attempt.claim
         outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
+        if self._operator.commit is not None:
+            check_prepared(self._operator.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
         outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
         try:

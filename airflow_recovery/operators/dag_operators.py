@@ -73,6 +73,7 @@ def plan_of_dag(dag: Any) -> PlanRecord:
                     for name in operator.outputs
                     if operator.determinism is not Determinism.ALWAYS
                 ),
+                commit=operator.commit_spec,
             )
             for task_id, operator in operators.items()
         ),

@@ -1,17 +1,128 @@
-"""Today's objects of an external input."""
+"""Today's external input of a region: the splits that its sources, or one subtask's share of them, would read now."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_recovery.source.inventory import list_objects
+from airflow_recovery.errors import ObjectMissing, UserCodeError
+from airflow_recovery.execution.dynamic_splits import discover
+from airflow_recovery.job.context import ONLY_SUBTASK
+from airflow_recovery.job.parallelism import PerFile
+from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.split_wise import SplitAssignment
+from airflow_recovery.job.templates import uses_subtask
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.source.assignment_log import AssignmentLog
+from airflow_recovery.source.committed import committed_splits
+from airflow_recovery.source.inventory import list_objects, object_key
+from airflow_recovery.source.matching import Vanished, names
+from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
+    import logging
+
+    from airflow_recovery.execution.job_plan import ExecutionRegion
     from airflow_recovery.hooks.stores import Stores
-    from airflow_recovery.journal.records import ExternalObject
+    from airflow_recovery.job import Job, Vertex
+    from airflow_recovery.job.sources import SplitSource
+    from airflow_recovery.journal.records import ExternalObject, RunIdentity
 
 
 def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none."""
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(pattern, vertex=vertex, endpoint_url=spec.endpoint_url, region_name=spec.region_name)
+
+
+class RegionSplits:
+    """What the sources of ``region`` read today. ``writer`` is the process's random id.
+
+    Subtasks that share one listing (a number of them) have their splits assigned in the journal, where each split keeps
+    its home whatever comes and goes; so has a source that must know what has vanished. All others are their listing.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        region: ExecutionRegion,
+        stores: Stores,
+        identity: RunIdentity,
+        *,
+        writer: str,
+        log: logging.Logger,
+    ) -> None:
+        self._job, self._region, self._stores = job, region, stores
+        self._identity, self._writer, self._log = identity, writer, log
+        self._gone: set[str] = set()
+
+    def today(self) -> tuple[ExternalObject, ...]:
+        """As external inputs, by source.
+
+        Raises `ObjectMissing` where there is nothing to read, `SplitsVanished`, `SplitIdentityError`, what a user's
+        enumerator raises, and the errors of the stores.
+        """
+        return tuple(
+            each.external(vertex)
+            for vertex, source in self._region.sources.items()
+            for each in self._splits(vertex, source)
+        )
+
+    def _splits(self, vertex: str, source: SplitSource) -> Sequence[Split]:
+        subtask, declared = self._region.subtask or ONLY_SUBTASK, self._job.vertices[vertex]
+        if declared.reading.assignment is SplitAssignment.DYNAMIC:
+            # Which of them this subtask reads is known when it has: its finish names them.
+            pool = SplitLogStore(self._stores.journal, self._identity, vertex, writer=self._writer)
+            return discover(
+                pool, lambda: self._listed(vertex, source), vertex=vertex, vanished=source.vanished, log=self._log
+            )
+        has_own_listing = self._region.subtask is None or _names_subtask(declared)
+        if has_own_listing and source.vanished is Vanished.DROP:
+            return self._listed(vertex, source)
+        if isinstance(source, FilePattern) and isinstance(self._job.parallelism_of(vertex), PerFile):
+            every = self._listed(vertex, source)
+            found = [each for each in every if object_key(source.pattern, each.uri) == subtask.key]
+        else:
+            assignment = AssignmentLog(self._stores.journal, self._identity, vertex, writer=self._writer).advanced(
+                lambda: self._listed(vertex, source), subtask.parallelism, vanished=source.vanished, log=self._log
+            )
+            every = assignment.in_order
+            found = [*assignment.of(subtask.index), *self._kept(vertex, assignment.gone_of(subtask.index))]
+        if not found:
+            raise ObjectMissing(
+                f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(every)} splits that are there now: "
+                "a file has gone, or there are fewer splits than subtasks. Clear the task group to have the subtasks "
+                "decided anew, or declare fewer."
+            )
+        return found
+
+    def _kept(self, vertex: str, gone: Sequence[Split]) -> list[Split]:
+        """Of what is not listed any more, what was read and committed: nothing else can be had of it."""
+        if not gone:
+            return []
+        journal = Journal(self._stores.journal, self._identity, writer=self._writer)
+        committed = committed_splits(journal, self._region.name, vertex)
+        kept = [each for each in gone if each.key in committed]
+        self._gone |= {each.key for each in kept}
+        return kept
+
+    def check_readable(self, todo: Iterable[Split]) -> None:
+        """Raises `UserCodeError` where ``todo`` has a split of which only what was read of it earlier is left."""
+        lost = [each for each in todo if each.key in self._gone]
+        if lost:
+            raise UserCodeError(
+                f"{self._region.name}: expected what was read of {len(lost)} splits that are not listed any more, and "
+                f'are kept (vanished="keep"), found nothing that can be taken over: {names(lost)}. They were read by '
+                "other code, or with other side inputs, or what was made of them is gone. Restore them; or restart the "
+                "region, which then reads what is listed"
+            )
+
+    def _listed(self, vertex: str, source: SplitSource) -> Sequence[Split]:
+        if isinstance(source, FilePattern):
+            return [Split.of_external(each) for each in list_external(self._stores, source.pattern, vertex)]
+        return source.enumerate(self._job.vertices[vertex].where)
+
+
+def _names_subtask(vertex: Vertex) -> bool:
+    return vertex.splits is not None and uses_subtask(vertex.splits.declared)

@@ -134,11 +134,7 @@ def run_plain_region(
     run: PlainRun, plan: JobPlan, name: str, make_runner: Callable[[Stores, RunIdentity], RegionRunner]
 ) -> RegionResult:
     """One region, or subtask, of a declared job. Raises `ConfigurationError` for a sink that commits."""
-    if any(each.name == name and each.commit is not None for each in plan.record.regions):
-        raise ConfigurationError(
-            f"{name}: expected recovery to be on, since its sink has commit=, found {WHY}: without a journal nobody "
-            "would know what was committed. Leave commit= out, or let the job recover."
-        )
+    _check_not_committed(name, any(each.name == name and each.commit is not None for each in plan.record.regions))
     runner = make_runner(run.stores, run.identity)
     return run.run(run.attempt(name, plan.regions[name].inputs, runner.externals()), runner)
 
@@ -151,9 +147,13 @@ def plain_plan(job: Job, ref: str, facts: RunFacts, run: PlainRun) -> JobPlan:
 
 
 def run_plain_application(operator: RecoverableSparkSubmitOperator, context: Context) -> RegionResult:
-    """One try of a drop-in operator: its placeholders are filled, and the rest is the provider's operator."""
+    """One try of a drop-in operator: its placeholders are filled, and the rest is the provider's operator.
+
+    Raises `ConfigurationError` for one that commits.
+    """
     from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 
+    _check_not_committed(operator.task_id, operator.commit is not None)
     run = PlainRun(context, OPERATORS_GROUP)
     references = operator.references()
     producers = tuple(dict.fromkeys(each.task_id for each in references.values()))
@@ -175,6 +175,14 @@ def run_plain_application(operator: RecoverableSparkSubmitOperator, context: Con
     outcome = attempt.trace.finished(_now(), manifests)
     run.hand_over(outcome)
     return RegionResult(operator.task_id, Decision.RAN, attempt.claim.attempt, WHY, outcome)
+
+
+def _check_not_committed(name: str, commits: bool) -> None:
+    if commits:
+        raise ConfigurationError(
+            f"{name}: expected recovery to be on, since it has commit=, found {WHY}: without a journal nobody would "
+            "know what was committed. Leave commit= out, or let the job recover."
+        )
 
 
 def _now() -> str:

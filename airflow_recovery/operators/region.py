@@ -19,6 +19,7 @@ from airflow_recovery.operators.applications import ConnectApplication, Submitte
 from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.operators.cluster_drivers import ClusterDrivers
 from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts
+from airflow_recovery.operators.split_connection import check_split_connection
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
 from airflow_recovery.operators.supervision import die_with_supervisor
@@ -188,6 +189,9 @@ class SparkRegionOperator(SubmittingOperator):
         opened, region = found.opened, found.plan.regions[name]
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
+        source = opened.run.regions[name].split_source
+        if source is not None:
+            check_split_connection(job.vertices[source], self._connection)
         application = self._make_application(job, context, opened.stores)
         make_runner = partial(
             RegionRunner,

@@ -5,32 +5,31 @@ from __future__ import annotations
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from airflow_recovery.errors import ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.errors import RegionFailed, UserCodeError
 from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
-from airflow_recovery.job.parallelism import PerFile
-from airflow_recovery.job.templates import uses_subtask
+from airflow_recovery.job.split_wise import SplitAssignment, split_source
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.operators.externals import list_external
+from airflow_recovery.operators.externals import RegionSplits
 from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.runtime.s3a_advice import s3a_advice
-from airflow_recovery.runtime.spec import RegionSpec, RunFacts, VertexSpec
-from airflow_recovery.source.inventory import object_key
+from airflow_recovery.runtime.spec import RegionSpec, RunFacts, SplitSpec, VertexSpec
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
@@ -85,32 +84,11 @@ class RegionRunner:
         self._on_claim = on_claim
         self._prepare = prepare
         self._heartbeat_s = heartbeat_s
+        self._splits = RegionSplits(job, region, stores, identity, writer=uuid.uuid4().hex, log=log)
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The files that the region's sources would read now."""
-        found: list[ExternalObject] = []
-        for vertex, pattern in self._region.patterns.items():
-            listed = list_external(self._stores, pattern, vertex)
-            found += self._own(vertex, pattern, listed) if self._region.subtask is not None else listed
-        return tuple(found)
-
-    def _own(self, vertex: str, pattern: str, listed: Sequence[ExternalObject]) -> Sequence[ExternalObject]:
-        """Of a parallel source's files, those of this subtask."""
-        parallelism, subtask = self._job.parallelism_of(vertex), self._region.subtask
-        declared = self._job.vertices[vertex].splits
-        if subtask is None or (declared is not None and uses_subtask({"splits": declared.pattern})):
-            return listed
-        if isinstance(parallelism, PerFile):
-            own = [each for each in listed if object_key(pattern, each.uri) == subtask.key]
-        else:
-            own = list(listed[subtask.index :: subtask.parallelism])
-        if not own:
-            raise ObjectMissing(
-                f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(listed)} files that {pattern!r} "
-                "names now: a file has gone, or there are fewer files than subtasks. Clear the task group to have the "
-                "subtasks decided anew, or declare fewer."
-            )
-        return own
+        """The splits that the region's sources would read now."""
+        return self._splits.today()
 
     def check_target(self, state: RunState) -> None:
         """Nothing to check: results go below the attempt's own prefix. It will run: what can begin before it may."""
@@ -119,6 +97,7 @@ class RegionRunner:
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's application to its outcome. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
+        self._splits.check_readable(attempt.splits.todo if attempt.splits is not None else ())
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
             folder = Path(name)
             spec = self._spec(attempt, folder)
@@ -158,7 +137,17 @@ class RegionRunner:
             heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
+            splits=self._split_spec(attempt),
         )
+
+    def _split_spec(self, attempt: ClaimedAttempt) -> SplitSpec | None:
+        """How the attempt commits split by split; `None` where its region ends as a whole."""
+        source = split_source(self._region.region, self._job.vertices)
+        if source is None:
+            return None
+        reading = self._job.vertices[source].reading
+        is_pulled = reading.assignment is SplitAssignment.DYNAMIC
+        return SplitSpec(source, reading.batch_bytes, attempt.claim.base, reading.loss_budget, is_pulled=is_pulled)
 
     def _read_elsewhere(self) -> set[str]:
         return {each.result for region in self._job.regions().regions for each in region.inputs}

@@ -14,21 +14,27 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.job.appends import how_application_appends
+from airflow_recovery.operators.committed_output import checked_commit
 from airflow_recovery.operators.references import (
     OutputReference,
     check_targets,
     checked_outputs,
     checked_uri,
     placeholders,
+    qualified,
 )
 from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_identity
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.submit import s3a_conf, submit_environment
+from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.topology.committing import CommitSpec
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +70,16 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     with it (`application_fingerprint`), and the arguments as rendered by Airflow, before the placeholders are filled: a
     template over the try or the clock makes every try a change. Spark settings and ``env_vars`` do not belong to it.
 
+    **Committed outputs** (``commit=PostgresTable(...)``, `airflow_recovery.sinks`): what the application writes to the
+    operator's one managed output is only prepared. After the finish the task commits it to the target, once; a task
+    that died in between is rolled forward by its next try, without Spark. Nobody else reads such an output. A sink that
+    reads rows wants Parquet files beside each other, without ``partitionBy``.
+
     Does not look into the application: it can't be cut into smaller regions, and its rows are not counted.
 
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
     :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
+    :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
     :param deterministic: ``"always"`` (operators that read what is made again run again) or ``"assume"`` (any finish of
         this application will do for them). Not ``"verify"``: its rows are not seen, so nothing could be compared.
@@ -86,6 +98,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         *,
         outputs: Sequence[str] | Mapping[str, str | None],
         inputs: Mapping[str, OutputReference | str] | None = None,
+        commit: CommittingSink | None = None,
         on_altered: str = "stop",
         deterministic: DeterminismLike = Determinism.ALWAYS,
         idempotent: bool | None = None,
@@ -95,6 +108,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         super().__init__(**kwargs)
         self.outputs = checked_outputs(self.task_id, outputs)
         check_targets(self.task_id, self.outputs, self._outputs_of_others())
+        self.commit = checked_commit(self.task_id, commit, self.outputs)
         self.inputs: dict[str, OutputReference | str] = dict(inputs or {})
         try:
             self.on_altered = OnAltered(on_altered)
@@ -116,6 +130,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                     "other: neither would find what the other has made. Give all operators of a DAG the same "
                     "job_recovery=."
                 )
+            if producer.commit is not None:
+                raise JobDefinitionError(
+                    f"{self.task_id}: expected input {name!r} to be an output that is not committed, found that of "
+                    f"{reference.task_id!r}, which has commit=: its rows are the target's then. Have them written by "
+                    "an operator without commit=, and read that one from both."
+                )
             self.set_upstream(producer)
 
     def result(self, name: str) -> OutputReference:
@@ -127,6 +147,14 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     def references(self) -> dict[str, OutputReference]:
         """The inputs that are outputs of other operators, by name."""
         return {name: each for name, each in self.inputs.items() if isinstance(each, OutputReference)}
+
+    @property
+    def commit_spec(self) -> CommitSpec | None:
+        """What a finish of this operator is prepared for, as plans hold it."""
+        if self.commit is None:
+            return None
+        (name,) = self.outputs
+        return spec_of(self.commit, qualified(self.task_id, name))
 
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""

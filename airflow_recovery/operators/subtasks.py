@@ -191,6 +191,7 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     from airflow_recovery.execution.job_plan import rendered_keys
     from airflow_recovery.job.chains import initializers
     from airflow_recovery.job.parallelism import PerFile, checked_keys
+    from airflow_recovery.job.sources import FilePattern
     from airflow_recovery.journal.records import ExternalObject
     from airflow_recovery.operators.externals import list_external
     from airflow_recovery.source.inventory import object_key
@@ -201,7 +202,7 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     spec = initializers(job)[name]
     assert isinstance(spec, PerFile)
     splits = job.render_splits(spec.source, facts)
-    assert splits is not None
+    assert isinstance(splits, FilePattern)
     listed = list_external(stores, splits.pattern, spec.source)
     keys = checked_keys(
         [object_key(splits.pattern, each.uri) for each in listed], where=job.vertices[spec.source].where

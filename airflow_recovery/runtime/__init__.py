@@ -7,6 +7,6 @@ uses `shipping`, `submit` and `spec` while a DAG file is parsed. The shared path
 ``_jvm``: the same code runs under spark-submit and over Spark Connect.
 """
 
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, RunFacts, StoreSpec, VertexSpec
+from airflow_recovery.runtime.spec import RegionSpec, RunDates, RunFacts, SplitSpec, StoreSpec, VertexSpec
 
-__all__ = ["RegionSpec", "RunDates", "RunFacts", "StoreSpec", "VertexSpec"]
+__all__ = ["RegionSpec", "RunDates", "RunFacts", "SplitSpec", "StoreSpec", "VertexSpec"]

@@ -63,13 +63,19 @@ def run_over_connect(
     silence_query_loggers()
     progress = Progress(log, spec.attempt)
     session_id = session_id_of(spec.identity, spec.region, spec.attempt)
+    opened: SparkSession | None = None
+
+    def stop() -> None:
+        if opened is not None:
+            opened.interruptTag(spec.tag)
+
     with (
-        heartbeat(spec, open_early(spec) if journal is None else lambda: journal, log),
+        heartbeat(spec, open_early(spec) if journal is None else lambda: journal, log, stop=stop),
         reporting_failure(spec, progress, log),
         guarding(url, session_id=session_id, tag=spec.tag, user_id=user_id),
     ):
         log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
-        spark = open_session(url, session_id=session_id, user_id=user_id)
+        spark = opened = open_session(url, session_id=session_id, user_id=user_id)
         try:
             spark.addTag(spec.tag)
             # No vertex is called before it has arrived; the session's settings and the inputs don't need it.

@@ -38,16 +38,25 @@ def drive(spec: RegionSpec) -> int:
     progress = Progress(log, spec.attempt)
     spark: SparkSession | None = None
 
+    def stop() -> None:
+        if spark is not None:
+            spark.sparkContext.stop()
+
     def run() -> None:
         nonlocal spark
         journal = open_early(spec)
-        with heartbeat(spec, journal, log) as signs, reporting_failure(spec, progress, log):
+        with heartbeat(spec, journal, log, stop=stop) as signs, reporting_failure(spec, progress, log):
             from pyspark.sql import SparkSession
 
-            spark = SparkSession.builder.getOrCreate()
+            builder = SparkSession.builder
+            if spec.splits is not None:
+                # Else the last tasks of one batch would keep the next one waiting.
+                builder = builder.config("spark.scheduler.mode", "FAIR")
+            spark = builder.getOrCreate()
             signs.tell_application(spark.sparkContext.applicationId)
+            progress.tell = signs.tell_progress
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
-            result = run_region(spark, spec, log=log, progress=progress)
+            result = run_region(spark, spec, log=log, progress=progress, journal=journal)
             finish_attempt(spec, result, log, store=journal())
 
     try:

@@ -2,6 +2,9 @@
 
 Whoever waits for the attempt looks whether the object *changes*, and counts by its own clock: two machines' clocks are
 never compared (`airflow_recovery.execution.liveness`). Nothing that recovery decides about data rests on it.
+
+With each sign the driver looks whether its attempt was fenced meanwhile (`airflow_recovery.runtime.fence`). Requests: a
+PUT for each sign, and a LIST of one key for each look; at most one of both every 5 s, so about 720 of each an hour.
 """
 
 from __future__ import annotations
@@ -11,9 +14,14 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
+from airflow_recovery.errors import AttemptLost
 from airflow_recovery.runtime.process_identity import own_process
 from airflow_recovery.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from airflow_recovery.runtime.fence import FenceWatch
 
 BEATS_PER_TIMEOUT = 6
 """A sign of life may be late or lost a few times before anybody loses patience."""
@@ -32,7 +40,7 @@ class Beat:
     """One sign of life. ``tag`` is the claim's: another one's beat at the same key is no sign of this attempt.
 
     ``process`` is the driver's (`own_process`), where the driver itself gives the sign. ``ended``: it was the last one,
-    and the attempt did not finish.
+    and the attempt did not finish. ``progress`` is for people.
     """
 
     tag: str
@@ -40,6 +48,7 @@ class Beat:
     process: str | None = None
     application_id: str | None = None
     ended: bool = False
+    progress: str | None = None
 
     def to_bytes(self) -> bytes:
         """A JSON object."""
@@ -63,6 +72,9 @@ class Heartbeat:
     ``store`` is called in the thread, so that opening it keeps nobody waiting. ``is_driver``: when this process is
     gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer. A store that
     does not answer stops nothing.
+
+    ``watch`` is asked after each sign but the first. Where the attempt was fenced, its work is stopped, no sign is
+    given any more, and the error that the block then ends with becomes `AttemptLost`.
     """
 
     def __init__(
@@ -74,12 +86,16 @@ class Heartbeat:
         log: logging.Logger,
         every_s: float = INTERVAL_S,
         is_driver: bool = True,
+        watch: FenceWatch | None = None,
     ) -> None:
         self._store = store
         self._key = key
         self._beat = Beat(tag, 0, own_process() if is_driver else None)
+        self._progress: str | None = None
         self._log = log
         self._every_s = every_s
+        self._watch = watch
+        self.is_fenced = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -90,22 +106,45 @@ class Heartbeat:
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         self._ended.set()
         self._thread.join()
-        if kind is not None:
-            self._beat = replace(self._beat, ended=True)
-            self._give()
+        if kind is None:
+            return
+        self._beat = replace(self._beat, ended=True)
+        self._give()
+        if self.is_fenced and issubclass(kind, Exception) and not issubclass(kind, AttemptLost):
+            raise AttemptLost(
+                "This attempt was fenced while it was at work: a later one counts. Its Spark job was stopped, and "
+                "nothing was registered."
+            )
 
     def tell_application(self, application_id: str | None) -> None:
         """What Spark calls the application, for people and from the next sign on."""
         self._beat = replace(self._beat, application_id=application_id)
 
+    def tell_progress(self, progress: str) -> None:
+        """How far its work is, for people and from the next sign on."""
+        self._progress = progress
+
     def _run(self) -> None:
         self._give()
         while not self._ended.wait(self._every_s):
-            self._give()
+            if not self.is_fenced:
+                self._give()
+            if self._watch is not None:
+                self._look(self._watch)
 
     def _give(self) -> None:
-        self._beat = replace(self._beat, count=self._beat.count + 1)
+        self._beat = replace(self._beat, count=self._beat.count + 1, progress=self._progress)
         try:
             self._store().put(self._key, self._beat.to_bytes())
         except Exception as error:  # also of opening the store: whoever needs it says so
             self._log.warning("A sign of life could not be given: %s", error)
+
+    def _look(self, watch: FenceWatch) -> None:
+        try:
+            if not self.is_fenced and watch.is_fenced():
+                self.is_fenced = True
+                self._log.error("This attempt was fenced, a later one counts: its Spark job is stopped.")
+            if self.is_fenced:
+                watch.stop()
+        except Exception as error:
+            self._log.warning("Whether this attempt was fenced could not be seen, or its job not stopped: %s", error)

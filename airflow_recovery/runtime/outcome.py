@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import ReadMetrics
+from airflow_recovery.journal.records import ExternalObject, ReadMetrics
 from airflow_recovery.runtime.beside import beside
+from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.receipt import write_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.scratch import delete_results, delete_scratch
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
+from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.s3 import S3Store
 
@@ -34,10 +37,27 @@ def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
     return beside(open_it, "open journal")
 
 
-def heartbeat(spec: RegionSpec, store: Callable[[], ObjectStore], log: logging.Logger) -> Heartbeat:
-    """The signs of life of ``spec``'s driver, which this process is. ``store`` is the journal's."""
+@contextmanager
+def heartbeat(
+    spec: RegionSpec, store: Callable[[], ObjectStore], log: logging.Logger, *, stop: Callable[[], object]
+) -> Iterator[Heartbeat]:
+    """The signs of life of ``spec``'s driver, which this process is. ``store`` is the journal's.
+
+    Where the attempt is fenced meanwhile, ``stop`` is called to end its work, and what it wrote is deleted.
+    """
+
+    def ask() -> bool:
+        return is_fenced(Journal(store(), spec.identity, writer=spec.trace.writer), spec.region, spec.attempt)
+
     key = JournalLayout(spec.identity).heartbeat(spec.region, spec.attempt)
-    return Heartbeat(store, key, spec.tag, log=log, every_s=spec.heartbeat_s)
+    signs = Heartbeat(store, key, spec.tag, log=log, every_s=spec.heartbeat_s, watch=FenceWatch(ask, stop))
+    try:
+        with signs:
+            yield signs
+    except AttemptLost:
+        if signs.is_fenced:
+            delete_results(spec, log)
+        raise
 
 
 def finish_attempt(
@@ -56,10 +76,12 @@ def finish_attempt(
         result.outputs,
         spark_seconds=result.spark_seconds,
         application_id=result.application_id,
-        read=ReadMetrics.of(spec.inputs, spec.trace.externals),
+        read=ReadMetrics.of(spec.inputs, _read_externals(spec, result)),
         accumulators=result.accumulators,
         worker=socket.gethostname(),
         coordinators=result.coordinators,
+        parts=result.parts,
+        lost_splits=result.lost_splits,
     )
     try:
         info = journal.finish(outcome)
@@ -72,3 +94,11 @@ def finish_attempt(
     except OSError as error:
         log.warning("The receipt could not be written, the task will ask the journal: %s", error)
     delete_scratch(spec, log)
+
+
+def _read_externals(spec: RegionSpec, result: RegionResult) -> tuple[ExternalObject, ...]:
+    """Of a region that commits split by split, those that this attempt has read itself."""
+    if spec.splits is None:
+        return spec.trace.externals
+    own = {key for each in result.parts if each.attempt == spec.attempt for key in each.splits}
+    return tuple(each for each in spec.trace.externals if Split.of_external(each).key in own)

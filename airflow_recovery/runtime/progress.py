@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.runtime.split_progress import SplitCounts
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,7 +33,10 @@ class TaskCounts:
 
 
 class Progress:
-    """Says in ``log`` where an attempt is. ``vertex`` is the one being called or written, for the failure report."""
+    """Says in ``log`` where an attempt is. ``vertex`` is the one being called or written, for the failure report.
+
+    ``tell`` is told as well how far a region is that commits split by split.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.vertex: str | None = None
+        self.tell: Callable[[str], object] = lambda text: None
         self._log = log
         self._attempt = attempt
         self._interval_s = interval_s
@@ -67,6 +73,12 @@ class Progress:
             counts.running,
             failed,
         )
+
+    def committed(self, counts: SplitCounts) -> None:
+        """A part was put: how far the attempt is now."""
+        text = counts.text()
+        self._log.info("Attempt %d: %s.", self._attempt, text)
+        self.tell(text)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:

@@ -40,7 +40,7 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
             )
         return spark.createDataFrame([], schema)
     if schema is not None:
-        whole = _reader(spark, schema).parquet(spark_glob(manifest.location))
+        whole = _reader(spark, schema).parquet(*_folders(manifest))
         if {decoded(each) for each in whole.inputFiles()} == {comparable(each) for each in manifest.uris()}:
             return whole
     return (
@@ -72,7 +72,7 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
     schema = _schema(first)
     if not full:
         return read_manifest(spark, first)
-    whole = _reader(spark, schema).parquet(*(spark_glob(each.location) for each in full))
+    whole = _reader(spark, schema).parquet(*(folder for each in full for folder in _folders(each)))
     if {decoded(each) for each in whole.inputFiles()} == {comparable(uri) for each in full for uri in each.uris()}:
         return whole
     return _reader(spark, schema).parquet(*(spark_glob(uri) for each in full for uri in each.uris()))
@@ -84,6 +84,17 @@ def _union(frames: list[DataFrame]) -> DataFrame:
         pairs = [frames[at : at + 2] for at in range(0, len(frames), 2)]
         frames = [pair[0].unionByName(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
     return frames[0]
+
+
+def _folders(manifest: PartitionManifest) -> list[str]:
+    """What is listed: the location; of a result that was committed split by split, the folders of its parts.
+
+    These are told by their paths, which begin with folders that are no partition columns.
+    """
+    found = {each.path.rpartition("/")[0] for each in manifest.objects}
+    if not all(each and "=" not in each for each in found):
+        return [spark_glob(manifest.location)]
+    return [spark_glob(f"{manifest.location}/{each}") for each in sorted(found)]
 
 
 def _columns(manifest: PartitionManifest) -> str:

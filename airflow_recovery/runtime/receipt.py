@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_recovery.errors import AttemptLost, ObjectMissing, StoreError
+from airflow_recovery.errors import AttemptLost, ObjectMissing, RegionFailed, StoreError
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.records import Failure, Outcome
 from airflow_recovery.runtime.failure import describe, failure_from_json, failure_to_json
@@ -86,10 +86,31 @@ def reporting_failure(spec: RegionSpec, progress: Progress, log: logging.Logger)
         raise
     except BaseException as error:
         try:
-            write_failure(spec, describe(error, vertex=progress.vertex))
+            known = error.cause if isinstance(error, RegionFailed) else None
+            write_failure(spec, known or describe(error, vertex=progress.vertex))
         except (OSError, StoreError) as second:
             log.warning("The failure could not be reported to %s: %s", spec.location, second)
         raise
+
+
+def leave_word(spec: RegionSpec, failure: Failure, log: logging.Logger) -> None:
+    """Say beforehand what a kill would not: that this process died of ``failure``. Best effort, as every failure."""
+    try:
+        write_failure(spec, failure)
+    except (OSError, StoreError) as error:
+        log.warning("What is being done could not be said at %s: %s", spec.location, error)
+
+
+def take_word_back(spec: RegionSpec, log: logging.Logger) -> None:
+    """It did not die."""
+    try:
+        path = _failure_path(spec)
+        if path is not None:
+            Path(path).unlink(missing_ok=True)
+        store = open_spec_store(spec.results)
+        store.delete([f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}"])
+    except (OSError, StoreError) as error:
+        log.warning("What was being done still stands at %s: %s", spec.location, error)
 
 
 def _failure_path(spec: RegionSpec) -> str | None:

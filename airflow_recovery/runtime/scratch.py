@@ -31,7 +31,12 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
 
 
 def delete_results(spec: RegionSpec, log: logging.Logger) -> None:
-    """Delete all that ``spec``'s attempt wrote, which was fenced. Best effort: what stays, the sweeper finds."""
+    """Delete all that ``spec``'s attempt wrote, which was fenced. Best effort: what stays, the sweeper finds.
+
+    Of a region that commits split by split nothing: what it has committed, a later attempt may have adopted.
+    """
+    if spec.splits is not None:
+        return
     _delete(spec, [spec.location], "data", log)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
-from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.journal.records import AdoptedParts, AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.committing import commit_spec_from_json
@@ -76,6 +76,23 @@ class VertexSpec:
 
 
 @dataclass(frozen=True)
+class SplitSpec:
+    """How a region commits split by split. Which splits it was assigned is in the trace, as ``vertex``'s externals.
+
+    ``base``: the parts of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at most; one split
+    at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result may do without.
+    ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what there is to pull.
+    """
+
+    vertex: str
+    batch_bytes: int
+    base: tuple[AdoptedParts, ...] = ()
+    loss_budget: int = 0
+    threads: int = 2
+    is_pulled: bool = False
+
+
+@dataclass(frozen=True)
 class RegionSpec:
     """One attempt of one region.
 
@@ -99,6 +116,7 @@ class RegionSpec:
     heartbeat_s: float = INTERVAL_S
     subtask: Subtask = ONLY_SUBTASK
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
+    splits: SplitSpec | None = None
 
     @property
     def region(self) -> str:
@@ -136,6 +154,7 @@ class RegionSpec:
                 results=_record(StoreSpec, found["results"]),
                 subtask=_record(Subtask, found["subtask"]),
                 coordinators=tuple(_record(CoordinatorSnapshot, each) for each in found["coordinators"]),
+                splits=None if found["splits"] is None else _splits(found["splits"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -158,6 +177,11 @@ def _trace(found: dict[str, Any]) -> AttemptTrace:
         externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
         commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
     )
+
+
+def _splits(found: dict[str, Any]) -> SplitSpec:
+    base = (_record(AdoptedParts, each, dropped=tuple(each["dropped"])) for each in found["base"])
+    return _record(SplitSpec, found, base=tuple(base))
 
 
 def _record(kind: type[R], found: dict[str, Any], **read: Any) -> R:

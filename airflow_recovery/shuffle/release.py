@@ -8,12 +8,14 @@ Whether every consumer stands is asked of Flink's release rule (`airflow_recover
 knows no policy, no publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
-that race, one sees the other, and no reader ever holds half of a result.
+that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
+earlier attempt reads it, and its finish goes on to do so. What was committed split by split is made of files of several
+attempts (`airflow_recovery.shuffle.parts_in_use`): they go together, less those that somebody else uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +26,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.records import (
     AttemptState,
+    Claim,
     FenceCause,
     Outcome,
     PlanRecord,
@@ -34,8 +37,11 @@ from airflow_recovery.journal.records import (
     SharedPin,
 )
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.shuffle.location import key_below
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.shuffle.parts_in_use import PartsOf, made_of, parts_in_use
 from airflow_recovery.storage.names import encode
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text
 
 
@@ -51,7 +57,8 @@ class ReleaseRule:
     """Which attempts of one run may go. Reads nothing and writes nothing: the state and the ages are handed in.
 
     ``age_s(keys)`` is how long ago the newest of these journal objects was stored, by the store's own clock.
-    ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same.
+    ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same. ``claims`` are the newest ones
+    of the regions that commit split by split.
     """
 
     def __init__(
@@ -65,7 +72,9 @@ class ReleaseRule:
         orphan_grace_s: float,
         age_s: Callable[[Iterable[str]], float],
         silent_s: float,
+        claims: Mapping[str, Claim] | None = None,
     ) -> None:
+        self._claims = claims or {}
         self._state = state
         self._publish = publish
         self._layout = journal.layout
@@ -86,6 +95,9 @@ class ReleaseRule:
         attempt = self._state.of(region).attempts.get(number)
         if attempt is None or not attempt.is_claimed or attempt.outcome is None:
             return Verdict(False, "it is open" if attempt is not None and attempt.is_open else "it was never claimed")
+        adopted = self.used_parts(region, but_finish=self._current_number(region, number)).get(number)
+        if adopted:
+            return Verdict(False, f"{len(adopted)} of its parts are in use")
         if attempt.outcome.state is AttemptState.FENCED:
             cause = attempt.outcome.cause
             return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
@@ -98,6 +110,21 @@ class ReleaseRule:
             return self._orphan(region, current.number, f"superseded by attempt {current.number}")
         return self._current(region, self._regions.get(region), attempt)
 
+    def used_parts(self, region: str, *, but_finish: int | None = None) -> PartsOf:
+        """The parts of ``region`` that are used, by attempt (`parts_in_use`); none of a region that has no parts."""
+        published = {each.attempt for each in self._publish.regions if each.region == region} if self._publish else ()
+        return parts_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
+
+    def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
+        """The attempts that go with this finish: it alone uses their parts."""
+        others = self.used_parts(region, but_finish=number)
+        return tuple(each for each in made_of(self._state.of(region), number) if each not in others)
+
+    def _current_number(self, region: str, number: int) -> int | None:
+        """``number`` where it is the finish that counts: its own use of its parts does not keep it."""
+        current = self._state.of(region).current
+        return number if current is not None and current.number == number else None
+
     def _is_pinned(self, publish: Publish, region: str, number: int) -> bool:
         """Final results, and whatever was superseded, for as long as the publish names them.
 
@@ -106,8 +133,14 @@ class ReleaseRule:
         """
         named = any((each.region, each.attempt) == (region, number) for each in publish.regions)
         current = self._state.of(region).current
-        is_inner = region in self._regions and not self._regions[region].final
-        return named and not (is_inner and current is not None and current.number == number)
+        if current is None or current.number != number or region not in self._regions:
+            return named
+        return named and self._outlives(self._regions[region], current)
+
+    @staticmethod
+    def _outlives(region: RegionPlan, attempt: Attempt) -> bool:
+        """Whether readers outside the run read these files. What a sink has taken over, they read there."""
+        return region.final and not (region.commit is not None and attempt.is_committed)
 
     def _orphan(self, region: str, since: int, why: str) -> Verdict:
         """``since``: the attempt whose outcome made an orphan of it."""
@@ -115,7 +148,7 @@ class ReleaseRule:
         return _after(age_s, self._orphan_grace_s, f"{why} {duration_text(age_s)} ago", "grace time")
 
     def _current(self, name: str, region: RegionPlan | None, attempt: Attempt) -> Verdict:
-        if region is not None and region.final:
+        if region is not None and self._outlives(region, attempt):
             return Verdict(False, "it outlives runs: --purge" if region.persistent else "it is a final result")
         if not self._regions:
             return Verdict(False, "no plan says whether it is a final result")
@@ -135,11 +168,11 @@ class ReleaseRule:
                 return Verdict(False, "the run has not published it")
             age_s = self._age_s([self._layout.publish(publish.number)])
             return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
-        age_s = self._age_s(
-            self._layout.attempt(each, current.number, "outcome")
-            for each in consumers
-            if (current := self._state.of(each).current) is not None
-        )
+        taken = [(name, attempt.number, "committed")] if attempt.is_committed else []
+        taken += [
+            (each, now.number, "outcome") for each in consumers if (now := self._state.of(each).current) is not None
+        ]
+        age_s = self._age_s(self._layout.attempt(*each) for each in taken)
         return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
 
 
@@ -183,14 +216,23 @@ class Releaser:
         self._dry_run = dry_run
         self._drop_cached = drop_cached
 
-    def release(self, region: str, attempt: Attempt) -> Deleted:
-        """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened."""
-        if not self._dry_run and not attempt.is_released:
-            self._journal.release(Released(region, attempt.number, self._who))
-        readers = readers_of(self._journal, region, attempt.number)
+    def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
+        """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened.
+
+        ``also``: attempts whose parts go with it (`ReleaseRule.let_go_with`).
+        """
+        numbers = (attempt.number, *also)
+        if not self._dry_run:
+            for number in numbers:
+                if number != attempt.number or not attempt.is_released:
+                    self._journal.release(Released(region, number, self._who))
+        readers = readers_of(self._journal, region, *numbers)
+        if attempt.parts or also:
+            readers += self._made_of(region, numbers)
         if readers:
             return Deleted(pinned_by=", ".join(readers))
-        deleted = self.delete_data(region, attempt.number)
+        each = [self.delete_data(region, number) for number in numbers]
+        deleted = Deleted(sum(one.objects for one in each), sum(one.size for one in each))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
             owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, attempt.number)
@@ -198,22 +240,53 @@ class Releaser:
         return deleted
 
     def delete_data(self, region: str, number: int) -> Deleted:
-        """Everything below the attempt's own prefix, and nothing else: a user's own location is never deleted."""
-        found = list(self._results.list(f"{self._journal.layout.data_of(region, number)}/"))
-        if found and not self._dry_run:
-            self._results.delete([each.key for each in found])
+        """Everything below the attempt's own prefix, and nothing else: a user's own location is never deleted.
+
+        Whoever calls knows that no finish and no base names anything there.
+        """
+        deleted = self._delete(list(self._results.list(self._prefix(region, number))))
         if not self._dry_run:
             self._drop_cached(region, number)
+        return deleted
+
+    def _made_of(self, region: str, numbers: tuple[int, ...]) -> list[str]:
+        """The finish that counts by now, where it is made of these attempts: it was claimed before the marker."""
+        current = self._journal.load(self._journal.list([region])).of(region).current
+        outcome = current.outcome if current is not None and current.number not in numbers else None
+        is_made = outcome is not None and any(each.attempt in numbers for each in outcome.parts)
+        return [f"{region}@{outcome.attempt}"] if outcome is not None and is_made else []
+
+    def delete_surplus(
+        self, region: str, number: int, outputs: Iterable[PartitionManifest], is_old: Callable[[ObjectInfo], bool]
+    ) -> Deleted:
+        """Of an attempt whose parts are in use, what is in none of them: ``outputs`` are theirs. No marker: it counts.
+
+        What a zombie has committed beyond what was adopted, parts that were dropped, and batches that were not
+        committed. Only where no later claim can adopt more of it (`parts_in_use.is_settled`).
+        """
+        base = self._results.base_uri
+        kept = {key_below(base, uri) for each in outputs for uri in each.uris()}
+        found = self._results.list(self._prefix(region, number))
+        return self._delete([each for each in found if each.key not in kept and is_old(each)])
+
+    def _prefix(self, region: str, number: int) -> str:
+        return f"{self._journal.layout.data_of(region, number)}/"
+
+    def _delete(self, found: list[ObjectInfo]) -> Deleted:
+        if found and not self._dry_run:
+            self._results.delete([each.key for each in found])
         return Deleted(len(found), sum(each.size for each in found))
 
 
-def readers_of(journal: Journal, region: str, number: int) -> list[str]:
-    """The open claims that pin ``region@number``, as text."""
-    return [
-        f"{each.region}@{each.attempt}"
-        for each in journal.open_claims()
-        if any((pin.region, pin.attempt) == (region, number) for pin in each.inputs)
-    ]
+def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
+    """The open claims that pin, or have adopted parts of, one of these attempts of ``region``, as text."""
+    wanted = {(region, number) for number in numbers}
+    return [f"{each.region}@{each.attempt}" for each in journal.open_claims() if wanted & pinned_by(each)]
+
+
+def pinned_by(claim: Claim) -> set[tuple[str, int]]:
+    """(region, attempt) of everything that an open claim rests on."""
+    return {(pin.region, pin.attempt) for pin in claim.inputs} | {(claim.region, each.attempt) for each in claim.base}
 
 
 def pin_name(owner: RunAttempt) -> str:

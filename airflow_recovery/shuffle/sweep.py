@@ -19,7 +19,8 @@ from airflow_recovery.journal.records import AttemptState, Claim, Outcome, PlanR
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
-from airflow_recovery.shuffle.release import Releaser, ReleaseRule, Verdict
+from airflow_recovery.shuffle.parts_in_use import is_settled, newest_claims
+from airflow_recovery.shuffle.release import Deleted, Releaser, ReleaseRule, Verdict
 from airflow_recovery.shuffle.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
@@ -28,6 +29,7 @@ from airflow_recovery.shuffle.sweep_found import (
     data_of_run,
     find_runs,
     find_shared,
+    modified_s,
     store_now_s,
 )
 from airflow_recovery.shuffle.sweep_purge import Purge
@@ -164,10 +166,16 @@ class Sweeper:
                 continue
             verdict = self._verdict(run, rule, region, number)
             if not verdict.may_go:
-                self._report.add(what, Action.KEPT, verdict.why, objects, size)
+                surplus = self._delete_surplus(run, rule, releaser, region, number)
+                self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
+                if surplus.objects:
+                    self._report.add(what, Action.DELETED, "in no part that is used", surplus.objects, surplus.size)
                 continue
             attempt = run.state.of(region).attempts.get(number)
-            deleted = releaser.delete_data(region, number) if attempt is None else releaser.release(region, attempt)
+            if attempt is None:
+                deleted = releaser.delete_data(region, number)
+            else:
+                deleted = releaser.release(region, attempt, rule.let_go_with(region, number))
             if deleted.pinned_by:
                 self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.pinned_by} reads it", objects, size)
             else:
@@ -236,17 +244,31 @@ class Sweeper:
             orphan_grace_s=self._options.grace_s,
             age_s=run.ages.since_newest_s,
             silent_s=run.silent_s,
+            claims=newest_claims(run.journal, run.state),
         )
 
-    def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
-        """Every attempt with data, and every one that holds a shared result and has not let go of it.
+    def _delete_surplus(
+        self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
+    ) -> Deleted:
+        """Of an attempt that commits split by split and stays: what no part names that is used, and is old enough."""
+        used = rule.used_parts(region).get(number)
+        if not used or not is_settled(run.state.of(region), number):
+            return Deleted()
+        parts = run.journal.read_parts_of(region, [(number, each) for each in sorted(used)])
+        latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
+        outputs = [output for each in parts for output in each.outputs]
+        return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
 
-        By the region's name as a path segment.
+    def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
+        """Every attempt with data, and every one that holds what others wrote and has not let go of it.
+
+        Which is a shared result, or parts of earlier attempts. By the region's name as a path segment.
         """
         found = set(run.data.attempts)
         for region, state in run.state.regions.items():
             for number, attempt in state.attempts.items():
-                if attempt.outcome is not None and attempt.outcome.shared is not None and not attempt.is_released:
+                outcome = attempt.outcome
+                if outcome is not None and (outcome.shared or outcome.parts) and not attempt.is_released:
                     found.add((encode(region), number))
         return sorted(found)
 

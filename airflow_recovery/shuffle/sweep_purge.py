@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.records import AttemptState, Closed, FenceCause, InputPin, Outcome, RunAttempt
-from airflow_recovery.shuffle.release import Releaser, end_pin
+from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
 from airflow_recovery.topology.retention import duration_text
@@ -82,7 +82,7 @@ class Purge:
             self._report.add(run.where, Action.KEPT, said)
             return
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        pinned = {(encode(pin.region), pin.attempt) for each in self._journal.open_claims() for pin in each.inputs}
+        pinned = {(encode(name), number) for each in self._journal.open_claims() for name, number in pinned_by(each)}
         state = self._journal.list(run.names.values()).state
         has_come_back = any(each.top > each.closed_at for each in state.regions.values())
         objects = size = 0
@@ -98,12 +98,17 @@ class Purge:
         if not pinned:
             self._let_go_of_shared()
             keys = [key for key in self._rest if self._is_old(key)] if has_come_back else self._rest
-            streams = [] if has_come_back else [each.key for each in self._journal.store.list(self._layout.streams)]
+            beside = [] if has_come_back else self._beside()
             if not self._options.dry_run:
                 # The plans last: they hold the names of the regions, should this be interrupted.
-                self._journal.store.delete([*streams, *sorted(keys, key=self._is_plan)])
-            objects += len(keys) + len(streams)
+                self._journal.store.delete([*beside, *sorted(keys, key=self._is_plan)])
+            objects += len(keys) + len(beside)
         self._report.add(run.where, Action.DELETED, f"closed {duration_text(age_s)} ago", objects, size)
+
+    def _beside(self) -> list[str]:
+        """What lies beside the truth: the history, and which subtask reads which split."""
+        store = self._journal.store
+        return [each.key for prefix in (self._layout.streams, self._layout.splits) for each in store.list(prefix)]
 
     def _let_go_of_shared(self) -> None:
         identity = self._journal.identity

@@ -25,6 +25,8 @@ class CommittingSink:
 
     mode: CommitMode | str = CommitMode.APPEND
     kind: ClassVar[CommitKind]
+    reads_rows: ClassVar[bool] = True
+    """Its commit reads what was prepared, which must be Parquet then."""
 
     def __post_init__(self) -> None:
         try:

@@ -26,6 +26,7 @@ class ProbedSink(CommittingSink):
     apply: Callable[..., Any] | str
     is_applied: Callable[..., Any] | str
     kind: ClassVar[CommitKind] = CommitKind.PROBE_ONLY
+    reads_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,8 +1,9 @@
-"""Sources: which objects an external input names today, and what the subtasks of a source share (coordinators).
+"""Sources: which splits an input consists of today, who reads which, and what the subtasks of a source share.
 
-Listing describes; it opens no object for its content (but local files, whose etag is their hash). This room knows
-nothing of Spark or Airflow. Of it, `airflow_recovery.source.coordinator` is read wherever a DAG file is parsed, so the
-rest is loaded when it is asked for.
+Listing describes; it opens no object for its content (but local files, whose etag is their hash). Files are listed in
+`inventory`, other splits made in `enumerators`; `split`, `matching` and `assignment` are pure, and `assignment_log`
+keeps assignments in the journal. This room knows nothing of Spark or Airflow. What a DAG file's parsing reads of it is
+light; the rest is loaded when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,11 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.source.coordinator import BATCH_CHECKPOINT_ID, OperatorCoordinator
+from airflow_recovery.source.enumerators import SupportsBatchSnapshot
+from airflow_recovery.source.matching import Vanished
+from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.source.inventory import list_objects
 
-__all__ = ["BATCH_CHECKPOINT_ID", "OperatorCoordinator", "list_objects"]
+__all__ = [
+    "BATCH_CHECKPOINT_ID",
+    "OperatorCoordinator",
+    "Split",
+    "SupportsBatchSnapshot",
+    "Vanished",
+    "list_objects",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -60,7 +60,7 @@ def _has_cause(
     if attempt.claim is None:
         return True  # damaged: I12 says so
     number = attempt.of.attempt
-    if any(each.has("reset") and before.of.attempt <= at < number for at, each in region.attempts.items()):
+    if any(each.has("reset") and before.oldest <= at < number for at, each in region.attempts.items()):
         return True
     if before.committed is not None and not before.committed.is_done:
         return True

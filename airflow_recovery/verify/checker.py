@@ -8,6 +8,7 @@ from airflow_recovery.verify.causes import everything_has_a_cause
 from airflow_recovery.verify.closure import restart_sets_are_closed
 from airflow_recovery.verify.data import nothing_deleted_under_a_pin, objects_there
 from airflow_recovery.verify.finding import not_applicable
+from airflow_recovery.verify.history import History
 from airflow_recovery.verify.inputs import accepted_inputs
 from airflow_recovery.verify.output import published_is_coherent
 from airflow_recovery.verify.reading import RunName, etags_now, read_history
@@ -15,6 +16,7 @@ from airflow_recovery.verify.registered import OpenLocation, Registered
 from airflow_recovery.verify.replay import prefixes_are_valid, same_twice
 from airflow_recovery.verify.report import Report
 from airflow_recovery.verify.shared import Shared
+from airflow_recovery.verify.splits import every_split_once
 from airflow_recovery.verify.topologies import plans_are_partitions
 
 
@@ -28,7 +30,7 @@ def verify_run(
     ended: bool = False,
     deep: bool = False,
 ) -> Report:
-    """Check I1 to I13 of one run. ``open_location`` opens a store that holds a result's location.
+    """Check I1 to I14 of one run. ``open_location`` opens a store that holds a result's location.
 
     ``ended`` says that the run has ended in success, so that nothing may be left to do: without it, what is under way
     is no contradiction. ``deep`` also counts the rows in the published Parquet files. Raises the stores' errors, since
@@ -47,10 +49,17 @@ def verify_run(
         plans_are_partitions(history),
         restart_sets_are_closed(history, ended=ended),
         nothing_deleted_under_a_pin(history, registered, shared),
-        not_applicable(9, "no journal of this version holds a ledger of declared losses"),
+        not_applicable(9, _losses(history)),
         one_commit(history, ended=ended),
         same_twice(history, etags_now(journal, run)),
         prefixes_are_valid(history),
         published_is_coherent(history, registered, ended=ended, deep=deep),
+        every_split_once(history),
     )
     return Report(dag_id, run_key, group_id, history.where, answers)
+
+
+def _losses(history: History) -> str:
+    lost = sum(outcome.lost_splits for _, outcome in history.finished())
+    told = f"{lost} splits were given up; " if lost else ""
+    return f"{told}no journal of this version holds a ledger of declared losses, or their budget"

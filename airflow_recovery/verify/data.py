@@ -80,7 +80,9 @@ def nothing_deleted_under_a_pin(history: History, registered: Registered, shared
         named = history.attempt(each.of)
         if each.of.region in final:
             pins += 1
-            if named is not None and named.has("released"):
+            # What a sink has taken over is read there.
+            is_taken = named is not None and named.committed is not None and named.committed.is_done
+            if named is not None and named.has("released") and not is_taken:
                 findings.append(
                     Finding(
                         (named.entries["released"].key,),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_recovery.verify.records import Claim, Committed, Lost, Named, Outcome, Plan, Publish, Reset
+from airflow_recovery.verify.records import Claim, Committed, Lost, Named, Outcome, Part, Plan, Publish, Reset
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Attempt:
     reset: Reset | None = None
     lost: Lost | None = None
     committed: Committed | None = None
+    parts: Mapping[int, Part] = field(default_factory=dict)
+    """By number, of an attempt that commits split by split."""
 
     def has(self, kind: str) -> bool:
         """There is such an object."""
@@ -38,6 +40,12 @@ class Attempt:
     def is_finished(self) -> bool:
         """Its outcome is readable, and is a finish."""
         return self.outcome is not None and self.outcome.is_finished
+
+    @property
+    def oldest(self) -> int:
+        """The first of the attempts that its finish is made of: its own, unless it took over parts."""
+        parts = self.outcome.parts if self.outcome is not None else ()
+        return min((each.attempt for each in parts), default=self.of.attempt)
 
     @property
     def is_open(self) -> bool:
@@ -65,9 +73,9 @@ class Region:
 
     @cached_property
     def current(self) -> Attempt | None:
-        """The finish that counts: the highest one that no reset covers."""
+        """The finish that counts: the highest one that no reset covers, in whole or in part."""
         mark = max((number for number, each in self.attempts.items() if each.has("reset")), default=0)
-        counted = [number for number, each in self.attempts.items() if each.is_finished and number > mark]
+        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark and each.oldest > mark]
         return self.attempts[max(counted)] if counted else None
 
 

@@ -21,6 +21,7 @@ from airflow_recovery.verify.records import (
     Lost,
     Named,
     Outcome,
+    Part,
     Plan,
     PlannedRegion,
     Publish,
@@ -33,7 +34,7 @@ CONNECTIONS = 32
 _SHARED = "(shared)"
 _ATTEMPT = re.compile(
     r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>claim|outcome|reset|lost|released|committed"
-    r"|(?:committer|confirmed)-\d{4})"
+    r"|(?:committer|confirmed|part)-\d{4,8})"
 )
 _PLAN = re.compile(r"plan/(?P<hash>[0-9a-f]+)")
 _PUBLISH = re.compile(r"publish/(?P<number>\d{8})")
@@ -67,6 +68,7 @@ class _Found:
 
     entries: dict[Named, dict[str, Entry]] = field(default_factory=dict)
     bodies: dict[tuple[Named, str], dict[str, Any]] = field(default_factory=dict)
+    parts: dict[Named, dict[int, Part]] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     publishes: dict[int, Publish] = field(default_factory=dict)
     closed: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -151,7 +153,12 @@ def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -
             is_finish = attempt["kind"] == "outcome" and body.get("state") == "FINISHED"
             found.misplaced[info.key] = (of, "finish" if is_finish else attempt["kind"])
             return
-        _READ.get(attempt["kind"], lambda body: None)(body)  # raises where it is damaged
+        if kind == "part" and f"part-{body['number']:04d}" != attempt["kind"]:
+            found.misplaced[info.key] = (of, attempt["kind"])
+            return
+        record = _READ.get(kind, lambda body: None)(body)  # raises where it is damaged
+        if isinstance(record, Part):
+            found.parts.setdefault(of, {})[record.number] = record
         found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
         found.bodies[of, attempt["kind"]] = body
     elif plan := _PLAN.fullmatch(key):
@@ -169,6 +176,7 @@ _READ: dict[str, Any] = {
     "reset": Reset.read,
     "lost": Lost.read,
     "committed": Committed.read,
+    "part": Part.read,
 }
 
 
@@ -184,7 +192,7 @@ def _history(where: str, found: _Found, etags: dict[str, str]) -> History:
             attempts.setdefault(of.region, {})
             continue
         read = {kind: _READ[kind](found.bodies[of, kind]) for kind in _READ if (of, kind) in found.bodies}
-        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, **read)
+        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, parts=found.parts.get(of, {}), **read)
     return History(
         where,
         {name: Region(name, each, purged.get(name, 0)) for name, each in sorted(attempts.items())},

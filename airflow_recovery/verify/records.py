@@ -36,6 +36,20 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Adopted:
+    """Parts that a claim takes over of an attempt: those below ``length``, but for the ``dropped`` ones."""
+
+    attempt: int
+    length: int
+    dropped: tuple[int, ...]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Adopted:
+        """From JSON."""
+        return cls(_number(body["attempt"]), _number(body["length"]), tuple(map(_number, body.get("dropped", ()))))
+
+
+@dataclass(frozen=True)
 class Claim:
     """An attempt has begun."""
 
@@ -44,6 +58,8 @@ class Claim:
     pins: tuple[Pin, ...]
     owner: tuple[str, str, str] | None
     """In the journal of shared results: DAG, run key and group of the run whose claim it is."""
+    base: tuple[Adopted, ...] = ()
+    reading: str | None = None
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Claim:
@@ -54,6 +70,8 @@ class Claim:
             _text(body["plan_hash"]),
             tuple(map(Pin.read, body["inputs"])),
             None if owner is None else (owner["dag_id"], owner["run_key"], owner["group_id"]),
+            tuple(map(Adopted.read, body.get("base", ()))),
+            body.get("reading"),
         )
 
 
@@ -67,6 +85,10 @@ class Manifest:
     rows: int | None
     managed: bool
     digest: str | None
+
+    def uris(self) -> list[tuple[str, int, str]]:
+        """Where each object is, with its size and etag."""
+        return [(f"{self.location}/{path}", size, etag) for path, (size, etag) in self.objects.items()]
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Manifest:
@@ -84,6 +106,40 @@ class Manifest:
 
 
 @dataclass(frozen=True)
+class PartName:
+    """A part that a finish is made of."""
+
+    attempt: int
+    number: int
+    splits: tuple[str, ...]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> PartName:
+        """From JSON."""
+        return cls(_number(body["attempt"]), _number(body["number"]), tuple(map(_text, body["splits"])))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Splits that were committed, and what was made of them."""
+
+    number: int
+    writer: str
+    splits: tuple[str, ...]
+    outputs: tuple[Manifest, ...]
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Part:
+        """From JSON."""
+        return cls(
+            _number(body["number"]),
+            _text(body["writer"]),
+            tuple(map(_text, body["splits"])),
+            tuple(map(Manifest.read, body["outputs"])),
+        )
+
+
+@dataclass(frozen=True)
 class Outcome:
     """An attempt has ended. ``shared``: key, region and attempt of the shared result that it holds."""
 
@@ -96,6 +152,9 @@ class Outcome:
     shared: tuple[str, Named] | None
     commits: bool = False
     """It is only prepared: a sink has to take it over."""
+    parts: tuple[PartName, ...] = ()
+    """Where it was committed split by split; its objects lie under several attempts then."""
+    lost_splits: int = 0
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Outcome:
@@ -112,6 +171,8 @@ class Outcome:
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
             body.get("commit") is not None,
+            tuple(map(PartName.read, body.get("parts", ()))),
+            len(body.get("lost_splits", ())),
         )
 
     def manifest(self, result: str) -> Manifest | None:
@@ -175,6 +236,8 @@ class PlannedRegion:
     modes: dict[str, str]
     subtask: tuple[str, str] | None
     """Of which region it is a subtask, and its key."""
+    split_source: str | None = None
+    pulls_splits: bool = False
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> PlannedRegion:
@@ -190,6 +253,8 @@ class PlannedRegion:
             body["fingerprint"],
             dict(body.get("determinism", ())),
             None if subtask is None else (subtask["of"], subtask["key"]),
+            body.get("split_source"),
+            bool(body.get("pulls_splits", False)),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,8 +10,7 @@ from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.verify.records import Manifest
 
 CONNECTIONS = 16
-_BELOW_A_RUN = 3
-"""Region, attempt and result: the folders between a run's data and its files."""
+_ATTEMPT = re.compile(r"\d{8}")
 
 OpenLocation = Callable[[str], ObjectStore]
 
@@ -28,7 +28,7 @@ class Registered:
         below: dict[str, set[str]] = {}
         for each in manifests:
             if is_in_a_store(each.location):
-                folder = each.location.rsplit("/", _BELOW_A_RUN)[0] if each.managed else each.location
+                folder = each.location.rsplit("/", _below_a_run(each))[0] if each.managed else each.location
                 below.setdefault(folder, set()).add(each.location)
         # One result by itself is listed alone: what lies beside it may be anything.
         folders = [next(iter(each)) if len(each) == 1 else folder for folder, each in below.items()]
@@ -58,6 +58,12 @@ class Registered:
         key = _below(store, folder)
         base = _one_spelling(store.base_uri)
         return [(f"{base}/{each.key}", (each.size, each.etag)) for each in store.list(f"{key}/" if key else "")]
+
+
+def _below_a_run(manifest: Manifest) -> int:
+    """The folders between a run's data and a location: region, attempt and result; of several attempts the region."""
+    above = manifest.location.rsplit("/", 2)
+    return 3 if len(above) == 3 and _ATTEMPT.fullmatch(above[1]) else 1
 
 
 def _below(store: ObjectStore, location: str) -> str:

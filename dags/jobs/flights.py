@@ -3,7 +3,7 @@
 Fourteen vertices in eight regions, one a line. ``->`` is pipelined: one Spark application. A line ends in a blocking
 result (written, registered, read again); the results of other lines that it reads are in parentheses::
 
-    raw_flights -> cleaned_flights              twelve subtasks, a month each
+    raw_flights -> cleaned_flights              twelve subtasks, a month each; committed split by split
     raw_airlines -> carriers
     raw_weather -> hourly_weather
     carrier_totals -> carrier_delays            (cleaned_flights, carriers)
@@ -24,7 +24,7 @@ from airflow_recovery import BLOCKING, files, job
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from airflow_recovery.job.sources import FileSplits
+    from airflow_recovery import FileSplits
 
 MONTHS = [f"2013-{month:02}" for month in range(1, 13)]
 """Each is a subtask: a Spark application of its own, which fails, is kept and runs again by itself."""
@@ -57,22 +57,25 @@ def _csv(spark: SparkSession, splits: FileSplits) -> DataFrame:
 # --- flights ----------------------------------------------------------------------------------------------------------
 
 
-@flights.source(splits=files("{{ params.lake }}/flights/{{ subtask }}.csv"), parallelism=MONTHS)
-def raw_flights(spark: SparkSession, splits: FileSplits) -> DataFrame:
+# A file a day. What a driver has read and written of them when it dies is not read again.
+@flights.source(
+    splits=files("{{ params.lake }}/flights/{{ subtask }}/*.csv"),
+    parallelism=MONTHS,
+    commit="split",
+    batch_bytes=1024 * 1024,  # some ten days are one Spark job, and one commit
+    params={"rehearsal": "{{ conf.get('rehearsal', '') }}"},
+)
+def raw_flights(spark: SparkSession, splits: FileSplits, rehearsal: str) -> DataFrame:
+    from jobs.rehearsal import rehearse_pause
+
+    rehearse_pause(rehearsal, splits.paths)  # here the demo's second act kills the driver of one month
     return _csv(spark, splits)
 
 
-@flights.vertex(
-    result=BLOCKING,
-    parallelism=MONTHS,
-    params={"month": "{{ subtask }}", "rehearsal": "{{ conf.get('rehearsal', '') }}"},
-)
-def cleaned_flights(raw_flights: DataFrame, month: str, rehearsal: str) -> DataFrame:
+@flights.vertex(result=BLOCKING, parallelism=MONTHS, commit="split")
+def cleaned_flights(raw_flights: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    from jobs.rehearsal import rehearse_failure
-
-    rehearse_failure(rehearsal, month)  # one month of the demo's second act fails
     return raw_flights.select(
         "carrier",
         "tailnum",

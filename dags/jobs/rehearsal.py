@@ -1,8 +1,9 @@
-"""A failure on demand, for the demo: without a rehearsal folder nothing here does anything."""
+"""Failures on demand, for the demo: without a rehearsal folder nothing here does anything."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 FAIL_ONCE = ".fail-once"
@@ -11,6 +12,8 @@ REACHED = ".reached"
 """Written by the call that is going to fail."""
 GO = ".go"
 """The call fails as soon as this file is there, so that its caller can arrange what the retry finds."""
+PAUSE = ".pause"
+"""While the file ``<name>.pause`` is in the folder, whoever reads an input file of that name goes no further."""
 
 
 def rehearse_failure(folder: str, name: str, *, patience_s: float = 600.0) -> None:
@@ -26,3 +29,14 @@ def rehearse_failure(folder: str, name: str, *, patience_s: float = 600.0) -> No
         time.sleep(0.1)
     (Path(folder) / f"{name}{FAIL_ONCE}").unlink()
     raise RuntimeError(f"rehearsed failure: {name} raises once")
+
+
+def rehearse_pause(folder: str, paths: Iterable[str], *, patience_s: float = 600.0) -> None:
+    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``patience_s``. Raises nothing."""
+    if not folder:
+        return
+    for path in paths:
+        flag = Path(folder) / f"{Path(path).stem}{PAUSE}"
+        deadline = time.monotonic() + patience_s
+        while flag.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.rehearsal import FAIL_ONCE, GO, REACHED
+from jobs.rehearsal import FAIL_ONCE, GO, PAUSE, REACHED
 
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 from scripts.demo.journal_view import JournalView
@@ -14,8 +14,13 @@ from scripts.demo.stage import DAG_ID, RunWatch, Stage, States
 ACT_ONE = "2013-03-01T00:00:00+00:00"
 ACT_TWO = "2013-03-02T00:00:00+00:00"
 MONTH = "2013-07"
-"""The month whose code raises: one of twelve subtasks."""
-FAILED_SUBTASK = f"cleaned_flights[{MONTH}]"
+DAYS = 31
+PAUSED_DAY = f"{MONTH}-15"
+"""The driver that reads this day's file is held there, until it has committed all other batches of its days."""
+OTHER_BATCHES = 2
+"""The files of a month are 2.6 MB, and a batch is 1 MiB."""
+KILLED_READING = f"cleaned_flights[{MONTH}]"
+"""One of twelve subtasks: its driver is killed in the middle of reading."""
 FAILS = "weather_delays"
 """The last region: its code raises."""
 KILLED = "weather_totals"
@@ -44,17 +49,41 @@ def act_one(stage: Stage) -> Act:
 
 
 def act_two(stage: Stage) -> Act:
-    """A run for another date: a month raises, a driver is killed, and a result is lost while the last region raises."""
+    """A run for another date: two drivers are killed, and a result is lost while the last region raises."""
     print(f"\nAct two: a run for {ACT_TWO[:10]}, with trouble", flush=True)
     rehearsal = stage.folder / "rehearsal"
     rehearsal.mkdir()
-    for flag in (f"{FAILS}{FAIL_ONCE}", f"{MONTH}{FAIL_ONCE}", f"{MONTH}{GO}"):
+    for flag in (f"{FAILS}{FAIL_ONCE}", f"{PAUSED_DAY}{PAUSE}"):
         (rehearsal / flag).touch()
     run_id = stage.start_run(ACT_TWO, {"rehearsal": str(rehearsal)})
     watch = RunWatch(stage, run_id)
+    _kill_reader(stage, run_id, rehearsal / f"{PAUSED_DAY}{PAUSE}", watch)
     _kill_driver(stage, watch)
     _lose_result(stage, run_id, rehearsal, watch)
     return _to_the_end(stage, run_id, watch)
+
+
+def _kill_reader(stage: Stage, run_id: str, pause: Path, watch: RunWatch) -> None:
+    """When all that can be is committed of the month, whose reading is paused at one day: kill -9 its driver."""
+    name = f"{DAG_ID}.{KILLED_READING}@1"
+
+    def killed(states: States) -> bool:
+        _still_running(states)
+        driver = driver_of(name, stage.airflow.home)
+        if driver is None:
+            if states.get(KILLED_READING, ("", 0))[0] == "success":
+                raise DemoFailed(f"{KILLED_READING} ended before its Spark driver was seen")
+            return False
+        parts = JournalView(stage.journal, stage.identity(run_id)).parts(KILLED_READING, 1)
+        if len(parts) < OTHER_BATCHES:
+            return False
+        committed = sum(len(each.splits) for each in parts)
+        kill_9(driver)
+        pause.unlink()
+        print(f"  >>> kill -9 {driver.pid}: it had committed {committed} of {DAYS} daily files of {MONTH}", flush=True)
+        return True
+
+    watch.until(killed)
 
 
 def _kill_driver(stage: Stage, watch: RunWatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from airflow_recovery.storage import ObjectStore
-from scripts.demo.acts import FAILED_SUBTASK, FAILS, KILLED, LOST, Act
+from scripts.demo.acts import DAYS, FAILS, KILLED, KILLED_READING, LOST, Act
 from scripts.demo.reference import reference_rows
 from scripts.demo.results import sink_rows
 from scripts.demo.rows import difference
@@ -29,8 +29,13 @@ def all_checks(
     undisturbed = [each.name for each in one.journal.stories() if each.attempts != 1]
     yield "act one: every region ran once", _unequal([], undisturbed)
     again = {each.name for each in two.journal.stories() if each.ran_again}
-    expected = {FAILED_SUBTASK, FAILS, KILLED, LOST, READS_LOST}
+    expected = {KILLED_READING, FAILS, KILLED, LOST, READS_LOST}
     yield "act two: exactly the regions that had to run again did", _unequal(sorted(expected), sorted(again))
+    kept, read = next((each.splits_kept, each.splits) for each in two.journal.stories() if each.name == KILLED_READING)
+    yield (
+        f"act two: of the {DAYS} files of {KILLED_READING}, {kept} were read once",
+        (None if 0 < kept < read == DAYS else f"expected some of {DAYS} splits to be kept, found {kept} of {read}"),
+    )
     current = {each.name: each.attempts for each in two.journal.stories()}
     yield "act two: the publish names every region's newest attempt", _unequal(current, dict(two.journal.published()))
 

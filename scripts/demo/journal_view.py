@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, Outcome, RegionPlan, RunIdentity
+from airflow_recovery.journal.records import AttemptState, Outcome, Part, RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
@@ -27,6 +27,9 @@ class RegionStory:
     why: str
     spark_seconds: float
     worker_seconds: float
+    splits: int = 0
+    """In its result, where it was committed split by split; earlier attempts had written ``splits_kept`` of them."""
+    splits_kept: int = 0
 
 
 class JournalView:
@@ -60,6 +63,10 @@ class JournalView:
         """A finished attempt of the region counts."""
         return self._state.of(region).current is not None
 
+    def parts(self, region: str, attempt: int) -> tuple[Part, ...]:
+        """What an attempt has committed until now."""
+        return self._journal.read_parts(region, attempt, self._state.of(region).attempts[attempt].parts)
+
     def published(self) -> Mapping[str, int]:
         """Region and attempt of the newest publish; empty where there is none."""
         number = self._state.newest_publish
@@ -74,6 +81,11 @@ class JournalView:
         numbers = sorted(state.attempts)
         outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
+        parts = outcomes[-1].parts if outcomes else ()
+        splits = sum(len(each.splits) for each in parts)
+        kept = sum(len(each.splits) for each in parts if each.attempt != numbers[-1])
+        if kept:
+            whys.append(f"{kept} of {splits} splits kept")
         return RegionStory(
             name=region.name,
             subtask_of=region.subtask.of if region.subtask is not None else None,
@@ -82,6 +94,8 @@ class JournalView:
             why="; ".join(whys) or "its result stands",
             spark_seconds=sum(each.spark_seconds or 0.0 for each in outcomes),
             worker_seconds=self._seconds(outcomes[-1]) if outcomes else 0.0,
+            splits=splits,
+            splits_kept=kept,
         )
 
     def _why_not_kept(self, region: RegionPlan, state: RegionState, number: int) -> str:

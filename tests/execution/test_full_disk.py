@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes import CHAIN, World
+from fakes import CHAIN, IDENTITY, Process, World
 
 from airflow_recovery.errors import StoreFull
 from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AttemptState
 from airflow_recovery.storage.local import LocalStore
 
@@ -43,9 +44,17 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
+class Impatient(World):
+    """Nobody makes room while a write is repeated."""
+
+    def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
+        found = super().journal(process, writer)
+        return Journal(found.store, IDENTITY, writer=writer, listener=self.listener(), deadline_s=0)
+
+
 @pytest.fixture
 def world(tmp_path: Path, disk: Disk) -> World:
-    world = World(CHAIN)
+    world = Impatient(CHAIN)
     world.journal_store = LocalStore(f"file://{tmp_path}/journal")
     world.results = LocalStore(f"file://{tmp_path}/results")
     world.go("P")

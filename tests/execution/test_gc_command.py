@@ -11,6 +11,7 @@ import pytest
 from fakes import PAIR, World
 
 from airflow_recovery.cli.main import main
+from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.storage.local import LocalStore
 
 
@@ -53,6 +54,25 @@ def test_purge_removes_what_was_silent_for_long_in_two_calls(world, tmp_path, ca
     assert "closed   dag / date" in capsys.readouterr().out
     assert gc(tmp_path, *arguments) == 0
     assert [path.name for path in (tmp_path / "journal").rglob("*") if path.is_file()] == ["closed"]
+
+
+def test_fault_82_a_journal_of_another_deployment_is_not_swept(world, tmp_path, capsys, monkeypatch):
+    own_prefix(world.journal_store, "north")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
+    assert gc(tmp_path) == 2
+    assert "to be the journal of deployment 'south', found that of 'north'" in capsys.readouterr().err
+    assert list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "north")
+    assert gc(tmp_path) == 0
+    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+
+
+def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_path, monkeypatch):
+    own_prefix(world.journal_store, "north")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
+    monkeypatch.setattr("airflow_recovery.cli.gc.check_owner", lambda store, deployment: None)
+    assert gc(tmp_path) == 0
+    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
 
 
 @pytest.mark.parametrize("arguments", [["--purge"], ["--older-than", "30d"], ["--grace", "soon"]])

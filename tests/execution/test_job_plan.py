@@ -145,7 +145,7 @@ def test_files_decide_by_their_pattern() -> None:
 
     plan = plan_job(made, "x:y", FACTS, {"kept.subtasks": ["a.csv"]})
     assert list(inputs(plan)) == ["kept.subtasks", "kept[a.csv]"]
-    assert plan.regions["kept[a.csv]"].patterns == {"raw": "s3://lake/2026-01-01/*.csv"}
+    assert plan.regions["kept[a.csv]"].sources == {"raw": files("s3://lake/2026-01-01/*.csv")}
 
 
 def test_too_many_links_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
@@ -40,8 +41,8 @@ class Scene:
         self.folder = folder
         self.looks = 0
         task = subprocess.Popen([sys.executable, outliving.__file__, "task", str(folder)])
-        heartbeat = folder / "journal" / JournalLayout(outliving.IDENTITY).heartbeat("P", 1)
-        until(lambda: self.data(1) and heartbeat.exists())
+        self.heartbeat = folder / "journal" / JournalLayout(outliving.IDENTITY).heartbeat("P", 1)
+        until(lambda: self.data(1) and self.heartbeat.exists())
         task.kill()
         task.wait()
         self.driver = psutil.Process(int((folder / "1.pid").read_text()))
@@ -70,6 +71,19 @@ class Scene:
         airflow = FakeAirflow({"P": ()})
         patience = Patience(timeout_s, poll_s=0.1, sleep=sleep)
         return outliving.task_of(airflow.start("P"), airflow, self.runner, patience).execute()
+
+    def fence_frozen(self) -> None:
+        """P@1 is frozen, taken for dead and fenced; P@2 finishes."""
+        self.driver.suspend()
+        self.go(2)
+        assert self.next_try(1.0).attempt == 2
+        assert len(self.data(1)) == 1
+
+    def signs(self) -> int:
+        """How many signs of life P@1 has given."""
+        beat = Beat.from_bytes(self.heartbeat.read_bytes())
+        assert beat is not None
+        return beat.count
 
     def state(self, attempt: int) -> AttemptState | None:
         store = LocalStore(f"file://{self.folder}/journal")
@@ -101,11 +115,30 @@ def test_control_without_following_a_second_application_runs(scene: Scene, monke
     assert len(scene.runner.pids) == 1
 
 
+def test_fault_11_a_frozen_driver_that_was_fenced_stops_when_it_wakes_and_not_only_when_it_finishes(
+    scene: Scene,
+) -> None:
+    scene.fence_frozen()
+    scene.driver.resume()  # its job would go on for hours: nobody lets it finish
+    until(lambda: scene.is_driver_over)
+    assert scene.data(1) == []
+    assert (scene.state(1), scene.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
+
+
+def test_fault_11_control_a_driver_that_does_not_look_works_on_until_its_finish_is_refused(scene: Scene) -> None:
+    (scene.folder / outliving.BLIND).touch()
+    scene.fence_frozen()
+    scene.driver.resume()
+    signs = scene.signs()
+    until(lambda: scene.signs() > signs + 3)
+    assert not scene.is_driver_over
+    scene.go(1)
+    until(lambda: scene.is_driver_over)
+    assert scene.data(1) == []
+
+
 def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(scene: Scene) -> None:
-    scene.driver.suspend()
-    scene.go(2)
-    assert scene.next_try(1.0).attempt == 2
-    assert len(scene.data(1)) == 1
+    scene.fence_frozen()
     scene.go(1)
     scene.driver.resume()
     until(lambda: not scene.data(1))

@@ -23,6 +23,9 @@ WEAKENED = {
 }
 
 
+PATIENT = {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60"}
+"""Nobody here waits for Airflow to miss a heartbeat, and a busy machine may be late with one."""
+
 WARM = """
 import sys
 
@@ -113,7 +116,7 @@ def open_pipeline(
 ) -> Iterator[Pipeline]:
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | (extra or {})
+    env = environment(folder, bucket, connect_url) | PATIENT | (extra or {})
     dags = copy_dags(folder)
     # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
     # deleted under it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from urllib.parse import quote
 import psutil
 from journal_objects import JournalObjects, decoded
 
+from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.storage import open_store
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import S3Server
@@ -202,6 +204,28 @@ class DagRun:
                 log = self.airflow.log(self.dag_id, self.run_id, each["task_id"], tried, index)
                 lines.append(f"--- {each['task_id']}\n{log[-3000:]}")
         return "\n".join(lines)
+
+    def recovery(self, command: str, *arguments: str, code: ExitCode = ExitCode.DONE, through_api: bool = True) -> str:
+        """``airflow recovery COMMAND`` of this run: what it says, on standard error where it was not ``code`` 0.
+
+        Without ``through_api`` it has the metadata database alone.
+        """
+        env = dict(self.airflow.env)
+        if through_api:
+            login = {"login": self.airflow.admin.user, "password": self.airflow.admin.password}
+            door = {"conn_type": "airflow_recovery", "host": self.airflow.url, **login}
+            env |= {"AIRFLOW_CONN_DOOR": json.dumps(door), "AIRFLOW__RECOVERY__API_CONN_ID": "door"}
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", "recovery", command, self.dag_id, self.day, *arguments],
+            env=env,
+            cwd=self.airflow.home,
+            capture_output=True,
+            text=True,
+            timeout=STEP_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code is ExitCode.DONE else done.stderr
 
     # journal and data
 

@@ -7,40 +7,16 @@ made --+--> total
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from pipeline import DagRun, Pipeline
+from pipeline import Pipeline
 
 from airflow_recovery.cli.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 REGIONS = ("aside", "made", "side", "total")
-
-
-def plan(run: DagRun, *options: str, code: ExitCode = ExitCode.DONE) -> str:
-    """What ``airflow recovery plan`` of the run says: on standard output where it is done, else on standard error."""
-    airflow = run.airflow
-    door = {"conn_type": "airflow_recovery", "host": airflow.url}
-    login = {"login": airflow.admin.user, "password": airflow.admin.password}
-    done = subprocess.run(
-        [sys.executable, "-m", "airflow", "recovery", "plan", run.dag_id, run.run_id, *options],
-        env={
-            **airflow.env,
-            "AIRFLOW__RECOVERY__API_CONN_ID": "door",
-            "AIRFLOW_CONN_DOOR": json.dumps({**door, **login}),
-        },
-        cwd=airflow.home,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code is ExitCode.DONE else done.stderr
 
 
 def test_fault_16_an_applied_plan_clears_what_it_names_and_an_outdated_one_is_refused(
@@ -55,20 +31,20 @@ def test_fault_16_an_applied_plan_clears_what_it_names_and_an_outdated_one_is_re
 
     # While `total` is at work: it has nothing to do with `aside`, and works on.
     saved = tmp_path / "plan.json"
-    saved.write_text(plan(run, "--restart", "aside", "--json"))
-    assert plan(run, "--apply", str(saved)) == "Reset: aside@1.\nCleared: g.aside.\n"
+    saved.write_text(run.recovery("plan", "--restart", "aside", "--json"))
+    assert run.recovery("plan", "--apply", str(saved)) == "Reset: aside@1.\nCleared: g.aside.\n"
     run.wait(lambda: run.tries("aside") == 2 and run.state("aside") == "success", "aside again")
     assert {each: run.tries(each) for each in REGIONS} == {"aside": 2, "made": 1, "side": 1, "total": 1}
     assert run.calls("total") == 1
 
     # The same page again is too old.
     keys, tries = set(run.journal().keys), {each: run.tries(each) for each in REGIONS}
-    said = plan(run, "--apply", str(saved), code=ExitCode.OUTDATED)
+    said = run.recovery("plan", "--apply", str(saved), code=ExitCode.OUTDATED)
     assert "error: this plan is outdated: attempt 2 of aside has started. Nothing was changed" in said
     assert (set(run.journal().keys), {each: run.tries(each) for each in REGIONS}) == (keys, tries)
 
     # `total` reads `made`, so that it is stopped at its work.
-    said = plan(run, "--restart", "made", "--apply", "--json")
+    said = run.recovery("plan", "--restart", "made", "--apply", "--json")
     assert sorted(json.loads(said)["cleared"]) == ["g.made", "g.side", "g.total"]
     run.wait_called("total", 2)
     run.release("total")

@@ -8,36 +8,16 @@ numbers ~ base --+--> left ---+--> merged
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from pipeline import STEP_TIMEOUT_S, DagRun, Pipeline
-
-from airflow_recovery.cli.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 
 def rebuild(run: DagRun, *options: str, through_api: bool = False) -> dict[str, object]:
     """What the command says: through the API server, or with the metadata database alone."""
-    airflow = run.airflow
-    env = dict(airflow.env)
-    if through_api:
-        login = {"login": airflow.admin.user, "password": airflow.admin.password}
-        env["AIRFLOW_CONN_DOOR"] = json.dumps({"conn_type": "airflow_recovery", "host": airflow.url, **login})
-        env["AIRFLOW__RECOVERY__API_CONN_ID"] = "door"
-    done = subprocess.run(
-        [sys.executable, "-m", "airflow", "recovery", "rebuild", run.dag_id, run.day, "--json", *options],
-        env=env,
-        cwd=airflow.home,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, object] = json.loads(run.recovery("rebuild", "--json", *options, through_api=through_api))
     return found
 
 

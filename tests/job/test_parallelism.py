@@ -128,7 +128,7 @@ def test_keys_of_a_template_stand_between_commas() -> None:
         ({"params": {"x": "{{ subtask }}"}}, ("names the subtask", "no parallelism=")),
         ({"splits": files("s3://l/{{ subtask }}.csv")}, ("names the subtask", "no parallelism=")),
         ({"splits": files("s3://l/{{ subtask }}.csv"), "parallelism": per_file}, ("per_file makes the subtasks",)),
-        ({"splits": files("s3://l/*.csv"), "parallelism": DAYS}, ("which files belong to which", "{{ subtask }}")),
+        ({"splits": files("s3://l/*.csv"), "parallelism": DAYS}, ("which splits belong to which", "{{ subtask }}")),
     ],
 )
 def test_what_can_not_be_split_is_refused_with_advice(options: dict[str, Any], texts: tuple[str, ...]) -> None:

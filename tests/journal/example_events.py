@@ -25,6 +25,7 @@ from airflow_recovery.journal.events import (
     ResultPublished,
     RunClosed,
     SinkCommitted,
+    SplitsCommitted,
     StreamEnded,
     WriteInDoubt,
 )
@@ -45,6 +46,11 @@ COMMIT_EVENTS: list[JobEvent] = [
     CommitterConfirmedDead(occurred_at=AT, dead=EXAMPLES["confirmed"]),
 ]
 """Not in the first golden stream."""
+
+SPLIT_EVENTS: list[JobEvent] = [
+    SplitsCommitted(occurred_at=AT, region="raw", attempt=2, number=1, splits=2, lost=False)
+]
+"""In no golden stream that was written before there were any."""
 
 EXAMPLE_EVENTS: list[JobEvent] = [
     JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
@@ -68,6 +74,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     RegionSkipped(occurred_at=AT, region="b", why="branch é"),
     Degraded(occurred_at=AT, what="no stream", consequence="no history"),
     *COMMIT_EVENTS,
+    *SPLIT_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

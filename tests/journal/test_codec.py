@@ -16,6 +16,7 @@ from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
 from airflow_recovery.journal.records import (
+    AdoptedParts,
     AttemptState,
     Claim,
     Closed,
@@ -29,7 +30,10 @@ from airflow_recovery.journal.records import (
     FenceCause,
     InputPin,
     Lost,
+    LostSplit,
     Outcome,
+    Part,
+    PartRef,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -41,6 +45,7 @@ from airflow_recovery.journal.records import (
     RunAttempt,
     RunIdentity,
     SharedPin,
+    SplitGeneration,
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
@@ -254,6 +259,65 @@ EXAMPLES: dict[str, Record] = {
     "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
     "committer": CommitterTurn("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
+    "plan-splits": PlanRecord(
+        "jobs.flights:flights",
+        (RegionPlan("raw", ("raw",), ("raw",), (), False, "f1", split_source="raw", pulls_splits=True),),
+    ),
+    "claim-base": Claim(
+        region="raw",
+        attempt=3,
+        writer="w3",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=3,
+        ti_id="019a-7d",
+        tag="airflow-recovery-3",
+        claimed_at="2026-01-01T00:02:00+00:00",
+        base=(AdoptedParts(1, 700), AdoptedParts(2, 3, dropped=(0, 2))),
+        reading="5f2c",
+    ),
+    "part": Part(
+        "raw",
+        2,
+        1,
+        "w2",
+        ("k1", "k2 ü"),
+        (
+            PartitionManifest(
+                "raw", "s3://data/flights/raw/00000002/raw/0001", (ResultObject("part-0.parquet", 9, "e1"),), rows=2
+            ),
+        ),
+        "2026-01-01T00:01:00+00:00",
+        1.5,
+        accumulators=(("bad rows", 3),),
+    ),
+    "part-lost": Part(
+        "raw", 2, 2, "w2", ("k3",), (), "2026-01-01T00:01:30+00:00", 0.5, lost=Failure("ValueError", "no such day")
+    ),
+    "outcome-parts": Outcome(
+        region="raw",
+        attempt=3,
+        state=AttemptState.FINISHED,
+        writer="w3",
+        ended_at="2026-01-01T00:03:00+00:00",
+        fingerprint="f1",
+        outputs=(
+            PartitionManifest(
+                "raw", "s3://data/flights/raw", (ResultObject("00000002/raw/0001/part-0.parquet", 9, "e1"),), rows=2
+            ),
+        ),
+        parts=(PartRef(2, 1, ("k1", "k2 ü")), PartRef(2, 2, ("k3",))),
+        lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
+    ),
+    "assignment": SplitGeneration(
+        "raw",
+        2,
+        "w2",
+        4,
+        (("s3://lake/a ü.csv", 12, "e1", 0), ("split:2013-01-31", 0, '"2013-01-31"', 3)),
+        gone=(("s3://lake/0.csv", 7, "e0", 1),),
+    ),
     "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
     "closed": Closed((InputPin("raw", 4), InputPin("delays", 2))),
 }
@@ -310,6 +374,8 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         "bool": st.booleans(),
         "str | None": st.none() | text,
         "int | None": st.none() | number,
+        "tuple[tuple[str, int, str, int], ...]": st.lists(st.tuples(text, number, text, number)).map(tuple),
+        "tuple[int, ...]": st.lists(number).map(tuple),
         "float | None": st.none() | st.floats(0, 1e9),
         "AttemptState": st.sampled_from(AttemptState),
         "FailoverStrategy": st.sampled_from(FailoverStrategy),
@@ -335,6 +401,9 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         ("PartitionManifest", PartitionManifest),
         ("PublishedRegion", PublishedRegion),
         ("ResultObject", ResultObject),
+        ("AdoptedParts", AdoptedParts),
+        ("PartRef", PartRef),
+        ("LostSplit", LostSplit),
     ):
         if other is not kind:
             items = st.deferred(lambda other=other: strategy(other))

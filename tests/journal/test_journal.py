@@ -12,6 +12,7 @@ from airflow_recovery.journal.codec import encode_record
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.records import (
+    AdoptedParts,
     AttemptState,
     Claim,
     Closed,
@@ -19,6 +20,7 @@ from airflow_recovery.journal.records import (
     InputPin,
     Lost,
     Outcome,
+    Part,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -297,8 +299,59 @@ def test_a_record_that_was_copied_to_another_key_is_refused(journal):
     journal.claim(claim(attempt=2))
     body = encode_record(IDENTITY, finished(attempt=1))
     journal.store.put_if_absent(journal.layout.attempt("P", 2, "outcome"), body)
-    with pytest.raises(RecordInvalid, match="found P@1: it was copied here"):
+    with pytest.raises(RecordInvalid, match="found one of P@1: it was copied here"):
         state(journal)
+
+
+def test_a_part_that_was_copied_to_another_key_is_refused(journal):
+    journal.put_part(part(0))
+    body = journal.store.get(journal.layout.part("P", 1, 0)).body
+    journal.store.put_if_absent(journal.layout.part("P", 1, 1), body)
+    with pytest.raises(RecordInvalid, match="found one of P@1: it was copied here"):
+        journal.read_parts("P", 1, 2)
+
+
+# parts
+
+
+def part(number, writer="w1", splits=("k",)):
+    return Part("P", 1, number, writer, splits, (), "2026-01-01T00:01:00+00:00")
+
+
+def test_parts_are_read_back_in_order_and_their_number_is_in_the_names(journal):
+    journal.claim(claim())
+    parts = tuple(part(number, splits=(f"k{number}",)) for number in range(12))
+    for each in parts:
+        journal.put_part(each)
+    assert state(journal).of("P").attempts[1].parts == 12
+    assert journal.read_parts("P", 1, 12) == parts
+    assert journal.read_parts("P", 1, 3) == parts[:3]
+
+
+def test_a_part_of_another_process_is_not_mine_and_the_same_one_again_is(journal):
+    journal.put_part(part(0))
+    journal.put_part(part(0))
+    with pytest.raises(AttemptLost):
+        journal.put_part(part(0, writer="w2"))
+
+
+def test_a_log_ends_before_its_first_hole(journal):
+    # An early page lacks what was written since; a late one has it.
+    journal.claim(claim())
+    for number in (0, 1, 3):
+        journal.put_part(part(number))
+    assert state(journal).of("P").attempts[1].parts == 2
+
+
+def test_a_base_that_the_listing_lacks_is_listed_again(journal):
+    journal.claim(claim())
+    journal.fence(fenced())
+    journal.put_part(part(0))
+    journal.claim(replace(claim(attempt=2), base=(AdoptedParts(1, 2),)))
+    with pytest.raises(PagesDisagree, match="has adopted 2 parts of attempt 1"):
+        state(journal)
+    journal.put_part(part(1))
+    assert state(journal).of("P").attempts[2].claim.base == (AdoptedParts(1, 2),)
 
 
 def test_a_damaged_record_is_refused_and_named(journal):

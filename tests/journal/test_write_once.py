@@ -14,12 +14,14 @@ from airflow_recovery.errors import (
     ObjectMissing,
     RecordInvalid,
     StoreAccessDenied,
+    StoreFull,
     StoreTimeout,
     StoreUnavailable,
 )
 from airflow_recovery.journal.write_once import Backoff, WriteLost, Written, write_once
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 PUT = Verb.PUT_IF_ABSENT
@@ -183,6 +185,28 @@ def test_fault_24_negative_control_a_read_after_the_time_out_proves_nothing(
         faulty.get("t/a/00000001.claim")  # "so it was not written": wrong
     store.put_if_absent("t/a/00000001.claim", b"late")  # the delayed request lands
     assert not write(faulty, clock, b"late").created
+
+
+def test_fault_42_no_room_is_asked_again_until_there_is_some(local_store: LocalStore, clock: ManualClock) -> None:
+    full = Full(local_store.base_uri)
+    full.left = 3
+    assert write(full, clock).created
+    assert len(clock.pauses) == 3
+    full.left = 99
+    with pytest.raises(StoreFull, match=r"Gave up writing .* No room"):
+        write(full, clock, deadline_s=0)
+
+
+class Full(LocalStore):
+    """For so many writes."""
+
+    left = 0
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        if self.left == 0:
+            return super().put_if_absent(key, body)
+        self.left -= 1
+        raise StoreFull("No room.")
 
 
 def test_denied_is_raised_at_once(local_store: LocalStore, clock: ManualClock) -> None:

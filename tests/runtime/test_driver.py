@@ -251,9 +251,26 @@ def test_kill_of_the_task_process_ends_jvm_and_driver(tmp_path: Path, where: str
         family = [jvm, *descendants(jvm)]
         assert len(family) >= 2
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not any(is_alive(each) for each in family), "all are dead", deadline_s=15)
+        until(lambda: not any(is_alive(each) for each in family), "all are dead")
     go.touch()
     assert outcome_of(spec) is None
+
+
+def test_fault_11_a_driver_that_was_fenced_stops_spark_in_the_middle_of_a_job(tmp_path: Path) -> None:
+    """The control, a driver that does not look, is in tests/execution/test_outliving_drivers.py."""
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    spec = replace(region_spec(tmp_path, *troubled("beat", ready=ready, go=go)), heartbeat_s=0.2)
+    with submitted_by_a_parent(spec, tmp_path, is_protected=True) as (parent, jvm):
+        until(ready.exists, "the vertex runs", deadline_s=120)
+        fenced = Outcome(spec.region, spec.attempt, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE)
+        journal_of(spec).fence(fenced)
+        until(lambda: not is_alive(jvm), "the application has ended")
+        parent.wait()
+    assert "This attempt was fenced, a later one counts: its Spark job is stopped." in (tmp_path / "log").read_text()
+    assert not list((tmp_path / "data").rglob("*.*"))
+    outcome = outcome_of(spec)
+    assert outcome is not None
+    assert outcome.state is AttemptState.FENCED
 
 
 def test_without_protection_an_orphan_finishes(tmp_path: Path) -> None:

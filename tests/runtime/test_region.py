@@ -11,7 +11,7 @@ import pytest
 from runtime_specs import region_spec, troubled, vertex
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
-from airflow_recovery.runtime import RegionSpec, region
+from airflow_recovery.runtime import RegionSpec, region, vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
@@ -183,7 +183,7 @@ def udf_on_files(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPa
         return PartitionManifest(names["result"], names["location"], (), 0)
 
     spec = region_spec(folder, vertex("noisy", is_result=True, params={"salt": 1}), inputs=(doubled(spark, folder),))
-    monkeypatch.setattr(region, "write_result", planned)
+    monkeypatch.setattr(vertex_pass, "write_result", planned)
     run(fresh, spec)
     return fresh.conf.get(region.COLUMNAR_UDF_INPUT), plans[0]
 

@@ -11,7 +11,7 @@ import pytest
 from runtime_specs import region_spec, vertex
 
 from airflow_recovery.errors import ManifestInvalid
-from airflow_recovery.runtime import region
+from airflow_recovery.runtime import vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifests
@@ -92,6 +92,6 @@ def test_control_read_one_by_one_the_rows_of_one_subtask_are_all(
 ) -> None:
     parts = tuple(subtask(spark, tmp_path, str(at), spark.range(at * 10, at * 10 + 3)) for at in range(2))
     spec = region_spec(tmp_path, vertex("noisy", is_result=True, params={"salt": 7}), inputs=parts, region="noisy")
-    monkeypatch.setattr(region, "read_manifests", lambda spark, found: read_manifests(spark, found[:1]))
+    monkeypatch.setattr(vertex_pass, "read_manifests", lambda spark, found: read_manifests(spark, found[:1]))
     (found,) = run_region(spark, spec, log=LOG, progress=Progress(LOG, 1)).outputs
     assert found.rows == 3

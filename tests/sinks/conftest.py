@@ -1,31 +1,15 @@
-"""A PostgreSQL server for this folder's tests, and results as Spark would leave them."""
+"""A table in PostgreSQL, and results as Spark would leave them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg2
 import pytest
 from staging import Warehouse
 
-from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
-from airflow_recovery.testing.local_airflow.processes import Processes
-
 _names = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str | int]]:
-    server, processes = PostgresDatabase(), Processes(tmp_path_factory.mktemp("postgres"))
-    processes.guard(server.make_folder())
-    try:
-        server.start(processes)
-        yield server.address
-    finally:
-        processes.stop()
-        server.remove()
 
 
 @pytest.fixture

@@ -121,14 +121,20 @@ class Case:
 
 
 class TaskProcess:
-    """A forked process that runs one try; at ``step`` it sends ``harm`` to itself."""
+    """A forked process that runs one try; at ``step`` it sends ``harm`` to itself.
 
-    def __init__(self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL) -> None:
+    Where it does nothing for ``idle_s`` inside a transaction, the server ends that.
+    """
+
+    def __init__(
+        self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL, *, idle_s: int = module.IDLE_TIMEOUT_S
+    ) -> None:
         self._report, report = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             said = "unknown"
             try:
+                module.IDLE_TIMEOUT_S = idle_s
                 _harm_at(step, harm)
                 case.task()
                 said = "success"

@@ -18,10 +18,13 @@ from airflow_recovery.sinks import postgres as module
 GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
 
 
+FOR_EVER_S = 600
+SOON_S = 2
+"""Whoever is frozen in a transaction loses it after this; its successor waits longer."""
+
+
 @pytest.fixture
-def case(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    # Whoever is frozen in a transaction loses it after this; its successor waits longer.
-    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
+def case(warehouse: Warehouse, tmp_path: Path) -> Case:
     return Case(warehouse, PostgresTable(conn_id="warehouse", table=warehouse.table), tmp_path / "journal")
 
 
@@ -48,7 +51,7 @@ def test_fault_12_killed_at_every_step_the_rows_are_there_once(case, step):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_hole_14_a_zombie_that_wakes_at_any_step_adds_nothing(case, step):
-    zombie = TaskProcess(case, step, signal.SIGSTOP)
+    zombie = TaskProcess(case, step, signal.SIGSTOP, idle_s=SOON_S)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"
     check_committed_once(case)
@@ -66,7 +69,7 @@ def test_fault_12_sigterm_inside_the_commit(case, step):
 
 def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatch):
     monkeypatch.setattr(module._PostgresCommitter, "_take", lambda self, cursor, of: True)
-    zombie = TaskProcess(case, "copy", signal.SIGSTOP)
+    zombie = TaskProcess(case, "copy", signal.SIGSTOP, idle_s=FOR_EVER_S)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"
     zombie.go_on()
@@ -95,8 +98,7 @@ WAREHOUSE: list[Warehouse] = []
 
 
 @pytest.fixture
-def probed(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
-    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 60)
+def probed(case: Case) -> Case:
     TABLE[:] = [case.warehouse.table]
     WAREHOUSE[:] = [case.warehouse]
     return Case(case.warehouse, ProbedSink(apply=put_rows, is_applied=has_rows), case.journal)
@@ -105,7 +107,7 @@ def probed(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
 @pytest.mark.parametrize("step", ["copy", "insert", "commit"])
 def test_hole_15_in_doubt_until_a_person_confirms(probed, step):
     """The zombie is frozen inside the commit: nothing is visible, and it may be at any moment."""
-    zombie = TaskProcess(probed, step, signal.SIGSTOP)
+    zombie = TaskProcess(probed, step, signal.SIGSTOP, idle_s=FOR_EVER_S)
     assert zombie.wait() == "stopped"
     said = TaskProcess(probed).wait()
     assert said.startswith("SinkInDoubt: delays@1: expected its sink to be committed or its process to be known dead")

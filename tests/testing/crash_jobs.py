@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_recovery import BLOCKING, job
+from airflow_recovery import BLOCKING, dates, job
 from airflow_recovery.sinks import PostgresTable, ProbedSink
 from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_recovery.job.handed_splits import DateSplits
 
 relay = job("relay", retention=Retention.as_consumed())
 
@@ -57,3 +59,16 @@ def letters(spark: SparkSession) -> DataFrame:
 @alone.sink()
 def counted(letters: DataFrame) -> DataFrame:
     return letters.groupBy("letter").count()
+
+
+dailies = job("dailies", retention=Retention.as_consumed())
+
+
+@dailies.source(splits=dates("2013-01-01", "2013-01-04"), commit="split", result=BLOCKING)
+def days(spark: SparkSession, splits: DateSplits) -> DataFrame:
+    return spark.createDataFrame([(each.isoformat(),) for each in splits.days], "day string")
+
+
+@dailies.sink()
+def months(days: DataFrame) -> DataFrame:
+    return days.selectExpr("substring(day, 1, 7) AS month")

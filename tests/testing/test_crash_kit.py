@@ -32,7 +32,7 @@ from airflow_recovery.testing.crash_kit import (
 from airflow_recovery.testing.crash_kit.cli import main
 from airflow_recovery.testing.crash_kit.kit import EXAMPLE
 
-RELAY, LEDGERS = "crash_jobs:relay", "crash_jobs:ledgers"
+RELAY, LEDGERS, DAILIES = "crash_jobs:relay", "crash_jobs:ledgers", "crash_jobs:dailies"
 FENCED_TWICE = ("task of baton try 1, after claim 1", "task of baton try 2, before fence 1")
 
 
@@ -97,6 +97,25 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(stage):
     loop.crash_all(((each,) for each in points), harm=Harm.FREEZE)
     doubtful = loop.crash(*at("task of probed try 1, before commit 1"))
     assert "ann confirms that turn 1 of probed@1 is dead" in doubtful.said
+
+
+def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(stage):
+    """Whatever was committed counts once, and nothing is missing: the checker's I14, and the published rows."""
+    loop = CrashLoop(stage(DAILIES))
+    points = [each for each in distinct(loop.points()) if (each.task, each.victim) == ("days", Victim.TASK)]
+    parts = [each for each in points if each.step is Step.PART]
+    assert parts
+    assert {each.step for each in points} >= {Step.CLAIM, Step.RESULT, Step.PART, Step.FINISH}
+    loop.crash_all((each,) for each in points if each.step in (Step.PART, Step.FINISH))
+    loop.crash(*at(parts[0].text, parts[0].text.replace("try 1", "try 2")))
+    loop.crash(parts[-1], harm=Harm.FREEZE)
+
+
+def test_splits_that_are_committed_are_not_read_again(stage):
+    course = CrashLoop(stage(DAILIES)).crash(*at("task of days try 1, after part 2"))
+    again = [each.point for each in course.passed if (each.point.task, each.point.try_number) == ("days", 2)]
+    assert {each.count for each in again if each.step is Step.PART} == {1}
+    assert course.started == {"days": 2, "months": 1}
 
 
 @pytest.mark.s3

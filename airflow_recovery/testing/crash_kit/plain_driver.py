@@ -10,16 +10,20 @@ import hashlib
 import io
 import time
 
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import Part
 from airflow_recovery.runtime.driver import driver_log, exit_code_of
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
 from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
+from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import listed_objects
 from airflow_recovery.shuffle.location import key_below
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.source.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
+from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
 
 FILES = 2
@@ -43,16 +47,43 @@ def _run(spec: RegionSpec) -> RegionResult:
     started = time.monotonic()
     store = open_spec_store(spec.results)
     read = [row for each in spec.inputs for row in rows_of(store, each)]
+    if spec.splits is not None:
+        return _run_splits(spec, spec.splits, store, read)
     read += [f"{each.uri} {each.etag}" for each in spec.trace.externals]
-    outputs = tuple(_write(spec, store, each, read) for each in spec.vertices if each.is_result)
+    outputs = tuple(
+        _write(spec, store, each, read, f"{spec.location}/{each.name}") for each in spec.vertices if each.is_result
+    )
     return RegionResult(outputs, round(time.monotonic() - started, 3), application_id=None)
 
 
-def _write(spec: RegionSpec, store: ObjectStore, vertex: VertexSpec, read: list[str]) -> PartitionManifest:
+def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: list[str]) -> RegionResult:
+    """One split a part. What rows a split has follows from it alone, whichever attempt reads it."""
+    started = time.monotonic()
+    journal = Journal(open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
+    assigned = [Split.of_external(each) for each in spec.trace.externals if each.vertex == splits.vertex]
+    results = [each for each in spec.vertices if each.is_result]
+    parts = list(journal.read_parts_of(spec.region, numbers_of(splits.base)))
+    for number, split in enumerate(to_read(assigned, parts)):
+        told = [*read, f"{split.uri} {split.etag}"]
+        outputs = (_write(spec, store, each, told, f"{spec.location}/{each.name}/{number:04d}") for each in results)
+        part = Part(spec.region, spec.attempt, number, spec.trace.writer, (split.key,), tuple(outputs), "")
+        journal.put_part(part)
+        parts.append(part)
+    check_cover(assigned, parts)
+    return RegionResult(
+        union_of(folder_of(parts), [each.name for each in results], parts),
+        round(time.monotonic() - started, 3),
+        application_id=None,
+        parts=refs_of(parts),
+    )
+
+
+def _write(
+    spec: RegionSpec, store: ObjectStore, vertex: VertexSpec, read: list[str], location: str
+) -> PartitionManifest:
     import pyarrow  # type: ignore[import-untyped]
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
-    location = f"{spec.location}/{vertex.name}"
     told = "\n".join([vertex.name, spec.subtask.key, repr(sorted(vertex.params.items())), *sorted(read)])
     for number in range(FILES):
         rows = [
@@ -62,7 +93,9 @@ def _write(spec: RegionSpec, store: ObjectStore, vertex: VertexSpec, read: list[
         body = io.BytesIO()
         parquet.write_table(pyarrow.table({"row": rows}), body)
         store.put(f"{key_below(store.base_uri, location)}/part-{number}.parquet", body.getvalue())
-    digest = hashlib.sha256(told.encode()).hexdigest() if vertex.is_digested else None
+    # Those of parts could not be put together.
+    is_digested = vertex.is_digested and spec.splits is None
+    digest = hashlib.sha256(told.encode()).hexdigest() if is_digested else None
     objects = listed_objects(store, location)
     return PartitionManifest(vertex.name, location, objects, rows=FILES * ROWS_IN_A_FILE, digest=digest)
 

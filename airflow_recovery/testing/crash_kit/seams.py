@@ -24,6 +24,7 @@ from airflow_recovery.testing.crash_kit.warmth import shared_session
 _ATTEMPT_KEY = re.compile(r".*/t/[^/]+/\d{8}\.(?P<kind>[a-z]+)(-\d+)?")
 _KINDS = {
     "claim": Step.CLAIM,
+    "part": Step.PART,
     "reset": Step.RESET,
     "lost": Step.LOST,
     "released": Step.RELEASE,
@@ -45,7 +46,7 @@ class FunctionSeam:
 
 
 FUNCTIONS = (
-    FunctionSeam("airflow_recovery.runtime.region", "write_result", Step.RESULT, changes=True),
+    FunctionSeam("airflow_recovery.runtime.vertex_pass", "write_result", Step.RESULT, changes=True),
     FunctionSeam("airflow_recovery.execution.region_task", "settle", Step.SETTLE),
     FunctionSeam("airflow_recovery.execution.wake", "wake_producers", Step.DECISION),
     FunctionSeam("airflow_recovery.execution.publish", "wake_producers", Step.DECISION),

@@ -95,6 +95,11 @@ class LocalAirflow(RunsApi):
         """The main process of each component that was started."""
         return self._processes.running
 
+    @property
+    def database_address(self) -> dict[str, str | int]:
+        """How psycopg2 connects to the server that holds the metadata database: to its own one. PostgreSQL only."""
+        return self._database.address
+
     def start(self, *components: str, wait_s: float = 120.0) -> None:
         """Start the named ones of ``components``, or all; return when Airflow says that they are healthy.
 

@@ -52,6 +52,11 @@ class SqliteDatabase:
         """Refused."""
         raise self._refused()
 
+    @property
+    def address(self) -> dict[str, str | int]:
+        """Refused: nobody listens."""
+        raise self._refused()
+
     def remove(self) -> None:
         """Nothing to remove."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.source.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
 from airflow_recovery.topology.committing import CommitKind, CommitMode
 from airflow_recovery.topology.determinism import Determinism
@@ -28,6 +29,8 @@ TOPOLOGIES: dict[str, dict[str, tuple[str, ...]]] = {
     "ladder": {"A": (), "B": (), "C": ("A", "B"), "D": ("B",), "E": ("C", "D"), "F": ("D",)},
 }
 RANDOM = "random"
+SPLITS = 3
+"""Of each region that commits split by split."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class SimulatedJob:
 
     plan: PlanRecord
     unstable: frozenset[str] = frozenset()
+    listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the sources of regions that commit split by split name, where it has changed."""
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
@@ -62,6 +67,17 @@ class SimulatedJob:
             for each in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def splits_of(self, region: str) -> tuple[Split, ...]:
+        """Of a region that commits split by split, what it reads; of any other nothing."""
+        if self.regions[region].split_source is None:
+            return ()
+        listed = self.listings.get(region, tuple(map(str, range(SPLITS))))
+        return tuple(Split.of(f"{region} {each}") for each in listed)
+
+    def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
+        """The job after the input of a region has changed, which commits split by split."""
+        return replace(self, listings={**self.listings, region: listed})
 
     def undisturbed(self) -> dict[tuple[str, str], str]:
         """(region, result) -> the rows that a run without any fault writes. Not for unstable regions."""
@@ -150,6 +166,20 @@ def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMo
         for each in job.plan.regions
     )
     return replace(job, plan=replace(job.plan, regions=regions))
+
+
+def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which these regions commit split by split. They have to write the same rows each time."""
+    chosen = set(names) - job.unstable
+    regions = (replace(each, split_source=each.name) if each.name in chosen else each for each in job.plan.regions)
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)))
+
+
+def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every second job, some regions commit split by split."""
+    able = [each.name for each in job.plan.regions if each.commit is None and each.results and not each.coordinators]
+    chosen = [name for name in able if rng.random() < 0.5]
+    return with_splits(job, chosen) if rng.random() < 0.5 else job
 
 
 def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) -> SimulatedJob:

@@ -10,6 +10,7 @@ judgement. What is wrong is noted and not raised: the code under test would take
     I5  a reset has a cause
     I7  a finished region runs again only for a cause: reset, lost, released, made of other code or other inputs
     I8  nothing is deleted below a pin that is older than the release marker
+    I14 what is made of splits has each of them once (`airflow_recovery.testing.simulation.split_ledger`)
     I12 every prefix of the history is a valid state: all of this holds after each change
     I13 the final output is what its region's code makes of the inputs that it names, and these are one cut
 """
@@ -18,17 +19,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_recovery.storage.names import encode
 from airflow_recovery.testing.simulation.sink_ledger import SinkLedger
+from airflow_recovery.testing.simulation.split_ledger import SplitLedger
 
 _KEY = re.compile(
     r"[^/_][^/]*/[^/]+/[^/]+/"
     r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\."
-    r"(?P<kind>claim|outcome|reset|lost|released|committed|committer|confirmed)(?:-\d{4})?"
+    r"(?P<kind>claim|outcome|reset|lost|released|committed|committer|confirmed|part)(?:-\d{4})?"
     r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
 )
 _DATA = re.compile(r"[^/]+/[^/]+/[^/]+/([^/]+)/(\d{8})/(.+)")
@@ -59,7 +61,13 @@ class Region:
     def current(self) -> int:
         """The highest finish that counts; 0 if none."""
         mark = max([self.floor, *self.resets])
-        return max((n for n in self.outcomes if n > mark and self.has_finished(n)), default=0)
+        return max(
+            (n for n in self.outcomes if n > mark and self.has_finished(n) and self._oldest(n) > mark), default=0
+        )
+
+    def _oldest(self, n: int) -> int:
+        """The first attempt that the finish is made of: parts of what was reset count no more than that."""
+        return min((each["attempt"] for each in self.outcomes[n].get("parts", ())), default=n)
 
     def finish(self, n: int) -> dict[str, Any]:
         """The outcome of a finished attempt."""
@@ -70,7 +78,7 @@ class Ledger:
     """Fed by the stores. ``wrote`` are the rows that each (region, attempt, result) was computed to have.
 
     ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time,
-    ``sinks`` those that commit, with the mode.
+    ``sinks`` those that commit, with the mode, ``splits`` those that commit split by split.
     """
 
     def __init__(
@@ -78,10 +86,12 @@ class Ledger:
         regions: Iterable[str],
         finals: Iterable[str],
         modes: Mapping[tuple[str, str], str],
-        wrote: Mapping[tuple[str, int, str], str],
+        wrote: MutableMapping[tuple[str, int, str], str],
         sinks: Mapping[str, str],
+        splits: Iterable[str] = (),
     ) -> None:
         self.wrong: list[str] = []
+        self.splits = SplitLedger(splits, self.wrong)
         self.sinks = SinkLedger(sinks, self.wrong)
         self.regions = {name: Region() for name in regions}
         self._names = {encode(name): name for name in self.regions}
@@ -102,6 +112,7 @@ class Ledger:
             "committed": self._committed,
             "committer": self._turn,
             "confirmed": self._turn,
+            "part": self._part,
         }
 
     # what happens
@@ -153,7 +164,10 @@ class Ledger:
         self._data[key] = len(body), etag
         if by == OUTSIDER:
             self._touched.add((self._names[found[1]], int(found[2])))
-        elif replaced:
+            return
+        if self._names[found[1]] in self.splits.regions:
+            self.splits.bodies[key] = body.decode()
+        if replaced:
             self._say(f"I1: {key} was overwritten by {by}")
 
     def data_deleted(self, key: str, by: str) -> None:
@@ -171,7 +185,10 @@ class Ledger:
         if n in region.claims and n not in region.outcomes:
             self._say(f"I8: {by} deletes data of {name}@{n}, which is open")
         marked_at = region.released_at.get(n)
-        if marked_at is None and n > region.floor:
+        if name in self.splits.regions:
+            newest = self.publishes[max(self.publishes)] if self.publishes else {}
+            self.splits.deleted(name, n, key, region, [newest[name]] if name in newest else [], by)
+        elif marked_at is None and n > region.floor:
             self._say(f"I8: {by} deletes data of {name}@{n} without a release marker")
         for reader, other in self.regions.items():
             for k, claim in other.claims.items():
@@ -195,6 +212,7 @@ class Ledger:
         current = region.current
         if current and not self._why_again(name, current, body):
             self._say(f"I7: {name}@{n} was claimed without a cause: {name}@{current} stands and is there")
+        self.splits.claimed(name, n, body, region)
         region.claims[n] = body
         region.claimed_at[n] = self.moment
 
@@ -217,11 +235,22 @@ class Ledger:
             self._say(f"I1: {name}@{n} was finished by another process than the one that claimed it")
         if _pins(body) != _pins(claim):
             self._say(f"I3: {name}@{n} claimed {_pins(claim)} and names {_pins(body)}")
+        self.splits.finished(name, n, body, region)
         for manifest in body["outputs"]:
             self._check_objects(name, n, manifest)
+            if name in self.splits.regions:
+                self._wrote[name, n, manifest["result"]] = self.splits.rows_of(body, manifest["result"])
+
+    def _part(self, name: str, n: int, body: dict[str, Any]) -> None:
+        self.splits.part(name, n, body, self.regions[name])
+
+    def _was_touched(self, name: str, n: int) -> bool:
+        """Somebody has deleted or overwritten something of what the finish is made of."""
+        parts = self.regions[name].finish(n).get("parts", ())
+        return any((name, each) in self._touched for each in (n, *(part["attempt"] for part in parts)))
 
     def _check_objects(self, name: str, n: int, manifest: dict[str, Any]) -> None:
-        if (name, n) in self._touched:
+        if self._was_touched(name, n):
             return
         prefix = manifest["location"].partition("://")[2].partition("/")[2]
         for path, size, etag in manifest["objects"]:
@@ -251,7 +280,9 @@ class Ledger:
         if n not in region.outcomes and n > region.floor:
             self._say(f"I8: {name}@{n} was released, and has not ended")
         newest = self.publishes[max(self.publishes)] if self.publishes else {}
-        if name in self.finals and newest.get(name) == n and n == region.current:
+        # What a sink has taken over is read there.
+        is_read = name in self.finals and n not in region.committed
+        if is_read and newest.get(name) == n and n == region.current:
             self._say(f"I8: {name}@{n} was released, a final result that is published and current")
         region.released_at.setdefault(n, self.moment)
 
@@ -366,8 +397,10 @@ class Ledger:
     def _why_again(self, name: str, n: int, claim: dict[str, Any]) -> str | None:
         """A cause for running ``name`` though ``name@n`` has finished, by anything that has ever happened to it."""
         region = self.regions[name]
-        if (name, n) in self._touched or n in region.released_at:
+        if self._was_touched(name, n) or n in region.released_at:
             return "its data is gone"
+        if name in self.splits.changed:
+            return "its input has changed"
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
             return "its code has changed"

@@ -344,6 +344,12 @@ class Schedule:
         self.world.job = self.world.job.with_code(region, self._versions)
         self.world.airflow.clear_all()
 
+    def relist(self, region: str, listed: tuple[str, ...]) -> None:
+        """The input of ``region`` has changed, and the whole run is cleared."""
+        self.world.job = self.world.job.with_listing(region, listed)
+        self.world.ledger.splits.changed.add(region)
+        self.world.airflow.clear_all()
+
     def begins_anew(self) -> None:
         """The run was purged as far as it could be, and is made again: what was reported and promised is over."""
         self.world.lose_database()

@@ -6,7 +6,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_recovery.testing.simulation.jobs import RANDOM, SimulatedJob, drawn_job, with_drawn_rows, with_drawn_sinks
+from airflow_recovery.testing.simulation.jobs import (
+    RANDOM,
+    SimulatedJob,
+    drawn_job,
+    with_drawn_rows,
+    with_drawn_sinks,
+    with_drawn_splits,
+)
 from airflow_recovery.testing.simulation.troubles import Trouble, drawn
 
 
@@ -45,8 +52,9 @@ class Settings:
         rng = random.Random(f"settings {seed}")
         chosen = drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng)
         troubles = drawn(rng)
+        chosen = with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles)
         return cls(
-            job=with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles),
+            job=with_drawn_splits(chosen, random.Random(f"splits {seed}")),
             troubles=troubles,
             publishes=rng.random() < 0.5,
             page_keys=rng.choice([None, None, None, 2, 5]),
@@ -59,6 +67,7 @@ class Settings:
         regions = ", ".join(
             f"{each.name}({', '.join(each.inputs)}){''.join(f' {mode.value}' for _, mode in each.determinism)}"
             + (" unstable" if each.name in self.job.unstable else "")
+            + (" split by split" if each.split_source is not None else "")
             + (f" {each.commit.kind.value} sink, {each.commit.mode.value}" if each.commit is not None else "")
             for each in self.job.plan.regions
         )

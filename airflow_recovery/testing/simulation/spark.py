@@ -18,9 +18,11 @@ from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Out
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.source.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Process, Strand, stage
+from airflow_recovery.testing.split_driver import SplitDriver
 
 PARTS = 2
 
@@ -73,8 +75,8 @@ class FakeSpark(BoundDrivers):
         self._error: RecoveryError | None = None
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """None: external inputs are not simulated."""
-        return ()
+        """The splits of a region that commits split by split; no other external input is simulated."""
+        return tuple(each.external(self._region) for each in self._job.splits_of(self._region))
 
     def check_target(self, state: RunState) -> None:
         """Every attempt has a place of its own."""
@@ -153,6 +155,8 @@ class FakeSpark(BoundDrivers):
         if cluster.rng.random() < cluster.trouble:
             raise RegionFailed("boom", Failure("RuntimeError", "boom"))
         results = self._job.regions[self._region].results
+        if attempt.splits is not None:
+            return self._read_splits(attempt, results, read)
         outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
         outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0)
         try:
@@ -160,6 +164,23 @@ class FakeSpark(BoundDrivers):
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
         return outcome
+
+    def _read_splits(self, attempt: ClaimedAttempt, results: tuple[str, ...], read: list[str]) -> Outcome:
+        claim = attempt.claim
+
+        def made_of(split: Split, result: str) -> str:
+            made = rows(self._region, result, attempt.fingerprint, read)
+            return f"{made} of split {split.key} in a file of attempt {claim.attempt}"
+
+        def begins(number: int) -> None:
+            self._check_stopped(claim)
+            self._beat(claim)
+
+        batch = self._cluster.rng.choice([1, 1, 2])
+        try:
+            return SplitDriver(self._journal, self._results, made_of, batch=batch, begins=begins).run(attempt, results)
+        except AttemptLost as error:
+            raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
 
     def _write(self, claim: Claim, result: str, fingerprint: str, read: list[str]) -> PartitionManifest:
         draw = self._cluster.rng.randint(0, 1) if self._region in self._job.unstable else 0
@@ -192,7 +213,11 @@ class FakeSpark(BoundDrivers):
             if not made_by:
                 raise RegionFailed(f"{manifest.location}/{each.path} is no file of rows", Failure("Corrupt", "corrupt"))
             parts.append(part)
-        found = "".join("".join(pair) for pair in zip(*parts, strict=True))
+        if self._job.regions[region].split_source is not None:
+            made = {part.partition(" of split ")[0] for part in parts}
+            found = made.pop() if len(made) == 1 else "mixed"
+        else:
+            found = "".join("".join(pair) for pair in zip(*parts, strict=True))
         if found != self._cluster.wrote.get((region, attempt, manifest.result)):
             self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
         return found

@@ -43,6 +43,7 @@ class Trouble(str, Enum):
     DATABASE = "the metadata database is lost"
     DEPLOY = "new code is deployed and the run cleared"
     RECOMPUTE = "the run is cleared in recompute mode"
+    LISTING = "splits come, go or change, and the run is cleared"
 
 
 DRASTIC = frozenset(
@@ -52,10 +53,11 @@ DRASTIC = frozenset(
 
 
 def drawn(rng: random.Random) -> dict[Trouble, int]:
-    """One to five troubles of up to three kinds."""
-    weights = [1 if each in DRASTIC else 3 for each in Trouble]
-    kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
-    found = dict.fromkeys(kinds, 1)
+    """One to five troubles of up to three kinds: of those that can happen to every job."""
+    able: list[Trouble] = [each for each in Trouble if each is not Trouble.LISTING]
+    weights = [1 if each in DRASTIC else 3 for each in able]
+    kinds = rng.choices(able, weights, k=rng.randint(1, 3))
+    found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
         found[rng.choice(kinds)] += 1
     return found
@@ -88,6 +90,7 @@ class Troubles:
             Trouble.DATABASE: self._database,
             Trouble.DEPLOY: self._deploy,
             Trouble.RECOMPUTE: self._recompute,
+            Trouble.LISTING: self._listing,
         }
 
     @property
@@ -222,3 +225,13 @@ class Troubles:
 
     def _recompute(self) -> Iterator[Act]:
         yield "USER clears all, to be recomputed", self._schedule.recompute
+
+    def _listing(self) -> Iterator[Act]:
+        for name, region in self._world.job.regions.items():
+            if region.split_source is None:
+                continue
+            listed = tuple(each.name.removeprefix(f"{name} ") for each in self._world.job.splits_of(name))
+            new = f"new {self._rng.getrandbits(16)}"
+            changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
+            what = self._rng.choice([each for each in changes if changes[each]])
+            yield f"INPUT of {name}: {what}; USER clears all", partial(self._schedule.relist, name, changes[what])

@@ -58,6 +58,10 @@ def check_end(schedule: Schedule) -> None:
     bad = ledger.why_incoherent(current, schedule.promised) or ledger.why_wrong_rows(current, may_write)
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
+    for name in ledger.splits.regions:
+        read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
+        if read != sorted(each.uri for each in job.splits_of(name)):
+            raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
     published = ledger.publishes[max(ledger.publishes)] if schedule.settings.publishes else current
     for name in job.finals:
         if published[name] != current[name]:

@@ -71,7 +71,8 @@ class World:
         self._way = self.network if store_faults else None
         modes = {(each.name, result): mode.value for each in job.plan.regions for result, mode in each.determinism}
         sinks = {each.name: each.commit.mode.value for each in job.plan.regions if each.commit is not None}
-        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks)
+        splits = [each.name for each in job.plan.regions if each.split_source is not None]
+        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks, splits)
         self.target = FakeTarget(lambda token: self.ledger.sinks.took(token.region, token.attempt))
         self.journal_store.on_put = self.ledger.journal_put
         self.journal_store.on_delete = self.ledger.journal_deleted

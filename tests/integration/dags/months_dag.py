@@ -1,4 +1,6 @@
-"""`months`: two mapped task groups, one of literal keys and one of keys that the run decides. `by_file`: batches."""
+"""`months`: mapped task groups, of literal keys and of keys that the run decides; `parts`: the latter. `by_file`:
+batches.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,9 @@ from airflow_recovery.operators import SparkJobTaskGroup
 with DAG("months", schedule=None, max_active_tasks=4):
     # Depth first: a month is cleaned as soon as it is read.
     SparkJobTaskGroup("g", job="integration_jobs.months:months", conn_id="connect", weight_rule="upstream")
+
+with DAG("parts", schedule=None):
+    SparkJobTaskGroup("g", job="integration_jobs.parts:parts", conn_id="connect")
 
 # A subtask for each file, two of them in one task instance.
 with DAG("by_file", schedule=None):

@@ -9,6 +9,9 @@ from airflow_recovery.operators import SparkJobTaskGroup, submitting
 # Each DAG file is loaded in a process of its own, by the parser as by a task: nobody else meets this.
 submitting.die_with_parent = lambda: None
 
+# On a busy machine a sign of life may come late.
+PATIENT = {"execution.batch.job-recovery.previous-worker.recovery.timeout": "2 min"}
+
 with DAG("unguarded", schedule=None):
-    group = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit")
+    group = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit", job_recovery=PATIENT)
     group.children["g.made"]._conn_id = "connect"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery import BLOCKING, files, job, per_file, same_as
+from airflow_recovery import BLOCKING, dates, files, job, per_file, same_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_recovery import FileSplits
+    from airflow_recovery.job import DateSplits
 
 # read[m] --> cleaned[m] --> total, all in one chain but the last
 months = job("months")
@@ -61,6 +62,56 @@ def dealt_files(spark: SparkSession, splits: FileSplits) -> DataFrame:
 @dealt.sink(parallelism=2)
 def shown(dealt_files: DataFrame) -> DataFrame:
     return dealt_files
+
+
+# Two subtasks share four days.
+by_day = job("by_day")
+
+
+@by_day.source(splits=dates("2024-01-01", "2024-01-05"), parallelism=2)
+def drawn_days(spark: SparkSession, splits: DateSplits) -> DataFrame:
+    return spark.createDataFrame([(each,) for each in splits.days], "day date")
+
+
+@by_day.sink(parallelism=2)
+def shown_days(drawn_days: DataFrame) -> DataFrame:
+    return drawn_days
+
+
+# One region, which must know what has vanished.
+complete = job("complete")
+
+
+@complete.source(splits=files("{{ params.lake }}/*.csv", vanished="fail"))
+def whole(spark: SparkSession, splits: FileSplits) -> DataFrame:
+    return spark.read.csv(splits.paths)
+
+
+@complete.sink
+def shown_whole(whole: DataFrame) -> DataFrame:
+    return whole
+
+
+# Two regions that commit split by split.
+in_parts = job("in_parts")
+LAKE = "{{ params.lake }}/*.csv"
+
+
+@in_parts.source(splits=files(LAKE), commit="split", result=BLOCKING)
+def parts_dropped(spark: SparkSession, splits: FileSplits) -> DataFrame:
+    return spark.read.csv(splits.paths)
+
+
+@in_parts.source(
+    splits=files(LAKE, vanished="keep"), commit="split", result=BLOCKING, params={"version": "{{ params.version }}"}
+)
+def parts_kept(spark: SparkSession, splits: FileSplits, version: str) -> DataFrame:
+    return spark.read.csv(splits.paths)
+
+
+@in_parts.sink
+def put_together(parts_dropped: DataFrame, parts_kept: DataFrame) -> DataFrame:
+    return parts_dropped.unionAll(parts_kept)
 
 
 # drawn[d] --> kept_days[d] --> week

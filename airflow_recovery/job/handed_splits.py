@@ -1,0 +1,107 @@
+"""What a source's function is handed as ``splits``: which part of its input it reads in this call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, TypeVar, overload
+
+from airflow_recovery.source.split import Split
+
+S = TypeVar("S", bound=Sequence[Any])
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """One file: its absolute URI, its size in bytes, and the etag that it was listed with."""
+
+    uri: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class FileSplits(Sequence[FileSplit]):
+    """The files of one source, in listing order, handed to a parameter named ``splits``.
+
+    ``spark_paths`` are the same files as Spark reads them (``s3a://`` for ``s3://``), in the same order.
+    """
+
+    files: tuple[FileSplit, ...]
+    spark_paths: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.files) != len(self.spark_paths):
+            raise ValueError(f"expected one path a file, found {len(self.spark_paths)} for {len(self.files)}")
+
+    @property
+    def paths(self) -> list[str]:
+        """What to hand to Spark: ``spark.read.csv(splits.paths)``."""
+        return list(self.spark_paths)
+
+    @overload
+    def __getitem__(self, index: int) -> FileSplit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[FileSplit]: ...
+    def __getitem__(self, index: int | slice) -> FileSplit | Sequence[FileSplit]:
+        return self.files[index]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[FileSplit]:
+        return iter(self.files)
+
+
+@dataclass(frozen=True)
+class Splits(Sequence[Split]):
+    """The splits of one source that are no files: ``[each.payload for each in splits]`` says what to read."""
+
+    splits: tuple[Split, ...]
+
+    @property
+    def payloads(self) -> list[Any]:
+        """The payload of each, as its enumerator gave it."""
+        return [each.payload for each in self.splits]
+
+    @overload
+    def __getitem__(self, index: int) -> Split: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Split]: ...
+    def __getitem__(self, index: int | slice) -> Split | Sequence[Split]:
+        return self.splits[index]
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter(self.splits)
+
+
+@dataclass(frozen=True)
+class KeyRangeSplits(Splits):
+    """Key ranges of a table; ``payload`` is ``{"lower": 0, "upper": 1000, "predicate": "id >= 0 AND id < 1000"}``."""
+
+    @property
+    def predicates(self) -> list[str]:
+        """What to hand to Spark: ``spark.read.jdbc(url, "flights", predicates=splits.predicates)``."""
+        return [each["predicate"] for each in self.payloads]
+
+
+@dataclass(frozen=True)
+class DateSplits(Splits):
+    """Days; ``payload`` is the day as a text, ``"2013-01-31"``."""
+
+    @property
+    def days(self) -> list[date]:
+        """The days, in order."""
+        return [date.fromisoformat(each) for each in self.payloads]
+
+
+def files_handed(splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits:
+    """Files as they are handed over. ``spark_path`` makes a URI one that Spark reads."""
+    return FileSplits(
+        tuple(FileSplit(each.uri, each.size, each.etag) for each in splits),
+        tuple(spark_path(each.uri) for each in splits),
+    )

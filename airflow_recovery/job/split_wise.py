@@ -1,0 +1,157 @@
+"""Split-wise commit (``commit="split"``): which regions may be read batch by batch, and how a source is read so.
+
+Rows of A and B together must be the rows of A and the rows of B. That holds of vertices whose rows each come from one
+split (select, filter, explode, a join with a pinned side input) and not of aggregates, windows, sorts or limits. So
+every vertex from the source to the results says it, and here is checked that none is left out. What the plans really do
+is looked at where they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import JobDefinitionError
+
+if TYPE_CHECKING:
+    from airflow_recovery.job.vertex import Vertex
+    from airflow_recovery.topology.regions import Region, RegionGraph
+
+SPLIT = "split"
+
+DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
+
+
+class SplitAssignment(str, Enum):
+    """How the splits of a parallel source come to its subtasks."""
+
+    STATIC = "static"
+    """Each split has a home, before anything runs."""
+
+    DYNAMIC = "dynamic"
+    """A subtask pulls the next splits when it has read the ones before: for splits of unknown cost."""
+
+
+@dataclass(frozen=True)
+class SplitReading:
+    """How a source's splits are read. Of a source that doesn't commit split by split, only the defaults."""
+
+    assignment: SplitAssignment = SplitAssignment.STATIC
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    """What one Spark job reads and commits at most; one split at least."""
+    loss_budget: int = 0
+    """How many splits that can't be read the result may do without."""
+
+
+DEFAULT_READING = SplitReading()
+
+
+def checked_reading(
+    *,
+    assignment: object,
+    batch_bytes: object,
+    loss_budget: object,
+    is_split_wise: bool,
+    where: str,
+) -> SplitReading:
+    """The options of a source. Raises `JobDefinitionError`."""
+    try:
+        mode = SplitAssignment(assignment)
+    except ValueError:
+        raise JobDefinitionError(
+            f"{where}: expected assignment= as 'static' or 'dynamic', found {assignment!r}"
+        ) from None
+    if isinstance(batch_bytes, bool) or not isinstance(batch_bytes, int) or batch_bytes < 1:
+        raise JobDefinitionError(
+            f"{where}: expected batch_bytes= as a number of bytes from 1, found {batch_bytes!r}: a batch is what one "
+            "Spark job reads and commits"
+        )
+    if isinstance(loss_budget, bool) or not isinstance(loss_budget, int) or loss_budget < 0:
+        raise JobDefinitionError(f"{where}: expected loss_budget= as a number of splits from 0, found {loss_budget!r}")
+    reading = SplitReading(mode, batch_bytes, loss_budget)
+    if not is_split_wise and reading != DEFAULT_READING:
+        raise JobDefinitionError(
+            f"{where}: assignment='dynamic', batch_bytes= and loss_budget= are of a source that is read batch by "
+            "batch: declare commit='split' on it, and on every vertex from it to the blocking result"
+        )
+    return reading
+
+
+def checked_commit(given: object, where: str) -> bool:
+    """Whether ``commit=`` of a source or vertex says ``"split"``. Raises `JobDefinitionError` for anything else."""
+    if given is None or given == SPLIT:
+        return given is not None
+    raise JobDefinitionError(
+        f"{where}: expected commit='split' or no commit=, found {given!r}: a target to commit to is for a @sink"
+    )
+
+
+def split_source(region: Region, vertices: Mapping[str, Vertex]) -> str | None:
+    """The source whose splits the region commits one by one; `None`: it ends as a whole."""
+    found = [name for name in region.vertices if vertices[name].is_split_wise and vertices[name].splits is not None]
+    return found[0] if found else None
+
+
+def check_split_wise(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None:
+    """Raise `JobDefinitionError` for a region that could not be put together from parts."""
+    for region in graph.regions:
+        declared = [name for name in region.vertices if vertices[name].is_split_wise]
+        if declared:
+            _check_region(region, declared, vertices)
+
+
+def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Vertex]) -> None:
+    sources = [name for name in declared if vertices[name].splits is not None]
+    if not sources:
+        raise JobDefinitionError(
+            f"{vertices[declared[0]].where}: expected commit='split' together with a source of the same region that "
+            f"has it, found none: its region is {', '.join(region.vertices)}. Declare commit='split' on the source "
+            "with splits=, and leave result=BLOCKING out between the two; or take it away here"
+        )
+    if len(sources) > 1:
+        raise JobDefinitionError(
+            f"{vertices[sources[1]].where}: expected one source with commit='split' in a region, found {sources[0]!r} "
+            "as well: a part is of splits of one source. Put a vertex with result=BLOCKING and commit='split' after "
+            "each of them"
+        )
+    below = _made_of(sources[0], region, vertices)
+    for name in region.vertices:
+        vertex = vertices[name]
+        if name not in below:
+            raise JobDefinitionError(
+                f"{vertex.where}: is in the region of {sources[0]!r}, which is read batch by batch, and is not made of "
+                "it: every batch would make it again, and not the same. Declare it with result=BLOCKING, so that "
+                "all batches read one attempt of it"
+            )
+        if not vertex.is_split_wise:
+            raise JobDefinitionError(
+                f"{vertex.where}: expected commit='split' on every vertex from {sources[0]!r} to the blocking result, "
+                f"found none: {_advice(vertex, sources[0])}"
+            )
+        if vertex.result.is_cached or vertex.result.persistent:
+            raise JobDefinitionError(
+                f"{vertex.where}: expected a region that commits split by split to make results with result=BLOCKING, "
+                f"found {vertex.result.value}: its parts are files of several attempts of one run"
+            )
+
+
+def _advice(vertex: Vertex, source: str) -> str:
+    from airflow_recovery.job.vertex import VertexKind
+
+    if vertex.kind is VertexKind.SINK:
+        return "a sink ends as a whole. Declare a vertex with result=BLOCKING and commit='split' before it"
+    return (
+        "declare it, if each of its rows comes of one split (no aggregate, window, distinct, sort, limit or sample); "
+        f"else put a vertex with result=BLOCKING and commit='split' between {source!r} and it"
+    )
+
+
+def _made_of(source: str, region: Region, vertices: Mapping[str, Vertex]) -> set[str]:
+    """The vertices of the region that read the source, through whatever; the region's are in topological order."""
+    found = {source}
+    for name in region.vertices:
+        if any(each.vertex in found for each in vertices[name].inputs):
+            found.add(name)
+    return found

@@ -1,0 +1,198 @@
+"""The guard of ``commit="split"``: refuses what gives other rows in batches than at once (SPLITS.md section 7).
+
+Split-wise is sound where V(A and B together) is V(A) and V(B), put together: where every row of the splits is treated
+by itself. Looked at is the *analysed* plan of every vertex, in each batch. The optimised one hides some of it: a cached
+frame is a leaf there, and what stands on constants may be folded away.
+
+It is no proof. What a Python function does is the user's word, and so is a frame of rows that the driver has collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import JobDefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROW_BY_ROW = frozenset(
+    {
+        "CollectMetrics",
+        "DeserializeToObject",
+        "Expand",
+        "Filter",
+        "Generate",
+        "MapElements",
+        "MapInArrow",
+        "MapInPandas",
+        "MapPartitions",
+        "Project",
+        "RebalancePartitions",
+        "Repartition",
+        "RepartitionByExpression",
+        "ResolvedHint",
+        "SerializeFromObject",
+        "SubqueryAlias",
+        "TypedFilter",
+        "View",
+    }
+)
+"""Nodes of Spark's plan with one child that treat every row by itself, or hand Python the rows. All others are refused:
+a node that a later Spark invents is not sound because nobody has thought of it."""
+
+_WHOLE = {
+    "Aggregate": "an aggregate (groupBy, agg, count, dropDuplicates or distinct)",
+    "Deduplicate": "dropDuplicates",
+    "Distinct": "distinct",
+    "Except": "subtract",
+    "FlatMapCoGroupsInArrow": "cogroup",
+    "FlatMapCoGroupsInPandas": "cogroup",
+    "FlatMapGroupsInArrow": "an aggregate (applyInArrow)",
+    "FlatMapGroupsInPandas": "an aggregate (applyInPandas)",
+    "GlobalLimit": "limit",
+    "Intersect": "intersect",
+    "LocalLimit": "limit",
+    "Offset": "offset",
+    "Sample": "sample",
+    "Sort": "a sort (orderBy)",
+    "Tail": "tail",
+    "Window": "a window function",
+}
+"""What people call them."""
+
+_PICKS_ROWS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
+"""Which rows is up to the moment: also of an input from outside, of which every batch would see others."""
+
+_KEPT_SIDES = {
+    "INNER": (True, True),
+    "CROSS": (True, True),
+    "LEFT OUTER": (True, False),
+    "LEFT SEMI": (True, False),
+    "LEFT ANTI": (True, False),
+    "RIGHT OUTER": (False, True),
+}
+"""Join type -> may the rows of the splits stand (left, right)? The rows of the other side must not come by themselves,
+since they would once in every batch."""
+
+_NEEDS_ALL = "it needs the rows of all splits at once"
+_PICKS = "which rows it takes is up to the moment, and every batch would take its own"
+_COMES_AGAIN = "those would come once in every batch"
+_OF_THE_ROW = "make such a value of the row itself, for example with xxhash64 of its columns"
+
+_STABLE = frozenset({"input_file_name"})
+"""Spark calls them not deterministic, and of one split they always say the same."""
+
+
+class RowLocalGuard:
+    """Looks at the frames of one batch. Classic sessions only: over Spark Connect there is no plan to look at."""
+
+    def __init__(self) -> None:
+        self._leaves: list[Any] = []
+        self._named: dict[int, bool] = {}
+
+    def mark(self, frame: DataFrame) -> None:
+        """Everything that ``frame`` reads hangs on the splits: it is the source's, or was written in this batch."""
+        self._leaves += _leaves(_plan(frame))
+
+    def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
+        """Raises `JobDefinitionError` where ``frame`` can't be made batch by batch. ``where`` names its vertex."""
+        plan = _plan(frame)
+        if not self._check(plan, where) and is_result:
+            raise JobDefinitionError(
+                f"{where}: expected a result that is made of the splits, found one that reads none of them: it would "
+                "be written once for every batch. Declare it in a vertex without commit='split'"
+            )
+
+    def _check(self, node: Any, where: str) -> bool:
+        """Does what ``node`` gives hang on the splits? Raises where it does in another way than row by row."""
+        name = node.getClass().getSimpleName()
+        if name == "WithCTE":
+            for each in _seq(node.cteDefs()):
+                self._named[each.id()] = self._check(each.child(), where)
+            return self._check(node.plan(), where)
+        if name == "CTERelationRef":
+            return self._named[node.cteId()]
+        children = list(_seq(node.children()))
+        if not children:
+            return any(_reads_the_same(each, node) for each in self._leaves)
+        hangs = [self._check(each, where) for each in children]
+        inner = [self._check(each, where) for each in _seq(node.subqueries())]  # all of them
+        if any(inner):
+            raise _refused(where, "a subquery over the splits", _NEEDS_ALL)
+        if name in _PICKS_ROWS:
+            raise _refused(where, _WHOLE[name], _PICKS)
+        _check_deterministic(node, where)
+        if not any(hangs):
+            return False
+        if name == "Join":
+            _check_join(node.joinType().sql(), hangs, where)
+        elif name == "Union":
+            if not all(hangs):
+                raise _refused(where, "a union with rows that are not of the splits", _COMES_AGAIN)
+        elif name not in _ROW_BY_ROW:
+            raise _refused(where, _WHOLE.get(name, f"Spark's {name}"), _NEEDS_ALL)
+        return True
+
+
+def _check_join(kind: str, hangs: list[bool], where: str) -> None:
+    if all(hangs):
+        raise _refused(where, "a join of the splits with themselves", _NEEDS_ALL)
+    is_allowed = _KEPT_SIDES.get(kind, (False, False))[hangs.index(True)]
+    if not is_allowed:
+        told = f"a {kind.lower()} join that keeps rows of the other side"
+        raise _refused(where, told, _COMES_AGAIN)
+
+
+def _check_deterministic(node: Any, where: str) -> None:
+    for expression in _seq(node.expressions()):
+        for found in _undetermined(expression):
+            raise _refused(where, f"{found}(), which gives other values in another batch or attempt", _OF_THE_ROW)
+
+
+def _undetermined(expression: Any) -> Iterator[str]:
+    """The names of the innermost expressions that make it undetermined."""
+    if expression.deterministic():
+        return
+    inner = [name for each in _seq(expression.children()) for name in _undetermined(each)]
+    yield from inner
+    if inner or any(not each.deterministic() for each in _seq(expression.children())):
+        return
+    is_python = expression.getClass().getSimpleName() == "PythonUDF"
+    name = str(expression.name() if is_python else expression.prettyName()).lower()
+    if name not in _STABLE:
+        yield name
+
+
+def _refused(where: str, found: str, why: str) -> JobDefinitionError:
+    return JobDefinitionError(
+        f"{where}: expected with commit='split' that every row is treated by itself, found {found}: {why}. Leave "
+        "commit='split' away here, and give the vertices before it a result=BLOCKING of their own: these are then "
+        "committed split by split, and this one runs on all their rows"
+    )
+
+
+def _reads_the_same(leaf: Any, other: Any) -> bool:
+    kind = leaf.getClass().getSimpleName()
+    if kind != other.getClass().getSimpleName():
+        return False
+    # With hidden columns asked for (`_metadata`), a relation has more output than without.
+    for name, of_kind in (("relation", "LogicalRelation"), ("table", "DataSourceV2Relation")):
+        if kind == of_kind:
+            return bool(getattr(leaf, name)().equals(getattr(other, name)()))
+    return bool(leaf.sameResult(other))
+
+
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    yield from _seq(node.collectLeaves())
+
+
+def _seq(found: Any) -> Iterator[Any]:
+    """A Scala sequence."""
+    for at in range(found.size()):
+        yield found.apply(at)

@@ -1,0 +1,97 @@
+"""What a region that commits split by split reads next: batches of splits, each of which is committed as a whole.
+
+Which batches there are is a pure function of what is left to be read (`planned_batches`). So the attempt after one
+whose driver has died knows what that driver had in its hands, without anybody's having written it down
+(`airflow_recovery.runtime.suspects`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_recovery.source.split import Split, in_order
+
+MAX_SPLITS = 1_000
+"""In one batch: its part names them all."""
+
+ALONE = 2
+"""From this degree of suspicion on, a split is a batch by itself; below it, suspects are read batch by batch."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Splits that are read by one Spark job and committed together.
+
+    ``is_suspect``: with one of these an earlier driver has died, perhaps of it. It is read when everything else is
+    safe, and nothing else is read meanwhile.
+    """
+
+    splits: tuple[Split, ...]
+    is_suspect: bool = False
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Content keys."""
+        return frozenset(each.key for each in self.splits)
+
+    @property
+    def weight(self) -> int:
+        """Bytes, as far as they are known."""
+        return sum(each.weight for each in self.splits)
+
+
+class SplitAssignment(Protocol):
+    """Where the driver's threads get their batches from. They ask one at a time."""
+
+    def next_batch(self) -> Batch | None:
+        """A batch that no one has been given yet; `None`: there is nothing more for this attempt, also later.
+
+        May wait. Raises `AttemptLost` where the attempt has been fenced.
+        """
+        ...
+
+
+class StaticAssignment:
+    """All that is left of what the region was assigned, known from the start. Arguments as of `planned_batches`."""
+
+    def __init__(self, todo: Iterable[Split], *, batch_bytes: int, suspicion: Mapping[str, int]) -> None:
+        self._batches = deque(planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion))
+
+    def next_batch(self) -> Batch | None:
+        """The next one, suspects last."""
+        return self._batches.popleft() if self._batches else None
+
+
+def planned_batches(todo: Iterable[Split], *, batch_bytes: int, suspicion: Mapping[str, int]) -> tuple[Batch, ...]:
+    """``todo`` in batches of about ``batch_bytes``, by name; a split that is larger is one by itself. Pure.
+
+    ``suspicion``: content key -> degree. After one driver has died with it in its hands, a split is read in a suspect
+    batch; from `ALONE` on by itself: a driver that dies then has died of it.
+    """
+    regular: list[Split] = []
+    suspects: list[Split] = []
+    alone: list[Split] = []
+    for each in in_order(todo):
+        degree = suspicion.get(each.key, 0)
+        (alone if degree >= ALONE else suspects if degree else regular).append(each)
+    return (
+        *(Batch(each) for each in _filled(regular, batch_bytes)),
+        *(Batch(each, is_suspect=True) for each in _filled(suspects, batch_bytes)),
+        *(Batch((each,), is_suspect=True) for each in alone),
+    )
+
+
+def _filled(splits: Iterable[Split], batch_bytes: int) -> Iterable[tuple[Split, ...]]:
+    batch: list[Split] = []
+    weight = 0
+    for each in splits:
+        if batch and (weight + each.weight > batch_bytes or len(batch) == MAX_SPLITS):
+            yield tuple(batch)
+            batch, weight = [], 0
+        batch.append(each)
+        weight += each.weight
+    if batch:
+        yield tuple(batch)

@@ -1,0 +1,82 @@
+"""Dynamic assignment as a driver has it: it pulls the next splits when it has read the last (SPLITS.md section 4).
+
+The log in the store is the coordinator. To be given splits is to put an ASSIGN; nobody sends anything, so only that
+write can be in limbo, and it is read back. What the attempt is given counts for it until it is fenced, its successor is
+claimed, and what that claim does not adopt is returned; a pull after that finds itself fenced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Mapping
+
+from airflow_recovery.errors import AttemptLost
+from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.runtime.split_assignment import Batch, planned_batches
+from airflow_recovery.source.split import Split
+from airflow_recovery.source.split_log import Assign, End, Message, SplitBook
+
+
+class PulledSplits:
+    """The `airflow_recovery.runtime.split_assignment.SplitAssignment` of attempt ``attempt`` of ``subtask``.
+
+    A pull takes up to ``batch_bytes``; ``suspicion`` parts what it took into batches, as of `planned_batches`.
+    ``among``: the listing that the attempt was claimed with, by content key. What others discover later is theirs: the
+    trace of this attempt does not name it.
+    """
+
+    def __init__(
+        self,
+        log: SplitLogStore,
+        subtask: int,
+        attempt: int,
+        *,
+        batch_bytes: int,
+        suspicion: Mapping[str, int],
+        among: Container[str],
+    ) -> None:
+        self._log = log
+        self._subtask = subtask
+        self._attempt = attempt
+        self._batch_bytes = batch_bytes
+        self._suspicion = suspicion
+        self._among = among
+        self._seq = 0
+        self._batches: deque[Batch] = deque()
+        self._is_ended = False
+        self.taken: dict[str, Split] = {}
+        """All that it was given, by content key: what its finish covers beside the base."""
+
+    def next_batch(self) -> Batch | None:
+        """The next one; `None` when nothing is left for it. Raises `AttemptLost` once it is fenced."""
+        while not self._batches and not self._is_ended:
+            self._apply(self._pull())
+        return self._batches.popleft() if self._batches else None
+
+    def _pull(self) -> Message:
+        found = self._log.append(self._decide)
+        if isinstance(found, (Assign, End)):
+            return found
+        sent = self._log.last_sent(self._subtask)
+        assert sent is not None, "whoever has a number has read it"
+        return sent
+
+    def _decide(self, book: SplitBook) -> Message | None:
+        if book.is_over(self._subtask, self._attempt):
+            raise AttemptLost(
+                f"attempt {self._attempt} of subtask {self._subtask} was fenced: what it had read and not committed is "
+                "its successor's. This process must stop"
+            )
+        if book.next_seq(self._subtask, self._attempt) > self._seq:
+            return None  # an earlier pull, whose outcome stayed unknown, has landed
+        return book.message_for(self._subtask, self._attempt, self._batch_bytes, self._among)
+
+    def _apply(self, message: Message) -> None:
+        self._seq = message.seq + 1
+        if isinstance(message, End):
+            self._is_ended = True
+            return
+        known = self._log.read().known
+        splits = [known[key] for key in message.splits]
+        self.taken.update((each.key, each) for each in splits)
+        self._batches += planned_batches(splits, batch_bytes=self._batch_bytes, suspicion=self._suspicion)

@@ -1,0 +1,137 @@
+"""One attempt of a region that commits split by split: what is left of it, the loop over that, and the whole again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import UserCodeError
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import Failure, FenceCause, Outcome, Part
+from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.runtime.failure_class import label_of
+from airflow_recovery.runtime.receipt import read_failure_at
+from airflow_recovery.runtime.split_assignment import StaticAssignment
+from airflow_recovery.runtime.split_loop import SplitLoop
+from airflow_recovery.runtime.split_progress import SplitProgress
+from airflow_recovery.runtime.split_pull import PulledSplits
+from airflow_recovery.runtime.suspects import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
+from airflow_recovery.source.parts import (
+    accumulated,
+    check_cover,
+    folder_of,
+    lost_splits_of,
+    numbers_of,
+    refs_of,
+    to_read,
+    union_of,
+)
+from airflow_recovery.source.split import Split
+
+if TYPE_CHECKING:
+    from airflow_recovery.runtime.progress import Progress
+    from airflow_recovery.runtime.region import RegionResult
+    from airflow_recovery.runtime.spec import SplitSpec
+    from airflow_recovery.runtime.vertex_pass import OpenRegion
+
+
+def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> RegionResult:
+    """Read what no earlier attempt has, and put the region's results together. Raises as `SplitLoop.run`.
+
+    Raises `SplitsNotCovered` where the parts are not exactly what was assigned: nothing is finished then.
+    """
+    spec = region.spec
+    found = region.splits_of(splits.vertex)
+    adopted = journal.read_parts_of(spec.region, numbers_of(splits.base))
+    counts = SplitProgress(found, {key for each in adopted for key in each.splits})
+    region.log.info("%s: %s.", spec.region, counts.counts().text())
+    record = _record(journal, region, splits, found) if spec.attempt > 1 else NOTHING
+    todo = to_read(found, adopted)
+    pulled = _pulled(journal, region, splits, record) if splits.is_pulled else None
+    loop = SplitLoop(
+        region,
+        splits,
+        journal=journal,
+        assignment=pulled or StaticAssignment(todo, batch_bytes=splits.batch_bytes, suspicion=record.suspicion),
+        adopted=adopted,
+        record=record,
+        progress=progress,
+        counts=counts,
+    )
+    parts = (*adopted, *loop.run())
+    if pulled is not None:
+        kept = {key for each in adopted for key in each.splits}
+        found = (*(each for each in found if each.key in kept), *pulled.taken.values())
+    return union_result(region, found, parts)
+
+
+def _pulled(journal: Journal, region: OpenRegion, splits: SplitSpec, record: Record) -> PulledSplits:
+    spec = region.spec
+    return PulledSplits(
+        SplitLogStore(journal.store, spec.identity, splits.vertex, writer=spec.trace.writer),
+        spec.subtask.index,
+        spec.attempt,
+        batch_bytes=splits.batch_bytes,
+        suspicion=record.suspicion,
+        among={each.key for each in region.splits_of(splits.vertex)},
+    )
+
+
+def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Part, ...]) -> RegionResult:
+    """The region's results of ``parts``, which must be exactly what was ``assigned``. Raises `SplitsNotCovered`."""
+    from airflow_recovery.runtime.region import RegionResult
+
+    splits = tuple(assigned)
+    check_cover(splits, parts)
+    if all(each.lost is not None for each in parts):
+        raise UserCodeError(
+            f"region {region.spec.region}: expected something to read, found {len(splits)} splits, none of which can "
+            "be read: look at the splits, or at splits="
+        )
+    results = [each.name for each in region.spec.vertices if each.is_result]
+    return RegionResult(
+        outputs=union_of(folder_of(parts), results, parts),
+        spark_seconds=round(sum(each.seconds or 0.0 for each in parts if each.attempt != region.spec.attempt), 3),
+        application_id=None,
+        accumulators=accumulated(parts),
+        parts=refs_of(parts),
+        lost_splits=lost_splits_of(parts, splits),
+    )
+
+
+def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: tuple[Split, ...]) -> Record:
+    """What the attempts before this one failed on that were made of the same. One LIST, and what they have left."""
+    spec = region.spec
+    state = journal.load(journal.list([spec.region])).of(spec.region)
+    above = max(state.mark, state.closed_at)
+    ended = [n for n, each in state.attempts.items() if above < n < spec.attempt and each.is_claimed]
+    *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
+    same = [each for each in claims if each.reading == own.reading]
+    logs = {(each.attempt, k) for each in same for k in range(state.attempts[each.attempt].parts)}
+    wanted = sorted({*logs, *(number for each in same for number in numbers_of(each.base))})
+    found = journal.read_parts_of(spec.region, wanted)
+    keys = {(each.attempt, each.number): each.splits for each in found}
+    earlier = [
+        EarlierAttempt(
+            adopted=frozenset(key for number in numbers_of(claim.base) for key in keys[number]),
+            committed=frozenset(key for at in logs if at[0] == claim.attempt for key in keys[at]),
+            failure=_failure_of(region, claim.attempt, state.attempts[claim.attempt].outcome),
+        )
+        for claim in same
+    ]
+    # What a driver has pulled is not a function of what there was to pull: then only what was said counts.
+    planned = () if splits.is_pulled else assigned
+    return record_of(planned, earlier, batch_bytes=splits.batch_bytes, threads=splits.threads)
+
+
+def _failure_of(region: OpenRegion, attempt: int, outcome: Outcome | None) -> Failure | None:
+    """Its own failure. Whoever ended it may not have seen the word that its driver has left."""
+    if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE or outcome.failure is None:
+        return None
+    failure = outcome.failure
+    if not is_death(failure) or label_of(failure, SPLITS_LABEL):
+        return failure
+    prefix = JournalLayout(region.spec.identity).data_of(region.spec.region, attempt)
+    said = read_failure_at(region.store, prefix)
+    return said if said is not None and label_of(said, SPLITS_LABEL) else failure

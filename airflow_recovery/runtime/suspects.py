@@ -1,0 +1,93 @@
+"""Which splits earlier attempts have failed on: by what they said, and by where they died. Pure (SPLITS.md section 6).
+
+An attempt whose code raised says which split it was (`SPLITS_LABEL` of its failure). One whose driver was killed, or
+ran out of memory, says nothing; but batches are a pure function of what was to be read (`planned_batches`), and its log
+of parts says how far it came: it had the first batches after the log's end in its hands. These are suspects, and no
+more: drivers die for other reasons, also before they have read anything. Who is poison is said by one that has died
+with this split alone, which leaves word of that beforehand (`airflow_recovery.runtime.receipt`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_recovery.journal.records import Failure
+from airflow_recovery.runtime.failure_class import CLASS_LABEL, FailureClass, classify, label_of
+from airflow_recovery.runtime.split_assignment import ALONE, planned_batches
+from airflow_recovery.source.split import Split
+
+SPLITS_LABEL = "splits"
+"""Label of a failure: the content keys of the splits that failed, with commas between them."""
+
+MAX_FAILURES = 3
+"""After so many a split is poison: the region fails and names it, or does without it."""
+
+_DEATHS = frozenset(
+    each.value for each in (FailureClass.DRIVER_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.EXECUTOR_LOST)
+)
+
+
+@dataclass(frozen=True)
+class EarlierAttempt:
+    """One attempt that was made of the same: the content keys that it adopted and committed, and how it failed.
+
+    ``failure`` is `None` where it did not fail by itself.
+    """
+
+    adopted: frozenset[str]
+    committed: frozenset[str]
+    failure: Failure | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Content key -> how often the split has failed, or a driver has died with it in its hands; and what follows."""
+
+    counts: Mapping[str, int]
+    suspicion: Mapping[str, int]
+    """As `planned_batches` takes it."""
+    deadly: frozenset[str]
+    """Those that a driver has died of, reading nothing else."""
+
+    def is_deadly(self, key: str) -> bool:
+        """It is not to be read any more: it would take this driver along as well."""
+        return key in self.deadly and self.counts[key] >= MAX_FAILURES
+
+
+NOTHING = Record({}, {}, frozenset())
+
+
+def is_death(failure: Failure) -> bool:
+    """It was not the code that failed, but what runs it."""
+    return (label_of(failure, CLASS_LABEL) or classify(failure).value) in _DEATHS
+
+
+def record_of(
+    assigned: Sequence[Split], earlier: Sequence[EarlierAttempt], *, batch_bytes: int, threads: int
+) -> Record:
+    """Fold the attempts, the oldest first. ``threads``: how many batches a driver reads at a time."""
+    counts: Counter[str] = Counter()
+    suspicion: Counter[str] = Counter()
+    deadly: set[str] = set()
+    for attempt in earlier:
+        failure = attempt.failure
+        if failure is None:
+            continue
+        named = label_of(failure, SPLITS_LABEL)
+        if named:
+            keys = named.split(",")
+            counts.update(keys)
+            suspicion.update(dict.fromkeys(keys, ALONE))
+            deadly.update(keys if is_death(failure) else ())
+        elif is_death(failure):
+            todo = [each for each in assigned if each.key not in attempt.adopted]
+            batches = planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion)
+            left = [each for each in batches if not each.keys <= attempt.committed]
+            at_once = [each for each in left[:threads] if not each.is_suspect] or left[:1]
+            keys = [key for batch in at_once for key in batch.keys - attempt.committed]
+            suspicion.update(keys)
+            for key in keys:
+                counts[key] = min(counts[key] + 1, MAX_FAILURES - 1)
+    return Record(dict(counts), dict(suspicion), frozenset(deadly))

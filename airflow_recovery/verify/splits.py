@@ -1,0 +1,162 @@
+"""I14: what was committed split by split has every split once, and is what its claim took over and it wrote itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+
+from airflow_recovery.verify.closure import plan_in_use
+from airflow_recovery.verify.finding import Answer, Finding, answer, not_applicable
+from airflow_recovery.verify.history import Attempt, History, Region
+from airflow_recovery.verify.records import Adopted, Claim, Named, Outcome, Part, PlannedRegion
+
+_RESTART = "Restart the region, which reads everything anew: `airflow recovery plan DAG RUN --restart REGION --apply`."
+_KEY_LENGTH = 24
+MOST = 5
+"""Content keys that a finding names one by one."""
+
+
+def every_split_once(history: History) -> Answer:
+    """I14, of every finish that is made of parts, and of every claim that adopts some."""
+    findings: list[Finding] = []
+    parts = splits = bases = 0
+    for attempt in history.attempts():
+        region = history.regions[attempt.of.region]
+        claim, outcome = attempt.claim, attempt.outcome
+        if claim is not None and claim.base:
+            bases += 1
+            findings += _of_base(region, attempt, claim)
+        if claim is None or outcome is None or not outcome.is_finished or not outcome.parts:
+            continue
+        parts += len(outcome.parts)
+        splits += sum(len(each.splits) for each in outcome.parts)
+        plan = history.plans.get(claim.plan)
+        planned = plan.region(attempt.of.region) if plan is not None else None
+        findings += _of_finish(region, attempt, claim, outcome)
+        findings += _of_cover(attempt, outcome, planned)
+    findings += _of_subtasks(history)
+    if not parts and not bases:
+        return not_applicable(14, "nothing was committed split by split")
+    return answer(14, f"{splits} splits in {parts} parts; {bases} claims that took over some", findings)
+
+
+def content_key(uri: str, size: int, etag: str) -> str:
+    """What names a split, of its external object: by what is read, and never by where it stood in a listing."""
+    return hashlib.sha256(json.dumps([uri, etag, size]).encode()).hexdigest()[:_KEY_LENGTH]
+
+
+def _of_base(region: Region, attempt: Attempt, claim: Claim) -> list[Finding]:
+    """It is a prefix of what is there, of attempts that had ended and were made of the same."""
+    key = attempt.entries["claim"].key
+    findings = []
+    for each in claim.base:
+        if each.attempt <= region.purged:
+            continue
+        before = region.attempts.get(each.attempt)
+        there = len(before.parts) if before is not None else 0
+        found = None
+        if each.attempt >= attempt.of.attempt or before is None or not before.has("outcome"):
+            found = "an attempt that has not ended"
+        elif there < each.length:
+            found = f"{there} parts"
+        elif before.claim is not None and before.claim.reading != claim.reading:
+            found = "an attempt that was made of other code or side inputs"
+        if found is not None:
+            name = Named(region.name, each.attempt).text
+            expected = f"{each.length} parts of {name}, which {attempt.of.text} adopts"
+            findings.append(Finding((key,), expected, found, _RESTART))
+    return findings
+
+
+def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome) -> list[Finding]:
+    """Its parts are those of the base and its own, and its objects are those of its parts."""
+    key = attempt.entries["outcome"].key
+    number = attempt.of.attempt
+    named = {(each.attempt, each.number) for each in outcome.parts}
+    expected = set(_numbers(claim.base)) | {(number, each) for each in attempt.parts}
+    findings = []
+    if named != expected:
+        findings.append(
+            Finding(
+                (key, attempt.entries["claim"].key),
+                f"the {len(expected)} parts that {attempt.of.text} has adopted and written",
+                f"{len(named - expected)} others, and {len(expected - named)} of them missing",
+                _RESTART,
+            )
+        )
+    known: list[Part] = []
+    for each in outcome.parts:
+        of = region.attempts.get(each.attempt)
+        part = of.parts.get(each.number) if of is not None else None
+        if part is None and each.attempt <= region.purged:
+            return findings
+        if part is None or part.splits != each.splits:
+            said = "none" if part is None else "one of other splits"
+            expected_part = f"part {each.number} of {Named(region.name, each.attempt).text}, with the same splits"
+            findings.append(Finding((key,), expected_part, said, _RESTART))
+        else:
+            known.append(part)
+    if len(known) == len(outcome.parts):
+        made = {entry for part in known for manifest in part.outputs for entry in manifest.uris()}
+        told = {entry for manifest in outcome.outputs for entry in manifest.uris()}
+        if made != told:
+            findings.append(
+                Finding(
+                    (key,),
+                    f"the {len(made)} objects of its parts",
+                    f"{len(told - made)} others, and {len(made - told)} of them missing",
+                    _RESTART,
+                )
+            )
+    return findings
+
+
+def _of_cover(attempt: Attempt, outcome: Outcome, planned: PlannedRegion | None) -> list[Finding]:
+    counts = Counter(key for each in outcome.parts for key in each.splits)
+    twice = [key for key, count in counts.items() if count > 1]
+    source = planned.split_source if planned is not None else None
+    assigned = {
+        content_key(uri, size, etag) for vertex, uri, size, etag in outcome.externals if source in (None, vertex)
+    }
+    # Which splits a subtask has pulled is said by its parts alone.
+    missing = [] if planned is not None and planned.pulls_splits else sorted(assigned - counts.keys())
+    foreign = sorted(counts.keys() - assigned)
+    said = {"twice": twice, "missing": missing, "not assigned": foreign}
+    wrong = [f"{len(keys)} {what} ({', '.join(keys[:MOST])})" for what, keys in said.items() if keys]
+    if not wrong:
+        return []
+    expected = f"each of the {len(assigned)} splits of {attempt.of.text} in exactly one part"
+    return [Finding((attempt.entries["outcome"].key,), expected, "; ".join(wrong), _RESTART)]
+
+
+def _of_subtasks(history: History) -> list[Finding]:
+    """Subtasks that pull their splits share one assignment: each split is with one of them."""
+    findings = []
+    plan = plan_in_use(history)
+    groups: dict[str, list[PlannedRegion]] = {}
+    for each in plan.regions if plan is not None else ():
+        if each.pulls_splits:
+            groups.setdefault(each.subtask[0] if each.subtask is not None else each.name, []).append(each)
+    for name, regions in groups.items():
+        known = [history.regions[each.name].current for each in regions if each.name in history.regions]
+        finished = [each for each in known if each is not None and each.outcome is not None]
+        outcomes = [each.outcome for each in finished if each.outcome is not None]
+        counts = Counter(key for outcome in outcomes for part in outcome.parts for key in part.splits)
+        keys = tuple(each.entries["outcome"].key for each in finished)
+        twice = [key for key, count in counts.items() if count > 1]
+        same = {outcome.externals for outcome in outcomes}
+        missing: list[str] = []
+        if len(finished) == len(regions) and len(same) == 1:
+            assigned = {content_key(uri, size, etag) for _, uri, size, etag in same.pop()}
+            missing = sorted(assigned - counts.keys())
+        said = {"with two of them": twice, "with none": missing}
+        wrong = [f"{len(found)} {what} ({', '.join(found[:MOST])})" for what, found in said.items() if found]
+        if wrong:
+            expected = f"each split of {name} with exactly one of its {len(regions)} subtasks"
+            findings.append(Finding(keys, expected, "; ".join(wrong), _RESTART))
+    return findings
+
+
+def _numbers(base: tuple[Adopted, ...]) -> list[tuple[int, int]]:
+    return [(each.attempt, number) for each in base for number in range(each.length) if number not in each.dropped]

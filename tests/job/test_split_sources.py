@@ -1,0 +1,233 @@
+"""What ``splits=`` may be besides files: what it is told, what it enumerates, what the function is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from airflow_recovery import BLOCKING, Job, JobDefinitionError, Split, dates, enumerated_by, files, job, key_ranges
+from airflow_recovery.job import DateSplits, FileSplits, KeyRangeSplits, Splits
+from airflow_recovery.job.fingerprint import vertex_fingerprint
+from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.source import Vanished
+from airflow_recovery.topology.result_type import BLOCKING_PERSISTENT, CACHED
+
+RANGES = key_ranges("flights", "id", lower=0, upper="{{ params.upper }}", width=10, as_of="{{ ds }}")
+
+
+def orders(day: str, count: int = 2) -> Iterator[Split]:
+    for number in range(count):
+        yield Split.of(f"{day}/{number}", {"day": day, "number": number}, size=5)
+
+
+class Run:
+    logical_date = "2013-01-31T00:00:00+00:00"
+    data_interval_start = "2013-01-31T00:00:00+00:00"
+    data_interval_end = "2013-02-02T00:00:00+00:00"
+    conf: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    params = {"upper": 25}  # noqa: RUF012
+
+
+def declared(splits: Any, **options: Any) -> Job:
+    made = job("j", version="1")
+
+    @made.source(splits=splits, version="1", **options)
+    def raw(spark: Any, splits: Any) -> Any:
+        return splits
+
+    @made.sink(version="1", parallelism=options.get("parallelism"))
+    def shown(raw: Any) -> Any:
+        return raw
+
+    return made
+
+
+def enumerated(splits: SplitSource) -> tuple[Split, ...]:
+    rendered = declared(splits).render_splits("raw", Run())
+    assert rendered is not None
+    return rendered.enumerate("here")  # type: ignore[union-attr, no-any-return]
+
+
+def handed(splits: SplitSource) -> Any:
+    return splits.handed(enumerated(splits), str)
+
+
+def test_key_ranges_are_handed_as_predicates() -> None:
+    found = handed(RANGES)
+    assert isinstance(found, KeyRangeSplits)
+    assert found.predicates == ["id >= 0 AND id < 10", "id >= 10 AND id < 20", "id >= 20 AND id < 25"]
+    assert found[0].name == "flights.id[0,10)@2013-01-31"
+
+
+def test_days_are_those_of_the_run_s_interval() -> None:
+    found = handed(dates())
+    assert isinstance(found, DateSplits)
+    assert found.days == [date(2013, 1, 31), date(2013, 2, 1)]
+    assert handed(dates("2013-01-01", "{{ ds }}")).days[-1] == date(2013, 1, 30)
+
+
+def test_one_s_own_are_handed_as_they_are() -> None:
+    found = handed(enumerated_by(orders, params={"day": "{{ ds }}"}))
+    assert isinstance(found, Splits)
+    assert found.payloads == [{"day": "2013-01-31", "number": 0}, {"day": "2013-01-31", "number": 1}]
+    assert (len(found), list(found)[1], found[:1]) == (2, found[1], (found[0],))
+
+
+def test_files_are_handed_with_their_paths() -> None:
+    split = Split.of_file("s3://lake/a.csv", 3, "e1")
+    found = files("s3://lake/*").handed([split], lambda uri: uri.replace("s3:", "s3a:"))
+    assert isinstance(found, FileSplits)
+    assert (found.paths, found[0].etag) == (["s3a://lake/a.csv"], "e1")
+
+
+@pytest.mark.parametrize("given", ["drop", "keep", "fail", Vanished.KEEP])
+def test_every_kind_says_what_becomes_of_what_has_vanished(given: Any) -> None:
+    for each in (
+        files("/lake", vanished=given),
+        dates(vanished=given),
+        enumerated_by(orders, vanished=given),
+        key_ranges("t", "id", lower=0, upper=1, width=1, vanished=given),
+    ):
+        assert each.vanished is Vanished(given)
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (lambda: files("/lake", vanished="forget"), "vanished= as 'drop', 'keep' or 'fail', found 'forget'"),
+        (lambda: key_ranges("", "id", lower=0, upper=1, width=1), "expected table= as a text"),
+        (lambda: key_ranges("t", "id", lower="0", upper=1, width=1), "lower= as a whole number, or a template"),
+        (lambda: key_ranges("t", "id", lower=0, upper=True, width=1), "upper= as a whole number"),
+        (lambda: key_ranges("t", "id", lower=0, upper=1, width=0), "number of keys from 1, found 0"),
+        (lambda: key_ranges("t", "id", lower=0, upper=1, width=1, as_of=7), "expected as_of= as a text"),  # type: ignore[arg-type]
+        (lambda: dates("yesterday"), "start= as a day such as '2013-01-31'"),
+        (lambda: dates("2013-01-01", None), "end= as a day"),  # type: ignore[arg-type]
+        (lambda: enumerated_by(orders("2013")), "without calling it"),  # type: ignore[arg-type]
+        (lambda: enumerated_by(orders, params={"day": object()}), "written as JSON"),
+    ],
+)
+def test_what_says_too_little_is_refused(declare: Any, said: str) -> None:
+    with pytest.raises(JobDefinitionError, match=said):
+        declare()
+
+
+@pytest.mark.parametrize(
+    ("splits", "said"),
+    [
+        (key_ranges("t", "id", lower="{{ ds }}", upper=1, width=1), "lower= .* whole number in this run, found '2013"),
+        (key_ranges("t", "id", lower=5, upper=5, width=1), "upper= above lower=, found 5 and 5"),
+        (dates("{{ params.upper }}"), "start= .* to a day .* found '25'"),
+        (dates("2013-02-01", "2013-01-01"), "not before start="),
+    ],
+)
+def test_what_comes_to_nothing_in_a_run_is_refused(splits: SplitSource, said: str) -> None:
+    with pytest.raises(JobDefinitionError, match=f"^here: .*{said}"):
+        enumerated(splits)
+
+
+def test_templates_in_them_are_over_the_run_alone() -> None:
+    with pytest.raises(JobDefinitionError, match="over the run alone"):
+        declared(key_ranges("t", "id", lower=0, upper="{{ ti.try_number }}", width=1))
+    with pytest.raises(JobDefinitionError, match="names the subtask"):
+        declared(dates("{{ subtask }}"))
+    keys = declared(dates("{{ subtask }}-01", "{{ subtask }}-03"), parallelism=["2013-01", "2013-02"])
+    found = keys.render_splits("raw", Run(), "2013-02")
+    assert found is not None
+    assert [each.name for each in found.enumerate("w")] == ["2013-02-01", "2013-02-02"]  # type: ignore[union-attr]
+    with pytest.raises(JobDefinitionError, match="which splits belong to which subtask"):
+        declared(dates(), parallelism=["2013-01", "2013-02"])
+
+
+def test_what_is_declared_is_in_the_fingerprint() -> None:
+    def fingerprint(splits: Any) -> str:
+        return vertex_fingerprint(declared(splits), "raw", {})
+
+    kinds = [
+        files("/lake"),
+        dates(),
+        dates("2013-01-01"),
+        RANGES,
+        key_ranges("flights", "id", lower=0, upper="{{ params.upper }}", width=11, as_of="{{ ds }}"),
+        enumerated_by(orders, params={"day": "{{ ds }}"}),
+        enumerated_by(orders, params={"day": "2013-01-01"}),
+    ]
+    assert len({fingerprint(each) for each in kinds}) == len(kinds)
+    # It decides what is read, and that is judged split by split.
+    assert fingerprint(files("/lake")) == fingerprint(files("/lake", vanished="fail"))
+
+
+def test_what_is_cached_or_shared_must_be_known_by_its_content() -> None:
+    def made(splits: Any, result: Any, version: str | None) -> Job:
+        found = job("j", deterministic="assume")
+
+        @found.source(splits=splits, result=result, version=version)
+        def raw(splits: Any) -> Any:
+            return splits
+
+        @found.sink(inputs={"read": "raw"})
+        def shown(read: Any) -> Any:
+            return read
+
+        return found
+
+    with pytest.raises(JobDefinitionError, match="CACHED, and it reads something that is not registered"):
+        made(RANGES, CACHED, None).validate()
+    with pytest.raises(JobDefinitionError, match=r"never be seen.*as_of="):
+        made(dates(), BLOCKING_PERSISTENT, None).validate()
+    for splits, version in ((RANGES, None), (dates(), "1"), (enumerated_by(orders), None), (files("/lake"), None)):
+        made(splits, BLOCKING_PERSISTENT, version).validate()
+    made(dates(), BLOCKING, None).validate()
+
+
+# --- a local run ------------------------------------------------------------------------------------------------------
+
+
+class Frame:
+    """Stands for a DataFrame: what was read."""
+
+    write = schema = ""
+
+    def __init__(self, *read: Any) -> None:
+        self.read = read
+
+    def unionByName(self, other: Frame) -> Frame:
+        return Frame(*self.read, *other.read)
+
+
+def read_locally(splits: Any, *, parallelism: Any = None, given: Any = None) -> list[Any]:
+    made = job("j")
+
+    @made.source(splits=splits, parallelism=parallelism, name="raw")
+    def raw(splits: Any) -> Any:
+        return Frame([each.name if isinstance(each, Split) else each.uri for each in splits])
+
+    @made.sink(inputs={"read": "raw"}, parallelism=parallelism)
+    def shown(read: Any) -> Any:
+        return read
+
+    found = made.run_local(
+        None,  # type: ignore[arg-type]
+        splits=None if given is None else {"raw": given},
+        logical_date="2013-01-31",
+    )
+    return list(found["shown"].read)  # type: ignore[attr-defined]
+
+
+def test_a_local_run_enumerates_what_is_no_file() -> None:
+    assert read_locally(dates("2013-01-29", "{{ ds }}")) == [["2013-01-29", "2013-01-30"]]
+    assert read_locally(dates()) == [["2013-01-31"]]
+    assert read_locally(enumerated_by(orders, params={"day": "x"})) == [["x/0", "x/1"]]
+    assert read_locally(dates(), given=[Split.of("2013-02-01", "2013-02-01")]) == [["2013-02-01"]]
+
+
+def test_a_local_run_deals_splits_out_to_subtasks() -> None:
+    five = enumerated_by(orders, params={"day": "x", "count": 5})
+    assert read_locally(five, parallelism=2) == [["x/0", "x/2", "x/4"], ["x/1", "x/3"]]
+    assert read_locally(files("/lake/*"), parallelism=2, given=["c", "a", "b"]) == [["a", "c"], ["b"]]
+    own = dates("{{ subtask }}-01", "{{ subtask }}-02")
+    assert read_locally(own, parallelism=["2013-01", "2013-02"]) == [["2013-01-01"], ["2013-02-01"]]
+    with pytest.raises(JobDefinitionError, match="subtask '1', found none"):
+        read_locally(enumerated_by(orders, params={"day": "x", "count": 1}), parallelism=2)

@@ -1,0 +1,242 @@
+"""``commit=`` of a drop-in operator: refused where it can't be honoured, else committed once, whoever dies when."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from tries import journal_in, run_try, state_in, submissions
+
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
+from airflow_recovery.execution import region_task
+from airflow_recovery.execution.confirm import confirm_dead
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.operators.application_runner import application_fingerprint
+from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
+
+WRITER = str(Path(__file__).parent / "code" / "parquet_writer.py")
+PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")
+
+
+def operator(commit: object, *arguments: str, task_id: str = "t", **given: Any) -> RecoverableSparkSubmitOperator:
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        return RecoverableSparkSubmitOperator(
+            **{
+                "task_id": task_id,
+                "application": WRITER,
+                "outputs": ["delays"],
+                "application_args": ["--out", "{output:delays}", *arguments],
+                "commit": commit,
+                **given,
+            }
+        )
+
+
+# --- declaration ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"commit": "mart.delays"}, "t: expected commit= as a sink such as PostgresTable.*found 'mart.delays'"),
+        (
+            {"outputs": ["delays", "b"], "application_args": ["{output:delays}{output:b}"]},
+            "t: expected one output with commit=, found delays, b: .*an operator of their own",
+        ),
+        ({"outputs": {"delays": "s3://lake/d/"}}, r"t: expected output 'delays' without a URI.*\{output:delays\}"),
+    ],
+)
+def test_what_a_sink_can_not_take_over_is_refused_with_advice(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(JobDefinitionError, match=said):
+        operator(**{"commit": PROBED, **given})
+
+
+def test_a_committed_output_has_no_other_reader() -> None:
+    clean = operator(PROBED, task_id="clean")
+    with clean.get_dag(), pytest.raises(JobDefinitionError, match=r"report: expected input 'in' .* 'clean', which"):
+        RecoverableSparkSubmitOperator(
+            task_id="report",
+            application=WRITER,
+            outputs=["out"],
+            inputs={"in": clean.result("delays")},
+            application_args=["{output:out}"],
+        )
+
+
+@pytest.mark.parametrize(
+    "sink", [PostgresTable(conn_id="w", table="t"), DeltaTable(uri="s3://lake/t", mode="replace"), PROBED]
+)
+def test_every_kind_goes_into_the_plan_and_into_the_fingerprint(sink: CommittingSink) -> None:
+    task = operator(sink)
+    (region,) = plan_of_dag(task.get_dag()).regions
+    assert region.commit == task.commit_spec
+    assert region.commit is not None
+    assert (region.commit.result, region.commit.kind, region.commit.mode) == ("t.delays", sink.kind, sink.mode)
+    assert application_fingerprint(task) != application_fingerprint(operator(None))
+
+
+# --- two functions of a user's ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def target(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = recovery / "target"
+    monkeypatch.setenv("COMMITTING_TARGET", str(found))
+    return found
+
+
+def commits(target: Path) -> list[str]:
+    return target.read_text().splitlines() if target.exists() else []
+
+
+def test_a_try_commits_before_it_succeeds_and_the_next_one_keeps_it(target: Path, submitted: Path) -> None:
+    assert run_try(operator(PROBED))["decision"] == "ran"
+    assert run_try(operator(PROBED), try_number=2)["decision"] == "kept"
+    (line,) = commits(target)
+    assert line.endswith(" t.delays")
+    assert len(submissions(submitted)) == 1
+
+
+def test_what_was_certainly_not_done_is_done_by_the_next_try_without_spark(target: Path, submitted: Path) -> None:
+    target.with_suffix(".refuses").touch()
+    with pytest.raises(SinkNotApplied, match="closed"):
+        run_try(operator(PROBED))
+    target.with_suffix(".refuses").unlink()
+    assert run_try(operator(PROBED), try_number=2)["decision"] == "kept"
+    assert len(commits(target)) == len(submissions(submitted)) == 1
+
+
+def test_hole_15_in_doubt_a_person_confirms_and_it_goes_on(target: Path, recovery: Path, submitted: Path) -> None:
+    target.with_suffix(".breaks").touch()
+    with pytest.raises(SinkUnavailable, match="reset by peer"):
+        run_try(operator(PROBED))
+    target.with_suffix(".breaks").unlink()
+    with pytest.raises(AirflowFailException, match=r"airflow recovery confirm d .* t --group '\(operators\)'"):
+        run_try(operator(PROBED), try_number=2)
+    assert commits(target) == []
+    confirm_dead(journal_in(recovery, OPERATORS_GROUP), state_in(recovery, OPERATORS_GROUP, "t"), "t", "ann", "looked")
+    assert run_try(operator(PROBED), try_number=3)["decision"] == "kept"
+    assert len(commits(target)) == len(submissions(submitted)) == 1
+
+
+def test_without_recovery_such_an_operator_is_refused(target: Path, submitted: Path) -> None:
+    off = {"execution.batch.job-recovery.enabled": False}
+    with pytest.raises((ConfigurationError, AirflowFailException), match="t: expected recovery to be on, since it has"):
+        run_try(operator(PROBED, job_recovery=off))
+    assert submissions(submitted) == []
+
+
+# --- a real table -----------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """``delays`` in a database of the test's own."""
+
+    def __init__(self, address: dict[str, str | int]) -> None:
+        self._address = address
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = psycopg2.connect(**self._address)
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+    def carriers(self) -> list[str]:
+        return [carrier for (carrier,) in self.ask("SELECT carrier FROM delays ORDER BY carrier")]
+
+
+@pytest.fixture
+def table(postgres: dict[str, str | int], recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    found = Table(postgres)
+    found.ask(
+        "DROP TABLE IF EXISTS delays, airflow_recovery_commits; "
+        "CREATE TABLE delays (carrier text, delay double precision)"
+    )
+    connection = {
+        "conn_type": "postgres", "host": postgres["host"], "port": postgres["port"], "schema": postgres["dbname"],
+        "login": postgres["user"], "password": postgres["password"],
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(connection))
+    return found
+
+
+class Killed(BaseException):
+    """As if the process had been killed: nobody catches it."""
+
+
+def kill_after_the_finish(task: RecoverableSparkSubmitOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*given: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(region_task, "commit_own", killed)
+        with pytest.raises(Killed):
+            run_try(task)
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_fault_12_killed_between_finish_and_commit_the_next_try_commits_once_without_spark(
+    table: Table, submitted: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    sink = PostgresTable(conn_id="warehouse", table="delays", mode=mode)
+    kill_after_the_finish(operator(sink), monkeypatch)
+    assert table.carriers() == []
+    for number in (2, 3):
+        assert run_try(operator(sink), try_number=number)["decision"] == "kept"
+        assert table.carriers() == ["AA", "AA"]
+    assert len(submissions(submitted)) == 1
+
+
+def test_fault_12_control_without_the_token_they_are_there_twice(
+    table: Table, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_recovery.sinks.postgres import _PostgresCommitter
+
+    sink = PostgresTable(conn_id="warehouse", table="delays")
+    real = _PostgresCommitter.commit
+    monkeypatch.setattr(_PostgresCommitter, "_held", lambda self, cursor, token: None)
+    monkeypatch.setattr(_PostgresCommitter, "_take", lambda self, cursor, token: True)
+
+    def killed_after(self: Any, committable: Any) -> str:
+        real(self, committable)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_PostgresCommitter, "commit", killed_after)
+        with pytest.raises(Killed):
+            run_try(operator(sink))
+    run_try(operator(sink), try_number=2)
+    assert table.carriers() == ["AA"] * 4
+
+
+def test_other_code_replaces_its_rows_and_never_appends_a_second_time(table: Table, submitted: Path) -> None:
+    replace = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
+    run_try(operator(replace))
+    run_try(operator(replace, "--carrier", "UA"), try_number=2)
+    assert table.carriers() == ["UA", "UA"]
+    append = PostgresTable(conn_id="warehouse", table="delays")
+    run_try(operator(append, task_id="added"))
+    with pytest.raises(AirflowFailException, match="its sink appends and holds attempt 1 already"):
+        run_try(operator(append, "--carrier", "DL", task_id="added"), try_number=2)
+    assert table.carriers() == ["AA", "AA", "UA", "UA"]
+
+
+@pytest.mark.parametrize(("layout", "found"), [("partitioned", "day=1/part-0.parquet"), ("csv", "part-0.csv")])
+def test_rows_that_the_sink_would_not_see_whole_are_not_committed(
+    table: Table, recovery: Path, submitted: Path, layout: str, found: str
+) -> None:
+    task = operator(PostgresTable(conn_id="warehouse", table="delays"), "--layout", layout)
+    with pytest.raises(AirflowFailException, match=f"t@1: expected Parquet files beside each other .* found '{found}'"):
+        run_try(task)
+    assert table.carriers() == []
+    assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].is_finished

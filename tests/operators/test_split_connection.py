@@ -1,0 +1,37 @@
+"""Where a region that commits split by split can run, and what its task says of it afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.execution.region_task import Decision, RegionResult
+from airflow_recovery.job import files, job
+from airflow_recovery.journal.records import AttemptState, LostSplit, Outcome, PartRef
+from airflow_recovery.operators.split_connection import check_split_connection
+from airflow_recovery.operators.summary import summary_of
+from airflow_recovery.topology.result_type import BLOCKING
+
+flights = job("flights")
+
+
+@flights.source(splits=files("s3://lake/*.csv"), commit="split", result=BLOCKING)
+def raw(spark, splits):
+    return spark.read.csv(splits.paths)
+
+
+def test_it_is_refused_over_connect_before_a_claim() -> None:
+    check_split_connection(flights.vertices["raw"], Connection(conn_id="local", conn_type="spark"))
+    with pytest.raises(JobDefinitionError, match=r"vertex 'raw': .*spark-submit, found .*'warm'.*type 'spark'"):
+        check_split_connection(flights.vertices["raw"], Connection(conn_id="warm", conn_type="spark_connect"))
+
+
+def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
+    parts = (PartRef(1, 0, ("a", "b")), PartRef(2, 0, ("c",)), PartRef(2, 1, ("d",)))
+    lost = (LostSplit("d", "s3://lake/d.csv", "ValueError: 666"),)
+    outcome = Outcome("raw", 2, AttemptState.FINISHED, "w", "now", parts=parts, lost_splits=lost)
+    found = summary_of(RegionResult("raw", Decision.RAN, 2, "ran; 2 of 4 splits kept", outcome))
+    assert found["splits"] == {"read": 1, "kept": 2, "lost": {"s3://lake/d.csv": "ValueError: 666"}}
+    whole = Outcome("raw", 2, AttemptState.FINISHED, "w", "now")
+    assert "splits" not in summary_of(RegionResult("raw", Decision.RAN, 2, "ran", whole))

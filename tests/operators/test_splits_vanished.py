@@ -1,0 +1,158 @@
+"""What becomes of the rows of a file that is gone, where a source commits split by split: dropped, or kept.
+
+parts_dropped, parts_kept      a region each; one file a batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from job_tasks import job_dag
+from tries import RUN_KEY, run_try, task_context
+
+from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.operators.externals import RegionSplits
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.source.parts import SplitWork, numbers_of
+from airflow_recovery.source.split import Split
+from airflow_recovery.testing.split_driver import SplitDriver, rows_of
+
+IDENTITY = RunIdentity("d", RUN_KEY, "g")
+
+
+class PartDrivers:
+    """Each reads file by file, and commits each. ``read`` has what was read; ``dies_at``: the batch of its death."""
+
+    drivers = BOUND
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.dies_at: int | None = None
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        stores = open_stores(RecoverySettings.load())
+        journal = Journal(stores.journal, spec.identity, writer=spec.trace.writer)
+        assert spec.splits is not None
+        assigned = tuple(Split.of_external(each) for each in spec.trace.externals)
+        adopted = journal.read_parts_of(spec.region, numbers_of(spec.splits.base))
+        attempt = ClaimedAttempt(
+            journal.read_claim(spec.region, spec.attempt),
+            {},
+            spec.trace.externals,
+            spec.trace.fingerprint,
+            splits=SplitWork(assigned, spec.splits.base, adopted),
+        )
+
+        def begins(number: int) -> None:
+            if number == self.dies_at:
+                self.dies_at = None
+                raise RuntimeError("the driver dies")
+
+        def row_of(split: Split, result: str) -> str:
+            self.read.append(Path(split.name).stem)
+            return Path(split.name).stem
+
+        SplitDriver(journal, stores.results, row_of, begins=begins).run(attempt, (spec.region,))
+
+    def stop(self) -> None: ...
+
+    def stop_orphan(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> PartDrivers:
+    found = PartDrivers()
+    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
+    return found
+
+
+@pytest.fixture
+def lake(recovery: Path) -> Path:
+    lake = recovery / "lake"
+    lake.mkdir()
+    for name in "abcd":
+        (lake / f"{name}.csv").write_text(name)
+    return lake
+
+
+def attempt(lake: Path, region: str, version: str = "1") -> str:
+    operator = job_dag("dagjobs.parallel:in_parts").get_task(f"g.{region}")
+    found = run_try(operator, task_context(operator.task_id, params={"lake": str(lake), "version": version}))
+    return str(found["decision"])
+
+
+@contextmanager
+def a_death(drivers: PartDrivers, at: int) -> Iterator[None]:
+    drivers.dies_at = at
+    with pytest.raises(Exception, match="the driver dies"):
+        yield
+
+
+def rows(region: str) -> str:
+    stores = open_stores(RecoverySettings.load())
+    journal = Journal(stores.journal, IDENTITY, writer="test")
+    current = journal.load(journal.list([region])).of(region).current
+    assert current is not None
+    assert current.outcome is not None
+    return "".join(rows_of(stores.results, current.outcome.outputs[0]))
+
+
+def test_fault_55_what_vanished_is_dropped_and_nothing_else_is_read_again(drivers: PartDrivers, lake: Path) -> None:
+    assert attempt(lake, "parts_dropped") == "ran"
+    (lake / "b.csv").unlink()
+    (lake / "e.csv").write_text("e")
+    drivers.read.clear()
+    assert attempt(lake, "parts_dropped") == "ran"
+    assert (drivers.read, rows("parts_dropped")) == (["e"], "acde")
+    assert attempt(lake, "parts_dropped") == "kept"
+
+
+def test_what_vanished_is_kept_where_it_was_committed(drivers: PartDrivers, lake: Path) -> None:
+    with a_death(drivers, at=2):
+        attempt(lake, "parts_kept")
+    assert drivers.read == ["a", "b"]
+    (lake / "b.csv").unlink()
+    (lake / "d.csv").unlink()
+    assert attempt(lake, "parts_kept") == "ran"
+    assert (drivers.read, rows("parts_kept")) == (["a", "b", "c"], "abc")
+    assert attempt(lake, "parts_kept") == "kept"
+
+    (lake / "a.csv").unlink()
+    assert attempt(lake, "parts_kept") == "kept"
+    (lake / "e.csv").write_text("e")
+    assert attempt(lake, "parts_kept") == "ran"
+    assert (drivers.read[3:], rows("parts_kept")) == (["e"], "abce")
+
+
+def test_what_can_not_be_kept_any_more_is_told_before_anything_runs(drivers: PartDrivers, lake: Path) -> None:
+    assert attempt(lake, "parts_kept") == "ran"
+    (lake / "b.csv").unlink()
+    drivers.read.clear()
+    with pytest.raises(AirflowFailException, match=r"1 splits that are not listed.*b\.csv.*other code.*Restore"):
+        attempt(lake, "parts_kept", version="2")
+    assert drivers.read == []
+    (lake / "b.csv").write_text("b")
+    assert attempt(lake, "parts_kept", version="2") == "ran"
+    assert rows("parts_kept") == "abcd"
+
+
+def test_control_without_that_look_the_driver_is_sent_for_a_file_that_is_gone(
+    drivers: PartDrivers, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attempt(lake, "parts_kept") == "ran"
+    (lake / "b.csv").unlink()
+    drivers.read.clear()
+    monkeypatch.setattr(RegionSplits, "check_readable", lambda self, todo: None)
+    attempt(lake, "parts_kept", version="2")
+    assert "b" in drivers.read
