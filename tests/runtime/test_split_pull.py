@@ -128,6 +128,27 @@ def test_fault_24_a_pull_whose_outcome_stayed_unknown_and_that_has_landed_is_tak
     assert sorted(pulled.taken) == sorted(each.key for each in splits(4))
 
 
+def test_fault_3_what_was_sent_and_never_heard_of_is_found_by_its_number_and_comes_home(local_store: LocalStore):
+    listed(local_store, splits(6))
+    fault = Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY, key="log-00000001", times=1)
+    with pytest.raises(StoreTimeout):  # here the driver dies: that it was given something stands in the log alone
+        pulls(log_of(FaultyStore(local_store, [fault]), deadline_s=0)).next_batch()
+    assert names(pulls(log_of(local_store, "a neighbour"), subtask=1, batch_bytes=40))[0] == [
+        "0002",
+        "0003",
+        "0004",
+        "0005",
+    ]
+    return_rest(log_of(local_store, "next try"), 0, 2, base=set())
+    assert names(pulls(log_of(local_store, "next driver"), attempt=2)) == [["0000", "0001"]]
+
+
+def test_fault_3_control_without_the_return_nobody_reads_what_the_dead_driver_was_sent(local_store: LocalStore):
+    log = listed(local_store, splits(4))
+    pulls(log).next_batch()
+    assert names(pulls(log_of(local_store, "next driver"), attempt=2)) == [["0002", "0003"]]
+
+
 def test_fault_55_a_split_that_others_discover_while_it_reads_is_left_to_them(local_store: LocalStore):
     pulled = pulls(listed(local_store, splits(2)), among={each.key for each in splits(2)})
     pulled.next_batch()
