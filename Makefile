@@ -32,6 +32,7 @@ CRASH_KIT := $(PYTHON_BIN) -m airflow_recovery.testing.crash_kit
 drill: ## Simulated bad days, processes killed at every point, real kills of Airflow (MINUTES=10; DRILL=10)
 	@scripts/setup.sh --test
 	$(PYTHON_BIN) -m airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
+	$(PYTHON_BIN) -m airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/testing $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1

@@ -262,7 +262,7 @@ class SplitLoop:
     # failing
 
     def _set_aside(self, batch: Batch, failure: Failure, error: Exception) -> None:
-        told = f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}"
+        told = _in_a_line(failure)
         log = self._region.log
         with self._asking:
             self._failed_batches += not batch.is_suspect
@@ -278,8 +278,8 @@ class SplitLoop:
             too_many = max(len(self._failed), self._failed_batches) > MAX_FAILED + self._splits.loss_budget
         if too_many:
             message = (
-                f"{told}. So it is for {batch.splits[0].name} and in more batches or splits than the loss budget and "
-                f"{MAX_FAILED}: nothing more is tried, since it is hardly these splits' fault"
+                f"{failure.type}: {failure.message}. So it is for {batch.splits[0].name} and in more batches or splits "
+                f"than the loss budget and {MAX_FAILED}: nothing more is tried, since it is hardly these splits' fault"
             )
             raise RegionFailed(message, replace(failure, message=message)) from error
 
@@ -316,6 +316,12 @@ class SplitLoop:
     def _is_hopeless(self, failed: _Failed) -> bool:
         before = self._record.counts.get(failed.split.key, 0)
         return before + 1 >= MAX_FAILURES or is_user_error(failed.failure)
+
+
+def _in_a_line(failure: Failure) -> str:
+    """Of a traceback, the end: its first line says nothing."""
+    lines = failure.message.strip().splitlines() or [""]
+    return f"{failure.type}: {lines[0]}" + (f" ... {lines[-1].strip()}" if len(lines) > 1 else "")
 
 
 def _label(splits: Iterable[Split]) -> tuple[tuple[str, str], ...]:

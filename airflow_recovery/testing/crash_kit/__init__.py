@@ -3,7 +3,7 @@
 A run is that of a job, over real stores: each try is a process, forked from this one, and each Spark application is one
 below it. A fake Airflow starts tries until all are green. At a named point (`CrashPoint`, `Step`) the process sends
 itself SIGKILL, or is frozen and wakes as a zombie when all is green. Then the independent checker reads the journal
-and the results (I1 to I13), and the run has to be as good as an undisturbed one: the same rows, no finished region run
+and the results (I1 to I14), and the run has to be as good as an undisturbed one: the same rows, no finished region run
 again, and nothing run that the crash does not explain::
 
     from airflow_recovery.testing.crash_kit import Engine, crash_test
