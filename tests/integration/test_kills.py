@@ -1,11 +1,12 @@
-"""``kill -9`` of the JVM, of the task and of the scheduler; SIGTERM. No process and no result is left behind.
+"""``kill -9`` of the task, and what ends it in order. No process and no result is left behind.
+
+The JVM, the schedulers and whatever else can be killed: tests/kills.
 
 made --> (shared ~ first, second)      the second region by spark-submit
 """
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import psutil
@@ -54,21 +55,6 @@ def written_by(journal: JournalObjects, attempt: int) -> list[Path]:
     location = journal.manifest("first")["location"].removeprefix("file://")
     prefix = Path(location).parents[1] / f"{attempt:08d}"
     return sorted(prefix.glob("**/*.parquet"))
-
-
-def test_kill_9_of_the_jvm(held: DagRun) -> None:
-    jvm = held.jvm(REGION, 1)
-    processes = processes_of(jvm)
-
-    kill_9(jvm)
-    wait_gone(held, processes)
-    held.wait_called("second", 2)
-    held.release("second")
-
-    journal = held.ends()
-    assert_result(journal, {"made": 1, REGION: 2})
-    assert journal.fenced(REGION) == ["own failure"]
-    assert held.tries("made") == 1
 
 
 def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> None:
@@ -135,26 +121,3 @@ def test_fault_66_a_running_task_that_is_marked_failed_ends_its_application(held
     assert REGION in {each.removeprefix("g.") for each in held.clear(only_failed=True)}
     assert_result(held.ends(), {"made": 1, REGION: 2})
     assert held.tries("made") == 1
-
-
-def test_kill_9_of_the_scheduler_during_a_run(pipeline: Pipeline, undisturbed: DagRun) -> None:
-    # `left` waits while the scheduler dies; everything that does not need it has finished.
-    run = pipeline.run("diamond")
-    run.hold("left")
-    run.start()
-    run.wait_called("left")
-    done = ("base", "right", "side", "lone_numbers", "lone")
-    run.wait(lambda: all(run.state(each) == "success" for each in done), "the other regions")
-
-    pipeline.airflow.kill("scheduler", signal.SIGKILL)
-    pipeline.airflow.start("scheduler")
-    run.release("left")
-
-    journal = run.ends()
-    journal.check()
-    executions = journal.executions()
-    assert {each: executions[each] for each in (*done, "merged")} == dict.fromkeys((*done, "merged"), 1)
-    # Whether the orphan of `left` ends its work or is replaced is Airflow's choice; one attempt counts.
-    assert executions["left"] <= 2
-    assert {run.tries(each) for each in done} == {1}
-    assert journal.rows("merged") == undisturbed.journal().rows("merged")

@@ -21,6 +21,12 @@ DECLARED = "512m"
 POLICY = RaiseMemory(factor=4, max_driver_memory="1200m")
 
 
+@pytest.fixture(autouse=True)
+def default_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much fits into a heap depends on who collects the garbage."""
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+
+
 def attempt(where: str, number: int, policy: RaiseMemory | None) -> dict[str, Any]:
     """The try of that number; ``where``: what needs the memory, the driver itself or a task in it."""
     task = job_dag("dagjobs.hungry:hungry", driver_memory=DECLARED, memory_policy=policy).get_task(f"{GROUP}.told")
