@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,12 +52,13 @@ def scene_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: 
 
 
 def fails_after_two_parts(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = split_loop.SplitLoop._commit
+    commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
 
     def at_last(loop, *given, **named):
-        if len(loop._own) == 2:
-            raise ConnectionError("Connection reset")
-        commit(loop, *given, **named)
+        with one_at_a_time:
+            if len(loop._own) == 2:
+                raise ConnectionError("Connection reset")
+            commit(loop, *given, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(split_loop.SplitLoop, "_commit", at_last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,12 +58,13 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
 ):
     scene = PullingScene(tmp_path, spark)
     scene.write_files(8)
-    commit = split_loop.SplitLoop._commit
+    commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
 
     def at_last(loop, *given, **named):
-        if len(loop._own) == 2:
-            raise ConnectionError("Connection reset")
-        commit(loop, *given, **named)
+        with one_at_a_time:
+            if len(loop._own) == 2:
+                raise ConnectionError("Connection reset")
+            commit(loop, *given, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(split_loop.SplitLoop, "_commit", at_last)
