@@ -5,10 +5,10 @@ PYTEST_ARGS ?=
 TWO_WORKERS := -n 2 --dist loadscope
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test drill lint bench clean
+.PHONY: help setup demo demo-approximate test drill docs lint bench vendor clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything into .venv (a second run does nothing)
 	@scripts/setup.sh
@@ -16,6 +16,10 @@ setup: ## Install everything into .venv (a second run does nothing)
 demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up, S3A=1 has all data on S3)
 	@scripts/setup.sh $(if $(filter-out 0,$(S3A)),--s3a)
 	@exec $(PYTHON_BIN) -m scripts.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(S3A)),--s3a)
+
+demo-approximate: ## A chain of streams: kill its sink and its scorer, count what is lost, compare with a whole restart
+	@scripts/setup.sh --s3a
+	@exec $(PYTHON_BIN) -m scripts.demo_approximate
 
 lint: setup ## Style, format and strict types
 	$(PYTHON_BIN) -m ruff check .
@@ -37,9 +41,17 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	PYTHONPATH=tests/testing $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills -m drill --drill 1 $(PYTEST_ARGS)
+
+docs: setup ## Build the documentation into build/site, without a network
+	$(PYTHON_BIN) -m scripts.configuration_reference
+	NO_MKDOCS_2_WARNING=1 $(PYTHON_BIN) -m mkdocs build --strict
 
 bench: setup ## Measure; results are written to a file with the machine's description
 	$(PYTHON_BIN) -m benchmarks
+
+vendor: ## Put the Recovery tab's library into the tree anew, from npm (needed only to change it)
+	@scripts/vendor.sh
 
 clean: ## Remove the virtual environment, the demo's folder and caches
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -17,11 +17,13 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.job import (
+    APPROXIMATE,
     FilePattern,
     FileSplit,
     FileSplits,
     Job,
     RegionContext,
+    Streaming,
     Subtask,
     dates,
     enumerated_by,
@@ -49,6 +51,7 @@ from airflow_recovery.topology.retention import Retention
 __version__ = "0.1.0"
 
 __all__ = [
+    "APPROXIMATE",
     "BLOCKING",
     "BLOCKING_PERSISTENT",
     "CACHED",
@@ -75,6 +78,7 @@ __all__ = [
     "ResultType",
     "Retention",
     "Split",
+    "Streaming",
     "Subtask",
     "UserCodeError",
     "dates",

@@ -157,6 +157,10 @@ class PlanOutdated(RecoveryError):
     """The run has moved on since the plan was made: nothing was changed. Make a new plan."""
 
 
+class Refused(RecoveryError):
+    """What a person asked for would take away what somebody counts on, or comes too late: nothing was changed."""
+
+
 class PagesDisagree(JournalError):
     """Two pages of one listing disagree: a record names an attempt that was not listed. List again."""
 
@@ -252,6 +256,13 @@ class ChannelEvicted(ChannelError):
 
 class ChannelInconsistent(ChannelError):
     """Going on would lose or repeat records without counting them. The message says what did not fit."""
+
+
+class ChannelAltered(ChannelError):
+    """What a channel carries is another thing now: its columns, or into how many parts it is cut.
+
+    The producer goes on at its checkpoint on a new generation of the channel, and those behind it restart.
+    """
 
 
 class ChannelFailed(ChannelError):

@@ -23,12 +23,15 @@ NAMES = (
     "flink_scale",
     "resume",
     "journal",
+    "first_paint",
     "splits",
     "split_log",
     "overhead_connect",
     "overhead_submit",
     "recovery_time",
     "split_commit",
+    "approximate_channel",
+    "approximate_failure",
 )
 
 

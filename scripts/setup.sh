@@ -3,7 +3,7 @@
 #   scripts/setup.sh          Python packages and Java: enough for `make demo`
 #   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
 #                             for `make demo S3A=1`
-#   scripts/setup.sh --test   and PostgreSQL: for `make test`
+#   scripts/setup.sh --test   and PostgreSQL, and Chromium, which tests the Recovery tab: for `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -113,6 +113,12 @@ ensure_postgresql() {
     $VENV/bin/python -c "$find" || die "the programs of PostgreSQL are still not found after the installation"
 }
 
+ensure_chromium() {
+    command -v chromium >/dev/null && command -v chromedriver >/dev/null && return
+    is_debian_root || die "the tests need chromium and chromedriver on the PATH; install them"
+    apt_install chromium chromium-driver fonts-dejavu-core
+}
+
 case "${1:-}" in
     '' | --s3a | --test) ;;
     *) die "unknown argument $1; expected nothing, --s3a or --test" ;;
@@ -125,5 +131,6 @@ if [ -n "${1:-}" ]; then
 fi
 if [ "${1:-}" = --test ]; then
     ensure_postgresql
+    ensure_chromium
 fi
 say "ready ($($VENV/bin/python --version), Java $(java_major))"

@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
     parser.addoption("--drill", type=int, metavar="N", help="run tests of kills at N seeded moments each, not at one")
+    parser.addoption("--screenshots", metavar="DIR", help="keep the pictures of the Recovery tab: docs/screenshots")
     parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
@@ -77,6 +78,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parameters = getattr(item, "callspec", None)
         if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
             item.add_marker(pytest.mark.s3)
+    if not config.getoption("--drill"):
+        # What takes minutes, and of which a part is in what is left.
+        config.hook.pytest_deselected(items=[each for each in items if each.get_closest_marker("drill")])
+        items[:] = [each for each in items if not each.get_closest_marker("drill")]
 
 
 ONE_UNIT = "tests/runtime"

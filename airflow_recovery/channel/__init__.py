@@ -11,11 +11,11 @@ from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
 from airflow_recovery.channel.folding import apply, fold
 from airflow_recovery.channel.ledger import BudgetVerdict, LossReport, check_ledger, loss_report
-from airflow_recovery.channel.options import LossBudget, Overflow, Reconnect
 from airflow_recovery.channel.producing import Part, finish, give_up, open_producer, publish
 from airflow_recovery.channel.records import ChannelIdentity, ChannelRecord, Consumed, LossCause, Segment
 from airflow_recovery.channel.retention import Room, make_room, orphans
 from airflow_recovery.channel.state import ChannelState, LedgerEntry, UnknownLoss
+from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 __all__ = [
     "BudgetVerdict",

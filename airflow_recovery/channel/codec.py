@@ -11,13 +11,11 @@ after a lost reply knows that it was first.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any
 
-from airflow_recovery.channel.options import LossBudget, Reconnect
 from airflow_recovery.channel.records import (
     BatchCommitted,
     ChannelIdentity,
@@ -36,7 +34,8 @@ from airflow_recovery.channel.records import (
     ViewCreated,
 )
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.codec import canonical_json, check_belongs, parse_json, plain
+from airflow_recovery.journal.codec import canonical_json, check_belongs, checksum, parse_versioned, plain
+from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 CHANNEL_FORMAT = 1
 MAX_CHANNEL_RECORD_BYTES = 8 * 1024 * 1024
@@ -70,7 +69,7 @@ def encode_entry(identity: ChannelIdentity, slot: int, entry: Entry) -> bytes:
     """The bytes of slot ``slot``. Raises `RecordInvalid` for a record that no reader would take, for its size."""
     body = plain(entry.record)
     place = {"kind": _KIND_OF[type(entry.record)], **_names(identity), "slot": slot, "writer": entry.writer}
-    found = canonical_json({"format": CHANNEL_FORMAT, **place, "body": body, "crc": _crc(body)}).encode()
+    found = canonical_json({"format": CHANNEL_FORMAT, **place, "body": body, "crc": checksum(body)}).encode()
     _check_size(found, f"slot {slot} of {identity.edge!r}")
     return found
 
@@ -78,24 +77,14 @@ def encode_entry(identity: ChannelIdentity, slot: int, entry: Entry) -> bytes:
 def decode_entry(identity: ChannelIdentity, slot: int, body: bytes, *, where: str) -> Entry:
     """Inverse of `encode_entry`; ``where`` names the object in messages. Raises `RecordInvalid`."""
     _check_size(body, where)
-    document = parse_json(body, where=where)
-    if not isinstance(document, dict):
-        raise RecordInvalid(f"{where}: expected a JSON object, found {type(document).__name__}.")
-    version = document.get("format")
-    if type(version) is not int or version < 1:
-        raise RecordInvalid(f"{where}: expected a channel record with a format number, found format={version!r}.")
-    if version > CHANNEL_FORMAT:
-        raise RecordInvalid(
-            f"{where}: written by a newer version (format {version}, this version reads up to {CHANNEL_FORMAT}). "
-            "Upgrade airflow-recovery on this worker."
-        )
+    document = parse_versioned(body, "channel", CHANNEL_FORMAT, where=where)
     check_belongs(document, _names(identity), where=where)
     if document.keys() != _ENVELOPE or document["slot"] != slot or type(document["writer"]) is not str:
         raise RecordInvalid(
             f"{where}: expected the record of slot {slot} with {sorted(_ENVELOPE)}, found slot "
             f"{document.get('slot')!r} with {sorted(document)}: it was copied here, or altered."
         )
-    if document["crc"] != _crc(document["body"]):
+    if document["crc"] != checksum(document["body"]):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Begin a new generation.")
     kind = document["kind"]
     if type(kind) is not str or kind not in KINDS:
@@ -116,10 +105,6 @@ def _check_size(body: bytes, where: str) -> None:
             f"{where}: {len(body)} bytes, more than the limit of {MAX_CHANNEL_RECORD_BYTES}: write larger segments, or "
             "use fewer tasks and subpartitions."
         )
-
-
-def _crc(body: Any) -> int:
-    return zlib.crc32(canonical_json(body).encode())
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_recovery.channel.ledger import excess_of
-from airflow_recovery.channel.options import Reconnect
 from airflow_recovery.channel.ranges import Ranges, between, common, merged, minus, size
 from airflow_recovery.channel.records import (
     BatchCommitted,
@@ -18,6 +17,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
+from airflow_recovery.topology.channel_options import Reconnect
 
 
 def create_view(

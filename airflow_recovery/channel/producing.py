@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_recovery.channel.options import UNLIMITED, LossBudget
 from airflow_recovery.channel.records import (
     Consumed,
     EpochPublished,
@@ -16,6 +15,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent
+from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.channel.options import LossBudget, Reconnect
 from airflow_recovery.channel.ranges import Ranges
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 Offsets = tuple[int, ...]
 """One sequence number for every subpartition."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from airflow_recovery.channel.options import UNLIMITED, LossBudget
 from airflow_recovery.channel.ranges import Ranges
 from airflow_recovery.channel.records import CheckpointPlanned, Consumed, LossCause, Offsets, Segment
+from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget
 
 
 @dataclass(frozen=True)

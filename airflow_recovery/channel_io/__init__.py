@@ -8,7 +8,7 @@ are bytes: what a record is, its reader and writer agree on. Nothing of Airflow 
 
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.consumer import Batch, ChannelConsumer, SegmentSlice
-from airflow_recovery.channel_io.folder import ChannelFolder
+from airflow_recovery.channel_io.folder import ChannelFolder, StageFolder
 from airflow_recovery.channel_io.producer import ChannelProducer, SegmentBody
 from airflow_recovery.channel_io.sweep import sweep
 
@@ -20,5 +20,6 @@ __all__ = [
     "ChannelProducer",
     "SegmentBody",
     "SegmentSlice",
+    "StageFolder",
     "sweep",
 ]

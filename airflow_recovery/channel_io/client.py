@@ -5,16 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from airflow_recovery.channel.appending import Answer, ChannelLog, PutAnswer, PutSlot, Request, Steps
 from airflow_recovery.channel.records import ChannelIdentity, ChannelRecord
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.folder import ChannelFolder
-from airflow_recovery.errors import ObjectExists, ObjectMissing, StoreError, StoreTimeout, StoreUnavailable
+from airflow_recovery.channel_io.slots import peek_slot
+from airflow_recovery.errors import ObjectExists, StoreError, StoreTimeout, StoreUnavailable
 from airflow_recovery.journal.write_once import Backoff
 from airflow_recovery.storage.object_store import ObjectStore
+
+STREAK = 8
+"""Slots that were found one after the other: who finds so many is far behind, and reads as many ahead."""
+AHEAD = 32
+"""At most."""
 
 R = TypeVar("R")
 T = TypeVar("T", bound=ChannelRecord)
@@ -46,6 +54,8 @@ class ChannelClient:
         self._deadline_s = deadline_s
         self._backoff = backoff or Backoff()
         self._rng = random.Random(writer)
+        self._streak = 0
+        self._ahead: dict[str, bytes] = {}
 
     @property
     def identity(self) -> ChannelIdentity:
@@ -108,10 +118,25 @@ class ChannelClient:
             except ObjectExists:
                 return PutAnswer.EXISTS  # by whom, the log finds out: an earlier try of ours may have landed
             return PutAnswer.CREATED
-        try:
-            return self.store.get(key).body
-        except ObjectMissing:
-            return None
+        return self._read(request.slot)
+
+    def _read(self, slot: int) -> bytes | None:
+        """A process that comes late folds thousands of slots: one by one that would take minutes."""
+        key = self.folder.slot(slot)
+        found = self._ahead.pop(key, None)
+        if found is None and self._streak >= STREAK:
+            keys = [self.folder.slot(each) for each in range(slot, slot + min(self._streak, AHEAD))]
+            with ThreadPoolExecutor(AHEAD, thread_name_prefix="recovery-channel") as pool:
+                bodies = dict(zip(keys, pool.map(partial(peek_slot, self.store), keys), strict=True))
+            # Slots are filled in order: what is behind a hole was written since, and is read again.
+            self._ahead = {each: body for each, body in bodies.items() if body is not None}
+            if len(self._ahead) < len(keys):
+                self._streak = -AHEAD
+            found = self._ahead.pop(key, None)
+        elif found is None:
+            found = peek_slot(self.store, key)
+        self._streak = 0 if found is None else self._streak + 1
+        return found
 
     def _repeated(self, request: Callable[[], object]) -> None:
         """The very same request, until it has a definite answer."""

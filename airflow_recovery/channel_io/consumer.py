@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.channel.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
-from airflow_recovery.channel.options import Reconnect
 from airflow_recovery.channel.ranges import Ranges, between, common
 from airflow_recovery.channel.records import CheckpointPlanned, Consumed, Offsets
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent, ObjectMissing
+from airflow_recovery.topology.channel_options import Reconnect
 
 
 @dataclass(frozen=True)

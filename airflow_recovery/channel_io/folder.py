@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.channel.records import ChannelIdentity
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
+
+STAGES = "_stages"
+"""No edge can be named so: no encoded name begins with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +22,7 @@ class ChannelFolder:
     @property
     def prefix(self) -> str:
         """``_channels/<dag>/<run key>/<group>/<edge>/<generation>``."""
-        run = self.identity.run
-        names = [run.dag_id, run.run_key, run.group_id, self.identity.edge]
-        return f"_channels/{'/'.join(map(encode, names))}/{self.identity.generation}"
+        return f"{JournalLayout(self.identity.run).channels}{encode(self.identity.edge)}/{self.identity.generation}"
 
     def slot(self, number: int) -> str:
         """The key of a slot of the control log."""
@@ -28,3 +31,15 @@ class ChannelFolder:
     def object(self, key: str) -> str:
         """The key of a segment or an output, as records name it."""
         return f"{self.prefix}/{key}"
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """Where the attempts of one stage keep Spark's checkpoints: each has a folder of its own."""
+
+    run: RunIdentity
+    region: str
+
+    def attempt(self, attempt: int) -> str:
+        """``_channels/<dag>/<run key>/<group>/_stages/<region>/<attempt>``."""
+        return f"{JournalLayout(self.run).channels}{STAGES}/{encode(self.region)}/{attempt}"

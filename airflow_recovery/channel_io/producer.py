@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_recovery.channel.options import UNLIMITED, LossBudget, Overflow
 from airflow_recovery.channel.producing import Part, finish, give_up, is_published, open_producer, publish
 from airflow_recovery.channel.records import Consumed
 from airflow_recovery.channel.retention import Room, make_room
 from airflow_recovery.channel_io.client import ChannelClient
-from airflow_recovery.errors import ChannelFailed
+from airflow_recovery.errors import ChannelAltered, ChannelFailed
 from airflow_recovery.storage.probe import probe
+from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget, Overflow
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,22 @@ class ChannelProducer:
         budget: LossBudget = UNLIMITED,
         restart_budget: LossBudget = UNLIMITED,
     ) -> None:
-        """Take the producer's side. Raises as `open_producer`, and `StoreUnsuitable` where writes aren't conditional.
+        """Take the producer's side.
+
+        Raises as `open_producer`; `ChannelAltered` where earlier attempts have published something else, and
+        `StoreUnsuitable` where writes aren't conditional.
 
         The next epoch is ``client.state.epoch + 1``; where ``client.state.is_finished``, there is nothing left to do.
         """
-        if not self.client.refresh().producer:
+        state = self.client.refresh()
+        if not state.producer:
             probe(self.client.store)
+        elif self.attempt > state.producer and (len(state.subs), state.schema) != (subpartitions, schema):
+            raise ChannelAltered(
+                f"channel {self.client.identity.edge!r}: expected {len(state.subs)} subpartitions of {state.schema}, "
+                f"as in the attempts before, found {subpartitions} of {schema}: what it carries is another thing now, "
+                "so that it goes on as a new generation, and its consumers restart"
+            )
         self.client.append(
             lambda state: open_producer(
                 state,
@@ -82,9 +92,16 @@ class ChannelProducer:
 
         Raises `ChannelFailed` where there was no room for ``block_timeout_s``, and as `publish` of the pure room.
         """
-        if is_published(self.client.refresh(), self.attempt, epoch, consumed):
+        if self.is_published(epoch, consumed):
             return False
-        parts = [self._write(task, each) for task, each in enumerate(segments)]
+        return self.publish_written(epoch, [self._write(task, each) for task, each in enumerate(segments)], consumed)
+
+    def is_published(self, epoch: int, consumed: tuple[Consumed, ...] = ()) -> bool:
+        """Whether the epoch is there already, so that nothing need be written. Raises as `publish`."""
+        return is_published(self.client.refresh(), self.attempt, epoch, consumed)
+
+    def publish_written(self, epoch: int, parts: Sequence[Part], consumed: tuple[Consumed, ...] = ()) -> bool:
+        """As `publish`, with segments that other processes have written already."""
         self._wait_for_room(sum(each.bytes for each in parts))
         record = self.client.append(lambda state: publish(state, self.attempt, epoch, parts, consumed))
         if record is None:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_recovery.cli.run_lookup import find_run
+from airflow_recovery.cli.bundle import BundleStore, journal_in
+from airflow_recovery.cli.deployment import deployment_of
+from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.view.run_lookup import find_run
 
 
-def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False) -> None:
-    """DAG, RUN and --group. With ``all_runs``, RUN may be left out (`None`): every run of the DAG."""
-    parser.add_argument("dag", metavar="DAG", type=_name, help="DAG id")
+def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False, bundle: bool = False) -> None:
+    """DAG, RUN and --group. With ``all_runs``, RUN may be left out (`None`): every run of the DAG.
+
+    With ``bundle``, a file that `export` has written may be named in place of both.
+    """
+    if bundle:
+        parser.add_argument(
+            "--bundle", metavar="FILE", help="in place of DAG and RUN: a file that `export` has written"
+        )
+    parser.add_argument("dag", metavar="DAG", type=_name, nargs="?" if bundle else None, help="DAG id")
     named = "run id, logical date, or run key as the journal has it"
-    if all_runs:
-        parser.add_argument("run", metavar="RUN", type=_name, nargs="?", help=f"{named}; default: every run")
+    if all_runs or bundle:
+        parser.add_argument(
+            "run", metavar="RUN", type=_name, nargs="?", help=f"{named}; default: every run" if all_runs else named
+        )
     else:
         parser.add_argument("run", metavar="RUN", type=_name, help=named)
     parser.add_argument("--group", metavar="G", type=_name, help="task group; needed only where a run has several")
@@ -29,3 +41,19 @@ def _name(text: str) -> str:
 def journal_of(args: argparse.Namespace, store: ObjectStore, writer: str) -> Journal:
     """The journal of the run that the arguments name. Raises `NothingRecorded`."""
     return Journal(store, find_run(store, args.dag, args.run, args.group), writer=writer)
+
+
+def run_to_read(args: argparse.Namespace) -> tuple[Journal, ObjectStore | str]:
+    """The journal of the run, or of the bundle, that the arguments name, and the store of its channels.
+
+    Of a bundle that was made without them, why it was. Raises as `journal_of` and `BundleStore`.
+    """
+    if args.bundle is not None:
+        if args.dag is not None:
+            raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found both: a bundle holds one run.")
+        bundle = BundleStore(args.bundle)
+        return journal_in(bundle), bundle if bundle.no_channels is None else bundle.no_channels
+    if args.run is None:
+        raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found neither.")
+    deployment = deployment_of(args)
+    return journal_of(args, deployment.journal, "reader"), deployment.results

@@ -8,15 +8,14 @@ import uuid
 from dataclasses import asdict
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
-from airflow_recovery.cli.clearing import clear_text, task_keys
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.cli.run_view import view_run
+from airflow_recovery.cli.regions import region_named
 from airflow_recovery.cli.user import user_name
-from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.topology.graph import did_you_mean
+from airflow_recovery.view.clearing import clear_text, task_keys
+from airflow_recovery.view.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +31,10 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity = view.journal.identity
-    regions = {each.name: each for each in view.in_use.plan.regions}
-    if args.region not in regions:
-        raise UnknownRegion(f"{args.region!r} is not in this plan{did_you_mean(args.region, regions)}.")
+    region = region_named(view, args.region)
     with recorded_journal(view.journal) as journal:
         confirmed = confirm_dead(journal, view.in_use.state, args.region, user_name(), args.why)
-    run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [regions[args.region]])
+    run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [region])
     cleared = deployment.clear(identity.dag_id, run_id, keys)
     if args.json:
         print(json.dumps({**asdict(confirmed), "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
+from airflow_recovery.journal.owner import check_owner
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
@@ -144,6 +145,8 @@ def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = o
 
 
 def deployment_of(args: argparse.Namespace) -> Deployment:
-    """The deployment that a subcommand works on."""
+    """The deployment that a subcommand works on. Raises `ConfigurationError` where the journal is another one's."""
     found: Deployment = args.open_deployment(args)
+    if found.name is not None:
+        check_owner(found.journal, found.name)
     return found

@@ -9,6 +9,7 @@ from airflow_recovery.errors import (
     NothingRecorded,
     PlanOutdated,
     RecoveryError,
+    Refused,
     UnknownRegion,
 )
 
@@ -24,6 +25,7 @@ class ExitCode(IntEnum):
     NO_ANSWER = 5
     CLEAR_BY_HAND = 6
     VIOLATED = 7
+    REFUSED = 8
 
     @property
     def meaning(self) -> str:
@@ -40,6 +42,7 @@ _MEANINGS = {
     ExitCode.NO_ANSWER: "a store gave no answer, or the journal holds what this version can't read",
     ExitCode.CLEAR_BY_HAND: "applied, and the named tasks have to be cleared by hand",
     ExitCode.VIOLATED: "verify found an invariant violated",
+    ExitCode.REFUSED: "refused: somebody counts on it, or it is too late; nothing was changed",
 }
 EXIT_CODES = tuple(ExitCode)
 
@@ -50,4 +53,6 @@ def exit_code_of(error: RecoveryError) -> ExitCode:
         return ExitCode.NOT_FOUND
     if isinstance(error, PlanOutdated):
         return ExitCode.OUTDATED
+    if isinstance(error, Refused):
+        return ExitCode.REFUSED
     return ExitCode.USAGE if isinstance(error, ConfigurationError) else ExitCode.NO_ANSWER

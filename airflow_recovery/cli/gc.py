@@ -9,7 +9,6 @@ from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.journal.owner import check_owner
 from airflow_recovery.topology.retention import Retention, parse_duration_s
 
 
@@ -33,17 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand. `ExitCode.NO_ANSWER` where a part could not be read and was left as it is.
-
-    Raises `ConfigurationError` where the journal is another deployment's: it may have another retention.
-    """
+    """The subcommand. `ExitCode.NO_ANSWER` where a part could not be read and was left as it is."""
     from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 
     if args.purge != (args.older_than is not None):
         raise ConfigurationError("Expected --purge and --older-than together, for example: --purge --older-than 30d.")
     deployment = deployment_of(args)
-    if deployment.name is not None:
-        check_owner(deployment.journal, deployment.name)
     options = SweepOptions(
         retention=Retention.parse(args.retention) if args.retention else deployment.retention,
         grace_s=parse_duration_s(args.grace) if args.grace else deployment.grace_s,

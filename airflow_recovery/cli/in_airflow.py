@@ -50,9 +50,7 @@ class AirflowDeployment:
 
     def open_location(self, location: str) -> ObjectStore:
         """The results of this deployment, or a user's own location, reached in the same way."""
-        base = self._stores.results.base_uri
-        is_ours = location == base or location.startswith(f"{base}/")
-        return self._stores.results if is_ours else self._stores.open_external(location)
+        return self._stores.open_location(location)
 
     def clear(
         self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()

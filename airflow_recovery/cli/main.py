@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from airflow_recovery.cli.exit_codes import EXIT_CODES, exit_code_of
+from airflow_recovery.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from airflow_recovery.errors import RecoveryError
 
 DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
@@ -32,9 +33,14 @@ class Subcommand:
 SUBCOMMANDS = (
     Subcommand("plan", "what would run, what is kept, and why", "airflow_recovery.cli.plan"),
     Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.cli.show"),
+    Subcommand("restart", "run regions again: the plan, and its application", "airflow_recovery.cli.restart"),
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.cli.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.cli.confirm"),
-    Subcommand("verify", "check the invariants I1 to I14 of runs, independently", "airflow_recovery.cli.verify"),
+    Subcommand("verify", "check the invariants I1 to I15 of runs, independently", "airflow_recovery.cli.verify"),
+    Subcommand("events", "the history of a run, event by event", "airflow_recovery.cli.events"),
+    Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.cli.export"),
+    Subcommand("release", "let the data of one result go now", "airflow_recovery.cli.release"),
+    Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.cli.pin"),
     Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.cli.gc"),
 )
 
@@ -42,7 +48,13 @@ SUBCOMMANDS = (
 def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
     """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
     try:
-        return int(subcommand.load().run(args))
+        code = int(subcommand.load().run(args))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
     except RecoveryError as error:
         # KeyError quotes its message.
         print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_recovery.cli.applying import have_done
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
-from airflow_recovery.cli.clearing import clear_text, task_keys
 from airflow_recovery.cli.connect import add_connect_argument
 from airflow_recovery.cli.deployment import Deployment, deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.probing import prober_of
-from airflow_recovery.cli.run_view import RunView, view_run
 from airflow_recovery.cli.user import user_name
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.apply_plan import apply_plan
 from airflow_recovery.failover.plan import Plan
 from airflow_recovery.failover.plan_diff import diff
 from airflow_recovery.failover.plan_making import plan
@@ -33,7 +30,7 @@ from airflow_recovery.failover.request import (
     RestartRegion,
     together,
 )
-from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.view.run_view import RunView, view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_argument_group("what if (none: the run as it is; several: all at once)")
     asked.add_argument("--failed", action="append", metavar="R", help="region R fails")
     asked.add_argument("--cause", metavar="TEXT", help="why it fails, for --failed")
-    asked.add_argument("--lost", action="append", metavar="R.RESULT", help="this result is gone from the store")
+    asked.add_argument(
+        "--lost", action="append", metavar="R.RESULT", help="this result, or this channel's log, is gone"
+    )
     asked.add_argument("--changed", action="append", metavar="V", help="the code of vertex V has changed")
-    asked.add_argument("--restart", action="append", metavar="R", help="restart region R")
+    asked.add_argument(
+        "--restart",
+        action="append",
+        metavar="R",
+        help="restart region R; a stage with all that channels connect with it",
+    )
     asked.add_argument("--from", action="append", metavar="V", dest="from_", help="restart from vertex V on")
     asked.add_argument("--recompute", action="store_true", help="run everything again")
     shown = parser.add_argument_group("output")
@@ -75,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         return _apply(args, deployment, view, found)
     if args.diff is not None:
         return _show_difference(args, _load(args.diff, view), found)
-    print(_document(view, found) if args.json else f"{view.header()}\n\n{plan_text(found)}")
+    print(json.dumps(plan_document(view, found), indent=1) if args.json else f"{view.header()}\n\n{plan_text(found)}")
     return ExitCode.DONE
 
 
@@ -92,10 +96,11 @@ def _request(args: argparse.Namespace) -> Request:
     return together(requests)
 
 
-def _document(view: RunView, found: Plan) -> str:
+def plan_document(view: RunView, found: Plan) -> dict[str, Any]:
+    """What ``--json`` prints, and ``--apply FILE`` and ``--diff FILE`` read."""
     identity = view.journal.identity
     run_of = {"dag_id": identity.dag_id, "run_key": identity.run_key, "group_id": identity.group_id}
-    return json.dumps({**run_of, "plan_hash": view.in_use.plan_hash, "plan": found.to_json()}, indent=1)
+    return {**run_of, "plan_hash": view.in_use.plan_hash, "plan": found.to_json()}
 
 
 def _load(file: str, view: RunView) -> Plan:
@@ -122,21 +127,6 @@ def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int
 
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
-    with recorded_journal(view.journal) as journal:
-        applied = apply_plan(journal, found, user_name())
-    written = ", ".join(f"{pin.region}@{pin.attempt}" for pin in applied.resets) or "nothing had to be reset"
-    regions = {each.name: each for each in view.in_use.plan.regions}
-    keys = task_keys(view.journal.identity, [regions[each] for each in applied.clear])
-    at_work = task_keys(view.journal.identity, [regions[each] for each in applied.at_work])
-    run_id = view.airflow_run_id(args.run)
-    cleared: Sequence[str] | None = ()
-    if keys or at_work:
-        cleared = deployment.clear(view.journal.identity.dag_id, run_id, keys, unless_running=at_work)
-    if args.json:
-        resets = [[pin.region, pin.attempt] for pin in applied.resets]
-        print(json.dumps({"resets": resets, "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))
-    elif cleared is None:
-        print(f"Reset: {written}.\n{clear_text(view.journal.identity, run_id, keys)}")
-    else:
-        print(f"Reset: {written}.\nCleared: {', '.join(cleared) or 'nothing'}.")
-    return ExitCode.CLEAR_BY_HAND if cleared is None else ExitCode.DONE
+    done = have_done(deployment, view, found, args.run)
+    print(json.dumps(done.document, indent=1) if args.json else done.text)
+    return done.code

@@ -6,10 +6,10 @@ import argparse
 
 from airflow_recovery.cli.connect import cache_server_of
 from airflow_recovery.cli.deployment import Deployment
-from airflow_recovery.cli.run_view import RunView
 from airflow_recovery.execution.probing import ResultProber, ask_ahead
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.view.run_view import RunView
 
 
 def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> ResultProber:

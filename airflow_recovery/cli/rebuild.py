@@ -8,15 +8,15 @@ import uuid
 from collections.abc import Mapping
 
 from airflow_recovery.cli.arguments import add_run_arguments, journal_of
-from airflow_recovery.cli.clearing import task_keys
 from airflow_recovery.cli.connect import add_connect_argument
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.probing import prober_of
-from airflow_recovery.cli.run_view import view_run
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.view.clearing import task_keys
+from airflow_recovery.view.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,37 +1,43 @@
-"""``show DAG RUN``: what a run did, from its journal alone."""
+"""``show DAG RUN``: what a run did, from its journal alone, or from a bundle of it."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import uuid
 from dataclasses import asdict
 from typing import Any
 
-from airflow_recovery.cli.arguments import add_run_arguments, journal_of
-from airflow_recovery.cli.deployment import deployment_of
+from airflow_recovery.cli.arguments import add_run_arguments, run_to_read
+from airflow_recovery.cli.bundle import BundleStore
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.cli.run_history import history_of
-from airflow_recovery.cli.run_story import RegionStory, tell
-from airflow_recovery.cli.run_view import view_run
+from airflow_recovery.cli.run_ledger import ledger_of
 from airflow_recovery.failover.plan_text import cut, ranges, table
+from airflow_recovery.view.run_history import history_of
+from airflow_recovery.view.run_story import RegionStory, tell
+from airflow_recovery.view.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, and in which form."""
-    add_run_arguments(parser)
+    add_run_arguments(parser, bundle=True)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
-    view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
+    journal, results = run_to_read(args)
+    view = view_run(journal)
+    bundle = journal.store if isinstance(journal.store, BundleStore) else None
     stories, history = tell(view), history_of(view)
+    ledger = ledger_of(view, results)
     if args.json:
         document = _document(view.journal.identity, view.in_use.plan_hash, stories)
-        print(json.dumps({**document, "history": asdict(history)}, indent=1))
+        of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
+        print(json.dumps({**document, **ledger.to_json(), "history": asdict(history), **of_bundle}, indent=1))
     else:
-        print("\n\n".join([view.header(), _regions(stories), _attempts(stories), history.text()]))
+        header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
+        parts = [header, _regions(stories), ledger.text(), _attempts(stories), history.text()]
+        print("\n\n".join(each for each in parts if each is not None))
     return ExitCode.DONE
 
 

@@ -8,8 +8,8 @@ import json
 from airflow_recovery.cli.arguments import add_run_arguments
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.cli.run_lookup import all_runs, find_run
 from airflow_recovery.verify import verify_run
+from airflow_recovery.view.run_lookup import all_runs, find_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
             group_id=each.group_id,
             ended=args.ended,
             deep=args.deep,
+            results=deployment.results,
         )
         for each in runs
     ]

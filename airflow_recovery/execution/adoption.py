@@ -49,8 +49,7 @@ def split_work(
     assigned = tuple(Split.of_external(each) for each in externals if each.vertex == region.split_source)
     reading = reading_of(region.fingerprint, pins)
     mine = state.of(region.name)
-    above = max(mine.mark, mine.closed_at)
-    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > above]
+    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.void_up_to]
     claims = {each.attempt: each for each in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))

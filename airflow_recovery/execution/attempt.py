@@ -15,6 +15,8 @@ from airflow_recovery.execution.release_check import check_base, check_release
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.execution.stage_failover import check_channels
+from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.source.parts import SplitWork
@@ -27,6 +29,7 @@ def claim_attempt(
     inputs: Sequence[InputPin],
     *,
     splits: SplitWork | None,
+    stage: StageWork | None,
     epoch: str | None,
     owner: RunAttempt | None,
     process: str | None,
@@ -60,7 +63,9 @@ def claim_attempt(
         process=process,
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
         base=splits.base if splits is not None else (),
-        reading=splits.reading if splits is not None else None,
+        reading=splits.reading if splits is not None else stage.code if stage is not None else None,
+        channels=stage.pins if stage is not None else (),
+        after=stage.after if stage is not None else (),
     )
     run.journal.claim(claim)
     run.log.info(
@@ -100,6 +105,7 @@ def run_claimed(
     try:
         check.start()
         check_base(run, claim)
+        check_channels(run, claim)
         early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
         confirmed = early or runner.run(attempt)
     except BaseException as error:

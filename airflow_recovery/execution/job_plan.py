@@ -19,8 +19,9 @@ from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, Temp
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.split_wise import SplitAssignment, split_source
+from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.job.templates import render, uses_subtask
-from airflow_recovery.journal.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.journal.records import ChannelPlan, CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.topology.committing import CommitSpec
@@ -195,10 +196,19 @@ class _Planner:
                 for name in region.vertices
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),
+            channels_in=tuple(self._channel(one.result) for one in region.channels_in),
+            channels_out=tuple(map(self._channel, region.channels_out)),
+            stateful=streaming_of(region, self._job.vertices).stateful,
+            replays=streaming_of(region, self._job.vertices).replays,
             split_source=source,
             pulls_splits=source is not None
             and self._job.vertices[source].reading.assignment is SplitAssignment.DYNAMIC,
         )
+
+    def _channel(self, result: str) -> ChannelPlan:
+        declared = channel_of(self._job.vertices[result])
+        producer = self._job.regions().region_of(result).name
+        return ChannelPlan(result, producer, declared.reconnect, declared.overflow)
 
     def _commit(self, region: Region) -> CommitSpec | None:
         found = [each for each in (self._job.vertices[name] for name in region.vertices) if each.sink is not None]

@@ -6,7 +6,8 @@ loop: list the journal
       recompute asked for, not yet done     -> reset, judge again
       I need not run                        -> settle, success
       others restart with me (strategy full,
-      a coordinator without snapshots)      -> reset them, clear their tasks, judge again
+      a coordinator without snapshots,
+      stages at channels)                   -> reset them, clear their tasks, judge again
       an input is lost                      -> report it, wake its producer, raise (this task retries)
       my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
       my sink has appended already          -> raise: it would append twice
@@ -37,6 +38,13 @@ from airflow_recovery.execution.run import LISTING_ROUNDS, Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.settle import settle
+from airflow_recovery.execution.stage_failover import (
+    is_current_stage,
+    restart_stages,
+    stage_failover,
+    void_attempt,
+)
+from airflow_recovery.execution.stage_work import StageWork, stage_work
 from airflow_recovery.failover.coordinated import coordinator_snapshots
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
@@ -58,7 +66,10 @@ class Decision(str, Enum):
 
 @dataclass(frozen=True)
 class RegionResult:
-    """How a try succeeded. ``seconds_saved`` is what the kept attempt had cost in Spark."""
+    """How a try succeeded. ``seconds_saved`` is what the kept attempt had cost in Spark.
+
+    ``cause``: why it had to run, where it did.
+    """
 
     region: str
     decision: Decision
@@ -67,6 +78,7 @@ class RegionResult:
     outcome: Outcome
     files_checked: int = 0
     seconds_saved: float = 0.0
+    cause: str = ""
 
 
 class RegionTask:
@@ -106,7 +118,9 @@ class RegionTask:
             listing = self._run.list()
             try:
                 # What its coordinators are restored from is in other outcomes than those of its inputs.
-                is_simple = self._epoch is None and not self._run.regions[self._region].coordinators
+                # A stage's channels are told by the resets of others.
+                planned = self._run.regions[self._region]
+                is_simple = self._epoch is None and not (planned.coordinators or planned.is_stage)
                 inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
                 state = listing.state if inputs is not None else self._run.journal.load(listing)
             except PagesDisagree:
@@ -145,7 +159,9 @@ class RegionTask:
         ask_ahead(self._run.available, found)
         lost = judged.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
-        if lost and restart is None:
+        is_stage = self._run.regions[self._region].is_stage and restart is None
+        stages = stage_failover(self._run, judged, self._region) if is_stage else None
+        if lost and restart is None and not (stages is not None and stages.anew):
             if self._observes_now():
                 return None
             raise self._wake(judged, lost)
@@ -156,8 +172,18 @@ class RegionTask:
             if not self._observes_now():
                 restart_others(self._run, state, restart, self._observation)
             return None
+        if stages is not None and stages.is_stuck:
+            self._void_attempt(state)
+            return None
+        if stages is not None and stages.is_needed:
+            if self._observes_now():
+                return None
+            # What is done next rests on a listing of its own, and that on an observation before it.
+            observation, self._observation = self._observation, None
+            if restart_stages(self._run, stages, observation):
+                return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        return self._run_attempt(state, _inputs_of(judged, inputs), externals)
+        return self._run_attempt(state, _inputs_of(judged, inputs), externals, why.text())
 
     def _observes_now(self) -> bool:
         """True for the first observation of the tries: what rests on one must be listed after it."""
@@ -192,7 +218,11 @@ class RegionTask:
         return RegionResult(self._region, Decision.KEPT, attempt.number, why, outcome, checked, seconds)
 
     def _run_attempt(
-        self, state: RunState, inputs: Mapping[str, Outcome], externals: tuple[ExternalObject, ...]
+        self,
+        state: RunState,
+        inputs: Mapping[str, Outcome],
+        externals: tuple[ExternalObject, ...],
+        why: str = "it had not run yet",
     ) -> RegionResult:
         self._runner.check_target(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
@@ -200,8 +230,9 @@ class RegionTask:
         region = self._run.regions[self._region]
         pins = pins_of(self._run, self._region, inputs)
         splits = split_work(self._run, region, state, pins, externals) if region.split_source is not None else None
+        stage = stage_work(state, region, self._run.stages) if region.is_stage else None
         claimed = ClaimedAttempt(
-            self._claim(state, pins, splits),
+            self._claim(state, pins, splits, stage),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",
@@ -209,12 +240,13 @@ class RegionTask:
             coordinators=coordinator_snapshots(self._run.today, state, region),
             commit=region.commit,
             splits=splits,
+            stage=stage,
         )
         outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
         commit_own(self._run, outcome)
         settle(self._run, self._region, outcome.attempt)
-        why = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
-        return RegionResult(self._region, Decision.RAN, outcome.attempt, why, outcome)
+        told = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
+        return RegionResult(self._region, Decision.RAN, outcome.attempt, told, outcome, cause=why)
 
     def _wake(self, judged: Judgement, lost: Mapping[str, Reason]) -> InputLost | NoDoor:
         from airflow_recovery.execution.wake import refuse_without_door, wake_producers  # only a failover needs it
@@ -229,22 +261,32 @@ class RegionTask:
         judged = self._run.judge(state, {self._region: externals})
         if (
             opened.claim is not None
+            and is_current_stage(self._run, state, opened.claim)
             and is_worth_following(self._run, state, judged, opened, self._drivers, self._epoch)
             and follow(self._run, opened.claim, self._drivers, externals)
         ):
             return
         self._fence_predecessor(opened)
 
+    def _void_attempt(self, state: RunState) -> None:
+        """An attempt in the name of the one before it, which can't be reset in another way a second time."""
+        before = self._run.journal.read_claim(self._region, state.of(self._region).top)
+        stage = StageWork(before.channels, (), (), before.reading, before.after)
+        void_attempt(self._run, self._claim(state, before.inputs, None, stage))
+
     def _fence_predecessor(self, opened: Attempt) -> None:
         fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
 
-    def _claim(self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None) -> Claim:
+    def _claim(
+        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
+    ) -> Claim:
         return claim_attempt(
             self._run,
             self._region,
             state,
             inputs,
             splits=splits,
+            stage=stage,
             epoch=self._epoch,
             owner=self._owner,
             process=None if self._drivers.outlive_their_task else own_process(),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, PagesDisagree
 from airflow_recovery.execution.liveness import NO_PATIENCE, Patience
 from airflow_recovery.execution.scheduler import Observation, Scheduler, TaskTry
 from airflow_recovery.failover.judgement import Available, Judgement
+from airflow_recovery.failover.stages import Stages
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.journal.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.sinks.committer import Committer
@@ -78,6 +80,9 @@ class Run:
     """With the driver of an attempt that an earlier try has left open."""
     is_live_run: Callable[[str], bool] = lambda run_id: True
     """Whether Airflow has the DAG run of that id, and has not ended it."""
+    channel_available: Callable[[ChannelPin], bool] = lambda pin: True
+    """Whether the log of that generation of a channel is there. Asked where a stage has read it before, and is to go on
+    with it. Raises the store's errors: "denied" is no answer."""
 
     @cached_property
     def plan_hash(self) -> str:
@@ -108,9 +113,24 @@ class Run:
                 found[producer].append(each.name)
         return {name: tuple(readers) for name, readers in found.items()}
 
+    @cached_property
+    def stages(self) -> Stages:
+        """The regions at channels, as of `today`."""
+        return Stages(self.today)
+
     def list(self) -> Listing:
         """One listing of the journal."""
         return self.journal.list(self.regions)
+
+    def load(self, regions: Iterable[str] | None = None) -> RunState:
+        """The state of now, with the outcomes of ``regions``, or of all: for who does not decide by one listing alone.
+
+        Lists again where the pages of a listing disagree. Raises `PagesDisagree` where they always do.
+        """
+        for _ in range(LISTING_ROUNDS):
+            with suppress(PagesDisagree):
+                return self.journal.load(self.list(), regions)
+        raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
 
     def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
         """The state, judged by the one pure function."""

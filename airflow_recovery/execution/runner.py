@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.source.parts import SplitWork
@@ -29,6 +30,8 @@ class ClaimedAttempt:
     """What its finish is prepared for."""
     splits: SplitWork | None = None
     """Of a region that commits split by split: what is to be read, and what its claim takes over."""
+    stage: StageWork | None = None
+    """Of a stage: the channels at its ends, and what it goes on from."""
 
     @property
     def trace(self) -> AttemptTrace:
@@ -42,6 +45,7 @@ class ClaimedAttempt:
             claim.inputs,
             self.externals,
             self.commit,
+            claim.channels,
         )
 
 

@@ -18,6 +18,7 @@ from airflow_recovery.execution.scheduler import (
     Observation,
 )
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
 
@@ -53,7 +54,10 @@ def settle(run: Run, region: str, attempt: int) -> None:
             continue
         judged = run.judge(state)
         mine = judged.current(region)
-        why = judged.why_overtaken(region, mine.outcome.inputs if mine is not None and mine.outcome else None)
+        outcome = mine.outcome if mine is not None else None
+        why = judged.why_overtaken(region, outcome.inputs if outcome is not None else None)
+        if why is None and outcome is not None:
+            why = judged.why_other_channels(region, outcome.channels)
         if mine is None or why is not None:
             raise Overtaken(
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
@@ -94,7 +98,7 @@ def _clear_overtaken(
     reasons: list[str] = []
     for other in _of_other_tasks(run, region):
         seen = tries.get(other)
-        why = judged.why_overtaken(other, judged.basis(other, seen.ti_id if seen is not None else None))
+        why = _why_overtaken(judged, other, seen.ti_id if seen is not None else None)
         if why is not None and seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
             targets[run.task_keys[other]] = seen.ti_id
             reasons.append(why.text())
@@ -109,6 +113,15 @@ def _clear_overtaken(
         run.log.info("Settled: %s; cleared %s.", "; ".join(reasons) or "downstream was blocked", result.cleared)
 
 
+def _why_overtaken(judged: Judgement, region: str, ti_id: str | None) -> Reason | None:
+    """Why the task instance ``ti_id`` of a region rests on what does not count any more: inputs, or channels."""
+    basis = judged.basis(region, ti_id)
+    why = judged.why_overtaken(region, basis)
+    if why is not None or basis is None:
+        return why
+    return judged.why_other_channels(region, judged.channel_basis(region, ti_id))
+
+
 def _refuse_overtaken(run: Run, region: str, judged: Judgement, publish_anew: str | None) -> None:
     """No door: raises `NoDoor` where a task that has succeeded, or still may, stands on a superseded input.
 
@@ -116,9 +129,7 @@ def _refuse_overtaken(run: Run, region: str, judged: Judgement, publish_anew: st
     region has made: asked for its state after the own finish, it can't have begun before it.
     """
     overtaken = {
-        other: why
-        for other in _of_other_tasks(run, region)
-        if (why := judged.why_overtaken(other, judged.basis(other, None))) is not None
+        other: why for other in _of_other_tasks(run, region) if (why := _why_overtaken(judged, other, None)) is not None
     }
     if overtaken:
         states = run.scheduler.states([run.task_keys[each] for each in overtaken])

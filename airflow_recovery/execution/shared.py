@@ -28,6 +28,7 @@ from airflow_recovery.execution.liveness import SilenceWatch, last_beat
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
@@ -121,9 +122,11 @@ class SharedTask(RegionTask):
         else:
             super()._end_predecessor(state, opened, externals)
 
-    def _claim(self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None) -> Claim:
+    def _claim(
+        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
+    ) -> Claim:
         try:
-            return super()._claim(state, inputs, splits)
+            return super()._claim(state, inputs, splits, stage)
         except AttemptLost as error:
             raise SharedMadeElsewhere(f"{self._region}: another run has claimed it first") from error
 

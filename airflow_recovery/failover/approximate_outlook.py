@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.channel.options import Overflow, Reconnect
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 from airflow_recovery.failover.approximate import ApproximateRestart
+from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.result_type import ResultType
 

@@ -4,6 +4,9 @@
                    every input stands and counts as the one that R read:
                        always: it is the same attempt      verify: what R read of it has equal digests
                        assume: whichever it is
+                and every channel at its ends is of the generation that R has worked with, and nobody who fed one has
+                finished and does not stand; yet a channel is no input: both its ends run at the same time, and
+                neither waits for the other to finish
     wanted(R)    = R is a final result, or some consumer must run, or has reported that it misses R's present attempt
     must_run(R)  = not stands(R), or (wanted(R) and not available(R))
 
@@ -22,7 +25,8 @@ from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
-from airflow_recovery.journal.records import ExternalObject, FenceCause, InputPin, PlanRecord, RegionPlan
+from airflow_recovery.failover.stages import is_only_altered, other_channels
+from airflow_recovery.journal.records import ChannelPin, ExternalObject, FenceCause, InputPin, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.determinism import Determinism
@@ -161,6 +165,29 @@ class Judgement:
         superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
+    def channel_basis(self, region: str, ti_id: str | None) -> tuple[ChannelPin, ...]:
+        """As `basis`: the channels that the task instance relies on."""
+        self._check(region)
+        opened = self.state.of(region).open_attempt
+        if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
+            return opened.claim.channels
+        current = self.current(region)
+        return current.outcome.channels if current is not None and current.outcome is not None else ()
+
+    def why_other_channels(self, region: str, pins: tuple[ChannelPin, ...]) -> Reason | None:
+        """Are ``pins``, which an attempt of ``region`` works or has worked with, not the channels of now?"""
+        self._check(region)
+        planned = self._regions[region]
+        worked = {pin.result for pin in pins}
+        today = {each.result for each in (*planned.channels_in, *planned.channels_out)}
+        if worked != today:
+            return Reason(region, Why.INPUTS_CHANGED, f"channels {sorted(worked)}, now {sorted(today)}")
+        other = other_channels(planned, self.state, pins)
+        if other is None:
+            return None
+        detail, producer = other
+        return Reason(region, Why.CHANNEL_ANEW, detail, source=producer if producer != region else None)
+
     def early_cutoffs(self, region: str, basis: tuple[InputPin, ...] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
         self._check(region)
@@ -208,6 +235,17 @@ class Judgement:
             superseded = self._why_superseded(name, pin)
             if superseded is not None:
                 return superseded
+        return self.why_other_channels(name, outcome.channels) or self._why_channel_does_not_stand(name)
+
+    def _why_channel_does_not_stand(self, name: str) -> Reason | None:
+        """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
+        for channel in self._regions[name].channels_in:
+            producer, below = self.state.of(channel.producer).current, self._standing[channel.producer]
+            outcome = producer.outcome if producer is not None else None
+            if below is None or outcome is None:
+                continue
+            if not is_only_altered(self._regions[channel.producer], self.state, outcome.channels):
+                return Reason(name, Why.INPUT_DOES_NOT_STAND, channel.producer, below, source=channel.producer)
         return None
 
     def _awaits_a_producer(self, name: str) -> bool:
@@ -216,6 +254,8 @@ class Judgement:
         attempt = self.state.of(name).current
         if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
             return False
+        if reason.source is not None:
+            return False  # what comes through a channel is made anew with it
         return all(
             pin.region in self._may_stand or not self.always_follows(name, pin.region)
             if self._standing[pin.region] is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.journal.records import PlanRecord
+from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.topology.graph import did_you_mean
 
 
@@ -36,26 +36,39 @@ def region_of_result(topology: PlanRecord, result: str) -> str:
     found: dict[str, str] = {}
     for each in topology.regions:
         found.setdefault(each.name, each.name)
-        for name in each.results:
+        for name in _made(each):
             found[f"{each.name}.{name}"] = each.name
     for each in topology.regions:
-        for name in each.results:
+        for name in _made(each):
             found.setdefault(name, each.name)
     if result not in found:
         raise UnknownRegion(
             f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
-            f"{_some(name for each in topology.regions for name in each.results)}."
+            f"{_some(name for each in topology.regions for name in _made(each))}."
         )
     return found[result]
 
 
+def channel_named(topology: PlanRecord, result: str) -> str | None:
+    """The channel that is named by itself, or by ``<region>.<result>``; `None` for anything else."""
+    channels = [(each.name, channel.result) for each in topology.regions for channel in each.channels_out]
+    return next((name for region, name in channels if result in (name, f"{region}.{name}")), None)
+
+
 def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
-    """``regions`` and everything that reads them, over however many steps, in topological order."""
+    """``regions`` and everything that reads them, over however many steps, in topological order.
+
+    By a channel too: what restarts from a stage on restarts whatever its records come to.
+    """
     found = set(regions)
     for each in topology.regions:
-        if not found.isdisjoint(each.inputs):
+        if not found.isdisjoint((*each.inputs, *(channel.producer for channel in each.channels_in))):
             found.add(each.name)
     return [each.name for each in topology.regions if each.name in found]
+
+
+def _made(region: RegionPlan) -> tuple[str, ...]:
+    return (*region.results, *(each.result for each in region.channels_out))
 
 
 def _some(names: Iterable[str], most: int = 12) -> str:

@@ -13,8 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.failover.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook
+from airflow_recovery.failover.plan_stages import PlannedChannel
 from airflow_recovery.failover.reason import Evidence, Why
 from airflow_recovery.failover.request import REBUILD, Request, request_from_json
+from airflow_recovery.failover.stage_restart import StageMode
 from airflow_recovery.journal.records import InputPin
 from airflow_recovery.topology.graph import did_you_mean
 
@@ -47,7 +50,8 @@ class PlannedRegion:
     ``attempt`` is the one that counts now (0: none). ``top`` and ``mark`` are the highest attempt claimed and the
     highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in words.
     ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait, first.
-    ``subtask`` is (region, index) for one subtask of a parallel region.
+    ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel that runs,
+    how it comes to.
     """
 
     name: str
@@ -63,23 +67,31 @@ class PlannedRegion:
     after: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     subtask: tuple[str, int] | None = None
+    stage: StageMode | None = None
 
     @property
     def told(self) -> str:
         """The reason in one line, without what lies behind it."""
         if self.why is None:
             return self.detail
-        return self.why.value + (f" ({self.detail})" if self.detail else "")
+        # That a channel begins anew says how its stages do.
+        is_told = self.stage in (None, StageMode.FIRST) or self.why is Why.CHANNEL_ANEW
+        how = "" if is_told or self.stage is None else f"; {self.stage.value}"
+        return self.why.value + (f" ({self.detail})" if self.detail else "") + how
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens, region by region in topological order. ``resets`` are what applying it writes, if it can be."""
+    """What happens, region by region in topological order. ``resets`` are what applying it writes, if it can be.
+
+    ``channels``: what becomes of each channel, where a stage restarts.
+    """
 
     job: str
     regions: tuple[PlannedRegion, ...]
     request: Request = REBUILD
     resets: tuple[InputPin, ...] | None = ()
+    channels: tuple[PlannedChannel, ...] = ()
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The regions with one of these actions, in topological order."""
@@ -123,6 +135,7 @@ class Plan:
             "request": self.request.to_json(),
             "resets": None if self.resets is None else [[each.region, each.attempt] for each in self.resets],
             "regions": [_region_to_json(each) for each in self.regions],
+            **({"channels": [_channel_to_json(each) for each in self.channels]} if self.channels else {}),
         }
 
     @classmethod
@@ -136,6 +149,7 @@ class Plan:
             regions=tuple(_region_from_json(each) for each in value["regions"]),
             request=request_from_json(value["request"]),
             resets=None if resets is None else tuple(InputPin(region, attempt) for region, attempt in resets),
+            channels=tuple(_channel_from_json(each) for each in value.get("channels", ())),
         )
 
 
@@ -154,6 +168,7 @@ def _region_to_json(region: PlannedRegion) -> dict[str, Any]:
         "after": list(region.after),
         "evidence": [[each.asked, each.said] for each in region.evidence],
         "subtask": None if region.subtask is None else list(region.subtask),
+        **({} if region.stage is None else {"stage": region.stage.value}),
     }
 
 
@@ -172,4 +187,21 @@ def _region_from_json(value: dict[str, Any]) -> PlannedRegion:
         after=tuple(value["after"]),
         evidence=tuple(Evidence(asked, said) for asked, said in value["evidence"]),
         subtask=None if value["subtask"] is None else (value["subtask"][0], value["subtask"][1]),
+        stage=StageMode(value["stage"]) if "stage" in value else None,
     )
+
+
+def _channel_to_json(channel: PlannedChannel) -> dict[str, Any]:
+    found = channel.outlook
+    return {
+        "result": found.result,
+        "generation": channel.generation,
+        "is_new": channel.is_new,
+        "lost": found.loss.value,
+        "repeated": found.repeat.value,
+    }
+
+
+def _channel_from_json(value: dict[str, Any]) -> PlannedChannel:
+    found = ChannelOutlook(value["result"], LossOutlook(value["lost"]), RepeatOutlook(value["repeated"]))
+    return PlannedChannel(value["generation"], value["is_new"], found)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
-from airflow_recovery.journal.records import AttemptState, InputPin, Outcome
+from airflow_recovery.journal.records import AttemptState, ChannelPin, ChannelPlan, InputPin, Outcome
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.determinism import Determinism
@@ -86,4 +86,14 @@ class _Foresight(Judgement):
             fingerprint=self._regions[name].fingerprint,
             outputs=tuple(PartitionManifest(each, "", (), digest=_NOT_YET) for each in verified),
         )
-        return RegionState({n: Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)}, before.closed_at)
+        attempt = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
+        planned = self._regions[name]
+        if planned.is_stage:
+            # Its resets name the generations of its channels, for both ends.
+            pins = tuple(self._pin(each) for each in (*planned.channels_in, *planned.channels_out))
+            attempt = replace(attempt, outcome=replace(outcome, channels=pins))
+            return RegionState({**before.attempts, n: attempt}, before.closed_at)
+        return RegionState({n: attempt}, before.closed_at)
+
+    def _pin(self, channel: ChannelPlan) -> ChannelPin:
+        return ChannelPin(channel.result, self.state.of(channel.producer).generations[-1])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow_recovery.failover.coordinated import restarted_with, why_restart_vertex
 from airflow_recovery.failover.judgement import Available, Judgement
 from airflow_recovery.failover.plan import Action, Plan, PlannedRegion
 from airflow_recovery.failover.plan_foresight import foresee
+from airflow_recovery.failover.plan_stages import PlannedStages, plan_stages
 from airflow_recovery.failover.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.failover.request import REBUILD, Request, Supposition, restart_everything, restart_together
 from airflow_recovery.journal.records import ExternalObject, InputPin, PlanRecord, RegionPlan
@@ -33,15 +35,37 @@ def plan(
     newest publish, which ``on-run-success`` may release. Raises `UnknownRegion` for a name in ``request`` that the
     topology lacks, and whatever ``available`` raises: "denied" is no answer.
     """
+
+    def judge(run: Supposition) -> Judgement:
+        return Judgement(run.topology, run.state, available=run.available, externals=externals)
+
     run = request.suppose(Supposition(topology, state, available))
-    judged = Judgement(run.topology, run.state, available=run.available, externals=externals)
+    judged = judge(run)
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(judged):
         run = restart_everything(run)
-        judged = Judgement(run.topology, run.state, available=run.available, externals=externals)
+        judged = judge(run)
     while (together := _restarted_together(judged)) is not None:
         run = restart_together(run, *together)
-        judged = Judgement(run.topology, run.state, available=run.available, externals=externals)
-    return plan_of(judged, seen=state, request=request, resets=run.resets, published=published)
+        judged = judge(run)
+    stages = None
+    if any(each.is_stage for each in topology.regions):
+        run = replace(run, available=_asked_once(run.available))
+        stages = plan_stages(run, state, topology, judge)
+        run, judged = stages.run, judge(stages.run)
+    return plan_of(judged, seen=state, request=request, resets=run.resets, published=published, stages=stages)
+
+
+def _asked_once(available: Available) -> Available:
+    """Judged again and again, with stages; each attempt's data is asked for once."""
+    answers: dict[tuple[str, int], Reason | None] = {}
+
+    def ask(region: str, attempt: Attempt) -> Reason | None:
+        key = region, attempt.number
+        if key not in answers:
+            answers[key] = available(region, attempt)
+        return answers[key]
+
+    return ask
 
 
 def _has_failed(judged: Judgement) -> bool:
@@ -68,10 +92,12 @@ def plan_of(
     resets: tuple[InputPin, ...] | None = (),
     published: frozenset[InputPin] = frozenset(),
     ask: bool = True,
+    stages: PlannedStages | None = None,
 ) -> Plan:
     """The plan of a run that is judged already: what ``judged`` was told of its data is not asked for again.
 
     ``seen`` is the run as it is, where ``judged`` is about a supposed one. Without ``ask`` no store is asked anything.
+    ``stages``: what happens to the stages, where that was asked.
     """
     certain = foresee(judged, same_rows=True, ask=ask)
     possible = certain
@@ -79,7 +105,18 @@ def plan_of(
         possible = foresee(judged, same_rows=False, ask=ask)
     making = _Making(judged, seen or judged.state, certain, possible, published)
     regions = tuple(making.region(each) for each in judged.topology.regions)
-    return Plan(judged.topology.job, regions, request, resets)
+    if stages is None:
+        return Plan(judged.topology.job, regions, request, resets)
+    regions = tuple(_with_stage(each, stages) for each in regions)
+    return Plan(judged.topology.job, regions, request, resets, stages.channels)
+
+
+def _with_stage(region: PlannedRegion, stages: PlannedStages) -> PlannedRegion:
+    reason = stages.reasons.get(region.name)
+    found = replace(region, stage=stages.modes.get(region.name))
+    if reason is None:
+        return found
+    return replace(found, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())
 
 
 def why_kept(judged: Judgement, region: str) -> str:

@@ -26,10 +26,13 @@ _LEGEND = {
 
 
 def plan_text(plan: Plan) -> str:
-    """The request, the table, the count, and why what runs does run."""
+    """The request, the table, the count, what becomes of channels, and why what runs does run."""
     parts = [f"Asked: {plan.request.text()}", plan_table(plan), count_text(plan)]
     tree = plan_tree(plan)
-    return "\n\n".join([*parts, *([f"Why:\n{tree}"] if tree else [])])
+    channels = "\n".join(f"  {each.text()}" for each in plan.channels)
+    return "\n\n".join(
+        [*parts, *([f"Channels:\n{channels}"] if channels else []), *([f"Why:\n{tree}"] if tree else [])]
+    )
 
 
 def count_text(plan: Plan) -> str:

@@ -21,6 +21,7 @@ class Why(str, Enum):
     INPUT_REMADE = "input was made again"
     INPUT_DIFFERS = "input was made again with other rows"
     INPUT_DOES_NOT_STAND = "input does not stand"
+    CHANNEL_ANEW = "its channel begins anew"
     OUTPUT_MISSING = "result is missing"
     OUTPUT_ALTERED = "result was altered"
     OUTPUT_RELEASED = "result was released"
@@ -42,7 +43,8 @@ class Evidence:
 class Reason:
     """``region`` must run because of ``why``. ``detail`` says it in words, ``cause`` is the reason behind it, if any.
 
-    ``source`` names the input that an `Why.INPUT_REMADE` is about. ``evidence`` holds what a store was asked.
+    ``source`` names the input that an `Why.INPUT_REMADE` is about, or the stage that began a channel anew. ``evidence``
+    holds what a store was asked.
     """
 
     region: str

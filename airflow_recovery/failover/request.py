@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from airflow_recovery.failover.judgement import Available
-from airflow_recovery.failover.lookup import downstream, region_of_result, regions_named
+from airflow_recovery.failover.lookup import channel_named, downstream, region_of_result, regions_named
 from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -22,12 +22,16 @@ SUPPOSED = "supposed"
 
 @dataclass(frozen=True)
 class Supposition:
-    """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so."""
+    """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so.
+
+    ``lost_channels``: by their results, those whose logs are gone.
+    """
 
     topology: PlanRecord
     state: RunState
     available: Available
     resets: tuple[InputPin, ...] | None = ()
+    lost_channels: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class RegionFailure(Request):
     def suppose(self, run: Supposition) -> Supposition:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
         regions = dict(run.state.regions)
+        stages = {each.name for each in run.topology.regions if each.is_stage}
         for name in regions_named(run.topology, self.region):
             before = run.state.of(name)
             attempts = dict(before.attempts)
@@ -84,7 +89,11 @@ class RegionFailure(Request):
             attempts[n] = replace(
                 attempts.get(n, Attempt(n)), is_claimed=True, has_outcome=True, is_reset=False, outcome=fenced
             )
-            if n > 1:  # nothing that had finished before comes back
+            # Nothing that had finished before comes back. A reset would begin a stage's channels anew, which a failure
+            # does not.
+            if name in stages:
+                attempts |= {k: replace(each, outcome=None) for k, each in attempts.items() if k < n}
+            elif n > 1:
                 attempts[n - 1] = replace(attempts.get(n - 1, Attempt(n - 1)), is_reset=True)
             regions[name] = replace(before, attempts=attempts)
         return replace(run, state=replace(run.state, regions=regions), resets=None)
@@ -99,8 +108,11 @@ class PartitionGone(Request):
     words = "{result} is gone"
 
     def suppose(self, run: Supposition) -> Supposition:
-        """Whoever asks for its data hears that it is missing, without the store being asked."""
+        """Whoever asks for its data hears that it is missing, without the store being asked. Of a channel: its log."""
         region = region_of_result(run.topology, self.result)
+        channel = channel_named(run.topology, self.result)
+        if channel is not None:
+            return replace(run, lost_channels=run.lost_channels | {channel}, resets=None)
         current = run.state.of(region).current
         number = current.number if current is not None else 0
         gone = Reason(
@@ -150,7 +162,10 @@ class Restart(Request):
 
 @dataclass(frozen=True)
 class RestartRegion(Restart):
-    """Restart this region."""
+    """Restart this region. A stage begins anew, and all that channels connect with it: what it had read was released.
+
+    To have a stage go on at its checkpoint, clear its task in Airflow: that is no reset.
+    """
 
     region: str
     who: str = "you"

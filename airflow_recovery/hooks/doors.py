@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from airflow_recovery import errors
 from airflow_recovery.execution.scheduler import (
@@ -19,7 +19,7 @@ from airflow_recovery.execution.scheduler import (
     Observation,
     Scheduler,
 )
-from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation
+from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation, noted
 
 if TYPE_CHECKING:
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -107,6 +107,16 @@ class OwnTaskInstance:
         )
 
 
+class Door(Scheduler, Protocol):
+    """A `Scheduler` that can also leave a note for people, and knows pools."""
+
+    def pool_slots(self, name: str) -> int | None:
+        """How many slots a pool has: -1 without limit, `None` where it is not there or nobody can be asked."""
+
+    def note(self, text: str) -> None:
+        """Give this task instance a note, in one line. A person's own note stays."""
+
+
 class _Door:
     """What every task can do with its own token, whichever door there is."""
 
@@ -139,8 +149,16 @@ class StateStoreDoor(_Door):
             raise errors.RecoveryError("Expected a clear result in the API server's answer, found none.")
         return result
 
-    def _call(self, operation: Operation, request: ClearRequest | None) -> Answer:
-        call = Call(uuid.uuid4().hex, operation, request)
+    def pool_slots(self, name: str) -> int | None:
+        """The slots of a pool. Raises `BackendNotInstalled`, `NotMine`."""
+        return self._call(Operation.POOL, None, name).slots
+
+    def note(self, text: str) -> None:
+        """Give this task instance a note. Raises `BackendNotInstalled`, `NotMine`."""
+        self._call(Operation.NOTE, None, noted(text))
+
+    def _call(self, operation: Operation, request: ClearRequest | None, text: str | None = None) -> Answer:
+        call = Call(uuid.uuid4().hex, operation, request, text)
         self._own.write(CALL_KEY, call.to_json())
         found = self._own.read(CALL_KEY)
         if found == call.to_json():
@@ -175,6 +193,14 @@ class RestDoor(_Door):
         caller = Caller(self._own.key, self._own.ti_id)
         return self._hook.clear(self._own.dag_id, self._own.run_id, request, caller)
 
+    def pool_slots(self, name: str) -> int | None:
+        """The slots of a pool, by Airflow's own API; the connection's user must be allowed to see pools."""
+        return self._hook.pool_slots(name)
+
+    def note(self, text: str) -> None:
+        """Give this task instance a note, by Airflow's own REST API."""
+        self._hook.note(self._own.dag_id, self._own.run_id, self._own.key, noted(text))
+
 
 class NoDoor(_Door):
     """Neither door is configured: a region's own retry works, waking another region does not."""
@@ -189,17 +215,25 @@ class NoDoor(_Door):
             f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_GET_A_DOOR}"
         )
 
+    def pool_slots(self, name: str) -> int | None:
+        """`None`: it can't be asked."""
+        del name
+        return None
+
+    def note(self, text: str) -> None:
+        """There is no way to leave one; the log says the same."""
+
 
 class FirstDoor(_Door):
     """The state store door where it is installed, else the endpoint where it is configured, else no door.
 
-    Asks the API server only when something is asked of it, so a region that is kept pays nothing for it.
+    Asks the API server only when something is asked of it: to open it costs nothing.
     """
 
     def __init__(self, own: OwnTaskInstance, api_conn_id: str | None) -> None:
         super().__init__(own)
         self._api_conn_id = api_conn_id
-        self._chosen: Scheduler | None = None
+        self._chosen: Door | None = None
 
     def observe(self) -> Observation | None:
         """All tries of the run; `None` where neither door is configured. Raises `NotMine`."""
@@ -209,7 +243,21 @@ class FirstDoor(_Door):
         """Compare and clear. Raises `NotMine`, `errors.NoDoor`."""
         return self._ask(lambda door: door.clear(request))
 
-    def _ask(self, question: Callable[[Scheduler], T]) -> T:
+    def pool_slots(self, name: str) -> int | None:
+        """How many slots a pool has: -1 without limit, `None` where it is not there or nobody can be asked.
+
+        Never raises: it is asked for advice's sake.
+        """
+        try:
+            return self._ask(lambda door: door.pool_slots(name))
+        except errors.RecoveryError:
+            return None
+
+    def note(self, text: str) -> None:
+        """Give this task instance a note; nothing where neither door is configured. Raises `NotMine`."""
+        self._ask(lambda door: door.note(text))
+
+    def _ask(self, question: Callable[[Door], T]) -> T:
         """The first question is asked of the state store: the answer tells whether our backend is installed there."""
         if self._chosen is None:
             first = StateStoreDoor(self._own)
@@ -222,7 +270,7 @@ class FirstDoor(_Door):
                 return answer
         return question(self._chosen)
 
-    def _second(self) -> Scheduler:
+    def _second(self) -> Door:
         if not self._api_conn_id:
             return NoDoor(self._own)
         from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -230,6 +278,6 @@ class FirstDoor(_Door):
         return RestDoor(self._own, RecoveryApiHook(self._api_conn_id))
 
 
-def open_door(context: Mapping[str, Any], api_conn_id: str | None = None) -> Scheduler:
+def open_door(context: Mapping[str, Any], api_conn_id: str | None = None) -> Door:
     """The way into Airflow for the task of ``context``; ``api_conn_id`` is `[recovery] api_conn_id`. No request yet."""
     return FirstDoor(OwnTaskInstance(context), api_conn_id)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
-from airflow_recovery.plugins.protocol import API_PREFIX, Caller
+from airflow_recovery.plugins.protocol import API_PREFIX, NOTE_SIGN, Caller
 
 if TYPE_CHECKING:
     import requests
@@ -85,6 +85,23 @@ class RecoveryApiHook(BaseHook):
         """Set the finished tasks of a re-created run to success. A repeated request finds nothing left to set."""
         return Rebuilt.from_json(self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", request.to_json()))
 
+    def pool_slots(self, name: str) -> int | None:
+        """The slots of a pool: -1 without limit, `None` where there is no such pool."""
+        response = self._authorised("GET", f"/api/v2/pools/{quote(name, safe='')}", None)
+        if response.status_code == 404:
+            return None
+        self._raise_for(response, "/api/v2/pools")
+        return int(response.json()["slots"])
+
+    def note(self, dag_id: str, run_id: str, task_key: str, note: str) -> None:
+        """Give a task instance a note, by Airflow's own REST API; one that a person has written stays."""
+        task_id, _, index = task_key.partition("|")
+        path = "/".join(quote(each, safe="") for each in ("dags", dag_id, "dagRuns", run_id, "taskInstances", task_id))
+        path = f"/api/v2/{path}/{index}" if index else f"/api/v2/{path}"
+        found = self._ask("GET", path, None).get("note")
+        if not found or str(found).startswith(NOTE_SIGN):
+            self._ask("PATCH", path, {"note": note})
+
     @property
     def base_url(self) -> str:
         """The API server's address, without a slash at the end. Raises `ConfigurationError` where there is no host."""
@@ -104,17 +121,23 @@ class RecoveryApiHook(BaseHook):
         return self._connection
 
     def _call(self, operation: str, body: dict[str, Any]) -> dict[str, Any]:
-        path = f"{API_PREFIX}{operation}"
-        response = self._send("POST", path, body, token=self._get_token())
-        if response.status_code == 401:
-            # The token ran out, or the server was given another secret: one more try with a fresh one.
-            self._token = None
-            response = self._send("POST", path, body, token=self._get_token())
+        return self._ask("POST", f"{API_PREFIX}{operation}", body)
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        response = self._authorised(method, path, body)
         self._raise_for(response, path)
         value = response.json()
         if not isinstance(value, dict):
             raise RecoveryError(f"Expected {self.base_url}{path} to answer with an object, found {value!r}.")
         return value
+
+    def _authorised(self, method: str, path: str, body: dict[str, Any] | None) -> requests.Response:
+        response = self._send(method, path, body, token=self._get_token())
+        if response.status_code == 401:
+            # The token ran out, or the server was given another secret: one more try with a fresh one.
+            self._token = None
+            response = self._send(method, path, body, token=self._get_token())
+        return response
 
     def _get_token(self) -> str:
         if self._token is None:

@@ -17,6 +17,7 @@ from airflow_recovery.hooks.stores import open_stores
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from airflow_recovery.channel_io.committed import CommittedBatches
     from airflow_recovery.journal.journal import Journal
 
 
@@ -82,6 +83,32 @@ class RecoveryResultHook(BaseHook):
             attempt=found.attempt,
             publish=found.publish,
         )
+
+    def get_committed(
+        self,
+        dag_id: str,
+        vertex: str,
+        *,
+        group_id: str,
+        logical_date: datetime | str | None = None,
+        partition_key: str | None = None,
+        run_id: str | None = None,
+        newest_batch: bool = False,
+    ) -> CommittedBatches:
+        """What the last stage of a stream has committed of ``vertex`` so far, while its run is going on.
+
+        The run is named as in `get_result`. ``newest_batch``: of a running table (``output="complete"``), whose newest
+        batch is all of it. Raises `NotPublished` where that vertex is not made from a channel, `NothingRecorded` where
+        the run has not begun, and the store's errors.
+        """
+        from airflow_recovery.channel_io.committed import committed_batches
+        from airflow_recovery.journal.in_use import read_run
+
+        key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
+        journal = self._journal(dag_id, key, group_id)
+        found = read_run(journal)
+        results = open_stores(self._settings or RecoverySettings.load()).results
+        return committed_batches(results, journal.identity, found.plan, found.state, vertex, newest_batch=newest_batch)
 
     def _journal(self, dag_id: str, key: str, group_id: str) -> Journal:
         from airflow_recovery.journal.journal import Journal

@@ -79,6 +79,12 @@ class Stores:
         """The store with base URI ``location`` (a user's own input or output), reached as the results are."""
         return self._open(location, self._results_conn_id)
 
+    def open_location(self, location: str) -> ObjectStore:
+        """The results of this deployment, or a user's own location, reached in the same way."""
+        base = self.results.base_uri
+        is_ours = location == base or location.startswith(f"{base}/")
+        return self.results if is_ours else self.open_external(location)
+
     def driver_env(self) -> dict[str, str]:
         """Environment variables that a Spark driver needs for S3: frozen credentials of the connection, and its region.
 

@@ -5,6 +5,7 @@ on a cluster that has no Airflow, and by a unit test. So this package may import
 imported, pyspark or boto3. It knows nothing of attempts, journals or stores.
 """
 
+from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, StageOutput, Streaming
 from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
 from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
@@ -27,6 +28,8 @@ from airflow_recovery.job.split_wise import SplitAssignment, SplitReading
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
 
 __all__ = [
+    "APPROXIMATE",
+    "ApproximateResult",
     "DateSplits",
     "Dates",
     "EnumeratedBy",
@@ -43,6 +46,8 @@ __all__ = [
     "SplitReading",
     "SplitSource",
     "Splits",
+    "StageOutput",
+    "Streaming",
     "Subtask",
     "Vertex",
     "VertexInput",

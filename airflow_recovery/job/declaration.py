@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.cached import check_cached
 from airflow_recovery.job.context import RunLike
 from airflow_recovery.job.parallelism import Parallelism, ParallelismLike, resolve
@@ -16,6 +17,7 @@ from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import Signature
 from airflow_recovery.job.sources import SplitSource
 from airflow_recovery.job.split_wise import DEFAULT_BATCH_BYTES, SplitAssignment, check_split_wise, split_source
+from airflow_recovery.job.stages import check_stages, check_strategy, strategy_in_effect
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.job.vertex_options import VertexOptions, checked_determinism, checked_version, declared_vertex
@@ -110,8 +112,7 @@ class Job:
         self.packages = tuple(packages)
         self.retention = checked_retention(retention, f"job {name!r}")
         self.determinism = checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
-        declared = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")
-        self.failover_strategy = declared or FailoverStrategy.REGION
+        self._strategy = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")
         self.job_recovery = declared_job_recovery(job_recovery, f"job {name!r}")
         self.module_ref: str | None = None
         """Where it was loaded from, ``package.module:name``; set by `load_job`."""
@@ -138,7 +139,8 @@ class Job:
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
-        result: ResultType = PIPELINED,
+        result: ResultType | ApproximateResult = PIPELINED,
+        streaming: Streaming | None = None,
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
@@ -157,7 +159,8 @@ class Job:
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
-        result: ResultType = PIPELINED,
+        result: ResultType | ApproximateResult = PIPELINED,
+        streaming: Streaming | None = None,
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
@@ -188,6 +191,7 @@ class Job:
             params=params,
             spark_conf=spark_conf,
             result=result,
+            streaming=streaming,
             deterministic=deterministic,
             version=version,
             splits=splits,
@@ -211,7 +215,8 @@ class Job:
         inputs: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
-        result: ResultType = PIPELINED,
+        result: ResultType | ApproximateResult = PIPELINED,
+        streaming: Streaming | None = None,
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
@@ -226,7 +231,8 @@ class Job:
         inputs: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, Any] | None = None,
-        result: ResultType = PIPELINED,
+        result: ResultType | ApproximateResult = PIPELINED,
+        streaming: Streaming | None = None,
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
@@ -241,7 +247,10 @@ class Job:
         - ``result``: ``PIPELINED`` (fused with its readers), ``BLOCKING`` (written, registered, read again),
           ``BLOCKING_PERSISTENT`` (made once for all runs, DAGs and backfills with equal code, parameters and inputs),
           or, over Spark Connect, ``CACHED`` (kept by the server on its disks, for as long as it runs) and
-          ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`.
+          ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`. Or ``APPROXIMATE``:
+          a channel to its one reader, which runs at the same time, on streaming DataFrames
+          (`airflow_recovery.job.approximate`).
+        - ``streaming``: ``Streaming(...)``: how a stage at a channel runs.
         - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
           ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers
           keep theirs where it is equal. ``"assume"``: any finish of this vertex will do, and where several vertices of
@@ -262,6 +271,7 @@ class Job:
             inputs=inputs,
             spark_conf=spark_conf,
             result=result,
+            streaming=streaming,
             deterministic=deterministic,
             version=version,
             parallelism=parallelism,
@@ -283,6 +293,7 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        streaming: Streaming | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
         commit: CommittingSink | None = None,
@@ -299,6 +310,7 @@ class Job:
         deterministic: DeterminismLike | None = None,
         version: str | None = None,
         parallelism: ParallelismLike | None = None,
+        streaming: Streaming | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
         commit: CommittingSink | None = None,
@@ -322,6 +334,7 @@ class Job:
             inputs=inputs,
             spark_conf=spark_conf,
             result=BLOCKING,
+            streaming=streaming,
             deterministic=deterministic,
             version=version,
             parallelism=parallelism,
@@ -402,6 +415,11 @@ class Job:
         """
         self.regions()
 
+    @property
+    def failover_strategy(self) -> FailoverStrategy:
+        """As declared, else what is usual for such a job."""
+        return strategy_in_effect(self._strategy, self.vertices)
+
     def graph(self) -> JobGraph:
         """Return the logical graph. Raises as `validate`."""
         self.validate()
@@ -435,12 +453,17 @@ class Job:
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
             check_split_wise(regions, self.vertices)
+            check_stages(regions, self.vertices, self._graph)
             self.check_strategy(self.failover_strategy, regions)
             self._regions = regions
         return self._regions
 
     def check_strategy(self, strategy: FailoverStrategy, regions: RegionGraph | None = None) -> None:
-        """Raise `JobDefinitionError` where ``individual`` would leave readers on rows that nobody said may differ."""
+        """Raise `JobDefinitionError` for a strategy that the job is not declared for.
+
+        ``individual`` would leave readers on rows that nobody said may differ; the approximate ones are about channels.
+        """
+        check_strategy(strategy, self.vertices, self.name)
         if strategy is not FailoverStrategy.INDIVIDUAL:
             return
         for region in (regions or self.regions()).regions:

@@ -15,7 +15,7 @@ from airflow_recovery.topology.regions import Region, RegionGraph
 
 def is_persistent(region: Region, vertices: Mapping[str, Vertex]) -> bool:
     """Whether all that the region registers outlives the run. Mixed regions are refused by `check_persistent`."""
-    return all(vertices[name].result.persistent for name in region.results)
+    return bool(region.results) and all(vertices[name].result.persistent for name in region.results)
 
 
 def check_persistent(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None:

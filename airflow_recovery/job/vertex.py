@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
+from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import Parallelism, SameAs
@@ -83,6 +84,11 @@ class Vertex:
     """Declared ``commit="split"``: what it makes of some splits and of others is what it makes of all of them."""
     reading: SplitReading = DEFAULT_READING
     """Of a source: how its splits are handed out and committed."""
+
+    channel: ApproximateResult | None = None
+    """What is declared of its result, where that is a channel."""
+    streaming: Streaming | None = None
+    """How its stage runs, where it says so."""
 
     @property
     def where(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
+from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
@@ -40,6 +41,7 @@ from airflow_recovery.topology.result_type import (
     CACHED,
     CACHED_MEMORY_ONLY,
     PIPELINED,
+    PIPELINED_APPROXIMATE,
     ResultType,
 )
 
@@ -61,7 +63,7 @@ class VertexOptions:
     params: Mapping[str, Any] | None
     inputs: Mapping[str, str] | None = None
     spark_conf: Mapping[str, Any] | None
-    result: ResultType
+    result: ResultType | ApproximateResult
     deterministic: DeterminismLike | None
     version: str | None
     splits: SplitSource | None = None
@@ -74,6 +76,7 @@ class VertexOptions:
     coordinator: type[OperatorCoordinator] | None = None
     commit: CommittingSink | str | None = None
     """Of a sink, where it commits; of others, ``"split"``."""
+    streaming: Streaming | None = None
 
 
 def declared_vertex(
@@ -137,6 +140,8 @@ def declared_vertex(
         sink=checked_sink(options.commit, where, is_parallel=subtasks is not None) if kind is VertexKind.SINK else None,
         is_split_wise=is_split_wise,
         reading=reading,
+        channel=_checked_channel(options.result),
+        streaming=_checked_streaming(options.streaming, where),
     )
     return vertex, signature
 
@@ -161,7 +166,9 @@ def _check_name(name: object, where: str) -> None:
 
 
 def _checked_result(given: object, where: str) -> ResultType:
-    runnable = ", ".join(each.value for each in RUNNABLE)
+    if _checked_channel(given) is not None:
+        return PIPELINED_APPROXIMATE
+    runnable = ", ".join([*(each.value for each in RUNNABLE), "APPROXIMATE"])
     try:
         result = ResultType(given)
     except ValueError:
@@ -172,6 +179,19 @@ def _checked_result(given: object, where: str) -> ResultType:
             "but nothing can run yet: declare it with result=BLOCKING"
         )
     return result
+
+
+def _checked_channel(given: object) -> ApproximateResult | None:
+    """What is declared of a channel: `APPROXIMATE`, or Flink's name of it; `None` for another result."""
+    if isinstance(given, ApproximateResult):
+        return given
+    return APPROXIMATE if given == PIPELINED_APPROXIMATE else None
+
+
+def _checked_streaming(given: object, where: str) -> Streaming | None:
+    if given is None or isinstance(given, Streaming):
+        return given
+    raise JobDefinitionError(f"{where}: expected streaming=Streaming(...), found {given!r}")
 
 
 def _checked_params(params: Mapping[str, Any], where: str, *, is_parallel: bool) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.records import (
     AdoptedParts,
     AttemptState,
+    ChannelPin,
+    ChannelPlan,
     Claim,
     Closed,
     CommitEnd,
@@ -35,6 +37,7 @@ from airflow_recovery.journal.records import (
     ExternalObject,
     Failure,
     FenceCause,
+    Hold,
     InputPin,
     Lost,
     LostSplit,
@@ -56,6 +59,7 @@ from airflow_recovery.journal.records import (
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -77,6 +81,7 @@ KINDS: dict[str, type[Record]] = {
     "committed": Committed,
     "committer": CommitterTurn,
     "confirmed": CommitterDead,
+    "hold": Hold,
     "publish": Publish,
     "closed": Closed,
 }
@@ -95,7 +100,7 @@ def encode_record(identity: RunIdentity, record: Record) -> bytes:
     """The bytes of ``record`` in the journal of ``identity``."""
     body = plain(record)
     document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": body}
-    return canonical_json({**document, "crc": _crc(body)}).encode()
+    return canonical_json({**document, "crc": checksum(body)}).encode()
 
 
 def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: str) -> R:
@@ -104,17 +109,7 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
     ``where`` names the object in messages. Raises `RecordInvalid` for anything but a record of ``kind`` that belongs to
     ``identity`` and that this version understands.
     """
-    document = parse_json(body, where=where)
-    if not isinstance(document, dict):
-        raise RecordInvalid(f"{where}: expected a JSON object, found {type(document).__name__}.")
-    version = document.get("format")
-    if type(version) is not int or version < 1:
-        raise RecordInvalid(f"{where}: expected a journal record with a format number, found format={version!r}.")
-    if version > FORMAT_VERSION:
-        raise RecordInvalid(
-            f"{where}: written by a newer version (format {version}, this version reads up to {FORMAT_VERSION}). "
-            "Upgrade airflow-recovery on this worker."
-        )
+    document = parse_versioned(body, "journal", FORMAT_VERSION, where=where)
     # Not `asdict`, which copies deeply: a resume decodes thousands of records.
     expected = {"kind": _KIND_OF[kind], **vars(identity)}
     check_belongs(document, expected, where=where)
@@ -127,6 +122,27 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
         raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
 
 
+def parse_versioned(body: bytes, what: str, newest: int, *, where: str) -> dict[str, Any]:
+    """The JSON object of a record of ``what``, in a format from 1 to ``newest``. Raises `RecordInvalid`."""
+    document = parse_json(body, where=where)
+    if not isinstance(document, dict):
+        raise RecordInvalid(f"{where}: expected a JSON object, found {type(document).__name__}.")
+    version = document.get("format")
+    if type(version) is not int or version < 1:
+        raise RecordInvalid(f"{where}: expected a {what} record with a format number, found format={version!r}.")
+    if version > newest:
+        raise RecordInvalid(
+            f"{where}: written by a newer version (format {version}, this version reads up to {newest}). "
+            "Upgrade airflow-recovery on this worker."
+        )
+    return document
+
+
+def resealed(document: dict[str, Any]) -> bytes:
+    """A record's document whose body was changed, with the checksum that it has now."""
+    return canonical_json({**document, "crc": checksum(document.get("body"))}).encode()
+
+
 def check_belongs(document: dict[str, Any], expected: dict[str, str], *, where: str) -> None:
     """Raise `RecordInvalid` where ``document`` is of another journal, or of another kind, than what is expected."""
     for name, value in expected.items():
@@ -137,7 +153,8 @@ def check_belongs(document: dict[str, Any], expected: dict[str, str], *, where: 
             )
 
 
-def _crc(body: Any) -> int:
+def checksum(body: Any) -> int:
+    """The CRC-32 of a record's body, in its canonical form."""
     return zlib.crc32(canonical_json(body).encode())
 
 
@@ -147,7 +164,7 @@ def _has_crc(raw: bytes, document: dict[str, Any]) -> bool:
     end = raw.rfind(b',"crc":')
     if type(crc) is int and raw.startswith(_BODY_FIRST) and zlib.crc32(raw[len(_BODY_FIRST) : end]) == crc:
         return True
-    return bool(crc == _crc(document.get("body")))
+    return bool(crc == checksum(document.get("body")))
 
 
 def parse_json(body: bytes, *, where: str) -> Any:
@@ -272,7 +289,10 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "subtask": _optional(_record(SubtaskPlan)),
         "commit": _optional(_record(CommitSpec)),
         "coordinators": _tuple_of(_record(CoordinatorPlan)),
+        "channels_in": _tuple_of(_record(ChannelPlan)),
+        "channels_out": _tuple_of(_record(ChannelPlan)),
     },
+    ChannelPlan: {"reconnect": Reconnect, "overflow": Overflow},
     InputPin: {"digests": _tuple_of(_pair)},
     PlanRecord: {
         "regions": _tuple_of(_record(RegionPlan)),
@@ -285,6 +305,8 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "inputs": _tuple_of(_record(InputPin)),
         "owner": _optional(_record(RunAttempt)),
         "base": _tuple_of(_record(AdoptedParts)),
+        "channels": _tuple_of(_record(ChannelPin)),
+        "after": _tuple_of(_record(InputPin)),
     },
     Part: {
         "splits": _names,
@@ -308,6 +330,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "coordinators": _tuple_of(_pair),
         "parts": _tuple_of(_record(PartRef)),
         "lost_splits": _tuple_of(_record(LostSplit)),
+        "channels": _tuple_of(_record(ChannelPin)),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"results": _names},

@@ -20,6 +20,7 @@ from airflow_recovery.journal.records import (
     Committed,
     CommitterDead,
     CommitterTurn,
+    Hold,
     InputPin,
     Lost,
     Outcome,
@@ -125,6 +126,14 @@ class CommitterConfirmedDead(JobEvent):
     """A process that might have committed is confirmed to be dead."""
 
     dead: CommitterDead
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldChanged(JobEvent):
+    """A person has pinned the data of an attempt, or let them go again. Older readers know no holds."""
+
+    hold: Hold
+    optional: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +259,7 @@ EVENTS: dict[str, type[JobEvent]] = {
         SinkCommitted,
         CommitterTurnTaken,
         CommitterConfirmedDead,
+        HoldChanged,
         ResultPublished,
         RunClosed,
         WriteInDoubt,
@@ -343,7 +353,19 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     "tuple[tuple[str, str], ...]": _tuple(_pair),
     **{
         each.__name__: _record(each)
-        for each in (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead, Publish, Closed)
+        for each in (
+            Claim,
+            Outcome,
+            Reset,
+            Lost,
+            Released,
+            Committed,
+            CommitterTurn,
+            CommitterDead,
+            Hold,
+            Publish,
+            Closed,
+        )
     },
 }
 _FIELDS = {kind: [(each.name, _READERS[each.type]) for each in fields(kind)] for kind in EVENTS.values()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,6 +80,16 @@ def read_segment(body: bytes, expected: SegmentHeader, *, where: str) -> Iterato
             )
         yield number, record["event"]
         number += 1
+
+
+def rewritten(body: bytes, change: Callable[[Any], Any], *, where: str) -> bytes:
+    """The segment with ``change`` made to every event; the same bytes where it changes none.
+
+    Raises `StreamDamaged` as `read_segment` does.
+    """
+    found = [_document(line, where) for line in _lines(body, where)]
+    after = [found[0], *({**each, "event": change(each["event"])} for each in found[1:])] if found else []
+    return body if after == found else b"".join(_line(canonical_json(each)) for each in after)
 
 
 def _lines(body: bytes, where: str) -> Iterator[bytes]:

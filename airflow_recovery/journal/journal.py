@@ -22,6 +22,7 @@ from airflow_recovery.journal.records import (
     Committed,
     CommitterDead,
     CommitterTurn,
+    Hold,
     InputPin,
     Lost,
     Outcome,
@@ -328,6 +329,21 @@ class Journal:
         """The process of a turn commits no more. Who says so does not matter."""
         self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.turn), lambda found: True)
 
+    def hold(self, hold: Hold) -> None:
+        """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""
+        key = self.layout.attempt(hold.region, hold.attempt, "hold", hold.turn)
+        self._put(hold, key, lambda found: (found.who, found.why) == (hold.who, hold.why))
+
+    def is_pinned(self, region: str, attempt: int) -> bool:
+        """Whether a person holds the data of this attempt, by a listing of nothing else."""
+        keys = self.store.list(f"{self.layout.attempt(region, attempt, 'hold')}-")
+        turns = [found.turn for each in keys if (found := self.layout.parse_attempt(each.key)) is not None]
+        return max(turns, default=0) % 2 == 1
+
+    def read_hold(self, region: str, attempt: int, turn: int) -> Hold:
+        """Who holds an attempt's data, and why. Raises `ObjectMissing`."""
+        return self._read(Hold, self.layout.attempt(region, attempt, "hold", turn))
+
     def read_turn(self, region: str, attempt: int, turn: int) -> CommitterTurn:
         """Who may commit. Raises `ObjectMissing`."""
         return self._read(CommitterTurn, self.layout.attempt(region, attempt, "committer", turn))
@@ -417,7 +433,7 @@ class Journal:
         """The key of what is about an attempt, and its name for people."""
         if isinstance(record, Part):
             return self.layout.part(record.region, record.attempt, record.number), f"{record.region}@{record.attempt}"
-        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead)):
+        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead, Hold)):
             return self.layout.attempt(record.region, record.attempt, kind), f"{record.region}@{record.attempt}"
         return None
 
@@ -435,6 +451,7 @@ _MARKS = {
     "committed": "is_committed",
     "committer": "turns",
     "confirmed": "dead_turns",
+    "hold": "holds",
 }
 """What the name of an object alone says of its attempt."""
 

@@ -2,7 +2,8 @@
 
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released|committed
-                                        /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>, <n>.part-<k>
+                                        /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>, <n>.hold-<turn>
+                                        /t/<region>/<n>.part-<k>
                                         /publish/<k>
                                         /closed, closed-<k>
                                         /snap/newest           a cache (`airflow_recovery.journal.record_cache`)
@@ -10,6 +11,12 @@
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/assignment-<g>    which subtask reads which split
     <base>/_owner                                         (`airflow_recovery.journal.owner`)
+
+and, relative to the base of the results,
+
+    <base>/<dag id>/<run key>/<group id>/<region>/<n>/    what an attempt has written
+    <base>/_channels/<dag id>/<run key>/<group id>/<edge>/<generation>/     `airflow_recovery.channel_io.folder`
+                                                  /_stages/<region>/<n>/    and its `StageFolder`
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
 No id can begin with an underscore (`airflow_recovery.storage.names`), so they can't meet. ``n`` and ``k`` have eight
@@ -26,7 +33,7 @@ from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
 _ATTEMPT_KEY = re.compile(
-    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed|part)-(\d{4,8}))"
+    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed|hold|part)-(\d{4,8}))"
 )
 _PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(r"publish/(\d{8})")
@@ -61,7 +68,7 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says. ``turn`` is that of a committer, or a part's number, else 0."""
+    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a hold, a part's number, or 0."""
 
     region: str
     attempt: int
@@ -126,12 +133,17 @@ class JournalLayout:
         """The prefix that one attempt writes its results to, without a slash at the end."""
         return f"{self.data_of_region(region)}/{attempt:08d}"
 
+    @property
+    def channels(self) -> str:
+        """All channels of the run and the checkpoints of its stages, relative to the base of the results."""
+        return f"_channels/{self._path}/"
+
     def plan(self, plan_hash: str) -> str:
         """One version of topology and fingerprints."""
         return f"{self.prefix}plan/{plan_hash}"
 
     def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
-        """Claim, outcome, reset, lost, released or committed of one attempt; committer or confirmed of a turn of it."""
+        """Claim, outcome, reset, lost, released or committed of one attempt; committer, confirmed or hold of a turn."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
 
     def part(self, region: str, attempt: int, number: int) -> str:

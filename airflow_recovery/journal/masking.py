@@ -18,7 +18,16 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     WriteInDoubt,
 )
-from airflow_recovery.journal.records import Failure, Lost, LostSplit, Outcome, Released, Reset
+from airflow_recovery.journal.records import (
+    CommitterDead,
+    Failure,
+    Hold,
+    Lost,
+    LostSplit,
+    Outcome,
+    Released,
+    Reset,
+)
 
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""
@@ -30,6 +39,8 @@ FREE_TEXT: dict[type[Any], frozenset[str]] = {
     Lost: frozenset({"evidence", "plan"}),
     LostSplit: frozenset({"message"}),
     Released: frozenset({"who"}),
+    CommitterDead: frozenset({"who", "why"}),
+    Hold: frozenset({"who", "why"}),
     WriteInDoubt: frozenset({"why"}),
     EventsDropped: frozenset({"why"}),
     RegionKept: frozenset({"why"}),

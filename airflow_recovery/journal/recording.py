@@ -12,6 +12,7 @@ from airflow_recovery.journal.events import (
     ExecutionVertexFailed,
     ExecutionVertexFinished,
     ExecutionVertexReset,
+    HoldChanged,
     JobEvent,
     JobPlanned,
     PartitionsReleased,
@@ -30,6 +31,7 @@ from airflow_recovery.journal.records import (
     Committed,
     CommitterDead,
     CommitterTurn,
+    Hold,
     Lost,
     Outcome,
     Part,
@@ -111,5 +113,7 @@ def _event_of(record: Record, at: str, number: int) -> JobEvent:
         return CommitterTurnTaken(occurred_at=at, turn=record)
     if isinstance(record, CommitterDead):
         return CommitterConfirmedDead(occurred_at=at, dead=record)
+    if isinstance(record, Hold):
+        return HoldChanged(occurred_at=at, hold=record)
     assert isinstance(record, Closed)
     return RunClosed(occurred_at=at, number=number, closed=record)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -115,6 +116,24 @@ class CoordinatorPlan:
 
 
 @dataclass(frozen=True)
+class ChannelPlan:
+    """A result that is a channel: its one writer is ``producer``."""
+
+    result: str
+    producer: str
+    reconnect: Reconnect = Reconnect.REWIND
+    overflow: Overflow = Overflow.BLOCK
+
+
+@dataclass(frozen=True)
+class ChannelPin:
+    """The channel ``result`` in one generation (from 1): what an attempt reads from, or writes to."""
+
+    result: str
+    generation: int
+
+
+@dataclass(frozen=True)
 class RegionPlan:
     """One region as one version of the code has it."""
 
@@ -139,6 +158,19 @@ class RegionPlan:
     """It commits split by split (``commit="split"``): the vertex whose splits these are."""
     pulls_splits: bool = later(False)
     """Which of them it reads is decided while it runs (``assignment="dynamic"``)."""
+    channels_in: tuple[ChannelPlan, ...] = later(())
+    """What it reads while it is made; not in ``inputs`` and ``reads``."""
+    channels_out: tuple[ChannelPlan, ...] = later(())
+    """What others read while it makes it; not in ``results``."""
+    stateful: bool = later(False)
+    """Of a stage (it has channels): it keeps state from batch to batch."""
+    replays: bool = later(True)
+    """Of a stage: it can make again what an earlier attempt had read and not published."""
+
+    @property
+    def is_stage(self) -> bool:
+        """It is at an end of a channel, and runs while others run."""
+        return bool(self.channels_in or self.channels_out)
 
     @property
     def is_volatile(self) -> bool:
@@ -278,7 +310,12 @@ class Claim:
     base: tuple[AdoptedParts, ...] = later(())
     """Of a region that commits split by split: what it takes over from earlier attempts. The one place that says so."""
     reading: str | None = later(None)
-    """Digest of the code and the side inputs that its parts are made of: only attempts that share it share parts."""
+    """Digest of the code and the side inputs that its parts are made of: only attempts that share it share parts.
+    Of a stage, whose side inputs stand in ``inputs``: of its code."""
+    channels: tuple[ChannelPin, ...] = later(())
+    """Of a stage: the channels at its ends, in the generations that the attempt works with."""
+    after: tuple[InputPin, ...] = later(())
+    """Of a stage: of each stage before it, the newest attempt that had ended. It has restarted behind that one."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +352,8 @@ class Outcome:
     parts: tuple[PartRef, ...] = later(())
     """Of a region that commits split by split: what ``outputs`` are put together of, each split exactly once."""
     lost_splits: tuple[LostSplit, ...] = later(())
+    channels: tuple[ChannelPin, ...] = later(())
+    """Of a stage: the channels at its ends, in the generations that it has worked with to their ends."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +367,7 @@ class AttemptTrace:
     inputs: tuple[InputPin, ...]
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
+    channels: tuple[ChannelPin, ...] = ()
 
     def finished(
         self,
@@ -365,6 +405,7 @@ class AttemptTrace:
             coordinators=coordinators,
             parts=parts,
             lost_splits=lost_splits,
+            channels=self.channels,
         )
 
 
@@ -381,6 +422,9 @@ class Reset:
     """By a strategy that restarts more than the region (PROTOCOL 1.3), not by a person: it forgives no failure."""
     answers: str | None = later(None)
     """Of a failover: ``region@attempt``, whose restart takes this one along."""
+    altered: bool = later(False)
+    """Of a stage: what it makes is another thing now (its schema, its subpartitions). Only its output channel begins a
+    new generation; what it has read so far stays read, and its checkpoints stand."""
 
 
 @dataclass(frozen=True)
@@ -492,6 +536,25 @@ class Making:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """``t/<region>/<n>.hold-<turn>``: a person's word on whether the data of a finished attempt may be released.
+
+    An odd turn pins it, the even one that follows lets it go again: the names alone tell which holds now.
+    """
+
+    region: str
+    attempt: int
+    turn: int
+    who: str
+    why: str
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether this turn pins."""
+        return self.turn % 2 == 1
+
+
+@dataclass(frozen=True)
 class PublishedRegion:
     """One region in a publish: the attempt, the etag of its outcome object, and the results that are in it."""
 
@@ -533,6 +596,7 @@ Record = (
     | Committed
     | CommitterTurn
     | CommitterDead
+    | Hold
     | Publish
     | Closed
 )

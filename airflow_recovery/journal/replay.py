@@ -16,6 +16,7 @@ from airflow_recovery.journal.events import (
     ExecutionVertexFailed,
     ExecutionVertexFinished,
     ExecutionVertexReset,
+    HoldChanged,
     JobEvent,
     JobPlanned,
     PartitionsReleased,
@@ -106,6 +107,10 @@ class EventFold:
             dead = event.dead
             before = self._of(dead.region, dead.attempt)
             self._put(dead.region, replace(before, dead_turns=max(before.dead_turns, dead.turn)))
+        elif isinstance(event, HoldChanged):
+            hold = event.hold
+            before = self._of(hold.region, hold.attempt)
+            self._put(hold.region, replace(before, holds=max(before.holds, hold.turn)))
         elif isinstance(event, JobPlanned):
             self._plans.add(event.plan_hash)
         elif isinstance(event, ResultPublished):

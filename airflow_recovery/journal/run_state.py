@@ -17,9 +17,10 @@ from airflow_recovery.journal.records import AttemptState, Claim, CommitEnd, Com
 class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
-    ``is_followed``: a later attempt was claimed, whatever became of it. ``parts``: the length of its log of parts, of
-    a region that commits split by split. ``turns`` and ``dead_turns``: the highest turn
-    of a committer that was taken, and the highest one whose process is confirmed to be dead.
+    ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
+    of a committer that was taken, and the highest one whose process is confirmed to be dead. ``holds``: the highest
+    turn of a person's hold on its data. ``parts``: the length of its log of parts, of a region that commits split by
+    split.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Attempt:
     is_committed: bool = False
     turns: int = 0
     dead_turns: int = 0
+    holds: int = 0
     parts: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
@@ -43,6 +45,11 @@ class Attempt:
     def is_open(self) -> bool:
         """Claimed, and neither finished nor fenced: it pins its inputs."""
         return self.is_claimed and not self.has_outcome
+
+    @property
+    def is_pinned(self) -> bool:
+        """A person wants its data kept, whatever the release policy says."""
+        return self.holds % 2 == 1
 
     @property
     def is_finished(self) -> bool:
@@ -98,13 +105,34 @@ class RegionState:
         return max((n for n, each in self.attempts.items() if each.is_reset), default=0)
 
     @cached_property
+    def void_up_to(self) -> int:
+        """Attempts up to this one do not count: they were reset, or purged (0 if none)."""
+        return max(self.mark, self.closed_at)
+
+    @cached_property
+    def anew_up_to(self) -> int:
+        """Of a stage: attempts up to this one have read nothing that counts. As `void_up_to`, but for those resets
+        after which only its output channel is another one."""
+        anew = (n for n, each in self.attempts.items() if each.is_reset and not (each.reset and each.reset.altered))
+        return max(self.closed_at, *anew, 0)
+
+    @cached_property
+    def generations(self) -> tuple[int, ...]:
+        """Of a stage: the generations of its output channel that count, ascending; the last one is written now.
+
+        A reset begins a new one, numbered after the attempt that it names: one record decides it for both ends.
+        """
+        altered = (n + 1 for n, each in self.attempts.items() if each.is_reset and n > self.anew_up_to)
+        return (self.anew_up_to + 1, *sorted(altered))
+
+    @cached_property
     def current(self) -> Attempt | None:
         """The highest finished attempt above the mark and above what was purged. Older ones never come back.
 
         Nor does one count that took over parts of an attempt up to the mark: who resets wants them made again.
         """
-        mark = max(self.mark, self.closed_at)
-        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark and each.oldest > mark]
+        void = self.void_up_to
+        counted = [n for n, each in self.attempts.items() if each.is_finished and n > void and each.oldest > void]
         return self.attempts[max(counted)] if counted else None
 
     @cached_property
@@ -123,6 +151,11 @@ class RegionState:
     def was_reset(self) -> bool:
         """A finished attempt exists, and none that counts."""
         return self.current is None and any(each.is_finished for n, each in self.attempts.items() if n > self.closed_at)
+
+    @property
+    def pinned(self) -> tuple[Attempt, ...]:
+        """The attempts whose data a person wants kept, those of a purged life of the run too."""
+        return tuple(each for each in self.attempts.values() if each.is_pinned)
 
     def is_let_go(self, number: int) -> bool:
         """The data of this attempt was released, or purged with its run: they may be gone at any moment."""

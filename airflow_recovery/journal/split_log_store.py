@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 import re
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.write_once import WriteLost, write_once
@@ -161,7 +160,7 @@ class SplitLogStore:
 
     def _encode(self, kind: str, body: dict[str, Any]) -> bytes:
         head = {"format": FORMAT_VERSION, "kind": kind, **asdict(self._identity), "vertex": self._vertex}
-        return canonical_json({**head, "body": body, "crc": _crc(body)}).encode()
+        return canonical_json({**head, "body": body, "crc": checksum(body)}).encode()
 
     def _decode(self, raw: bytes, key: str) -> LogRecord:
         body = self._body(raw, "split-log", key)
@@ -183,7 +182,7 @@ class SplitLogStore:
                 f"{FORMAT_VERSION}). Upgrade airflow-recovery on this worker."
             )
         check_belongs(document, {"kind": kind, **asdict(self._identity), "vertex": self._vertex}, where=where)
-        if document.get("crc") != _crc(document.get("body")):
+        if document.get("crc") != checksum(document.get("body")):
             raise self._invalid(key, "another checksum")
         return document["body"]
 
@@ -199,7 +198,3 @@ def _number(key: str) -> int:
     if found is None:
         raise RecordInvalid(f"{key}: expected a record of the log of splits, found another name. Delete the object.")
     return int(found[1])
-
-
-def _crc(body: Any) -> int:
-    return zlib.crc32(canonical_json(body).encode())

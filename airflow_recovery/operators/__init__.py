@@ -1,9 +1,10 @@
-"""The Airflow side of a run: a job as a task group, an existing Spark application as a drop-in, the publish at the end.
+"""The Airflow side of a run: a job as a task group, an existing Spark application as a drop-in, a publish at the end.
 
 Turns Airflow's context into the values of the region protocol, runs the protocol, and turns its errors into Airflow's.
 Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file is parsed.
 """
 
+from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.references import OutputReference
 from airflow_recovery.operators.region import SparkRegionOperator
@@ -13,6 +14,7 @@ from airflow_recovery.operators.task_group import SparkJobTaskGroup
 __all__ = [
     "OutputReference",
     "RecoverableSparkSubmitOperator",
+    "RecoveryAuditOperator",
     "RecoveryPublishOperator",
     "SparkJobTaskGroup",
     "SparkRegionOperator",

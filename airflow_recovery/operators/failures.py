@@ -9,12 +9,14 @@ from airflow_recovery import errors
 
 NOT_CURED_BY_RETRY = (
     errors.AppendedAlready,
+    errors.ChannelFailed,
     errors.ConfigurationError,
     errors.FingerprintError,
     errors.InputDenied,
     errors.InputUnreachable,
     errors.JobDefinitionError,
     errors.JournalInUse,
+    errors.LossBudgetExceeded,
     errors.NoDoor,
     errors.OutputAltered,
     errors.RecordInvalid,

@@ -14,6 +14,7 @@ from airflow_recovery.errors import HistoryIncomplete
 from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.probing import OnAltered, ResultProber
 from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.stage_failover import channels_in
 from airflow_recovery.hooks.doors import open_door
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
@@ -23,10 +24,12 @@ from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.records import PlanRecord, RunIdentity
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.operators.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.operators.run_context import is_live_run, task_identity
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.probe import probe
+from airflow_recovery.storage.timed import TimedStore
 from airflow_recovery.topology.job_recovery import (
     NOTHING_DECLARED,
     ON_FAILURE,
@@ -76,16 +79,19 @@ def open_run(
         own_prefix(stores.journal, settings.deployment, deadline_s=float(settings.request_timeout))
     options = job_recovery.over(settings.job_recovery).in_effect()
     writer = uuid.uuid4().hex
-    events = EventWriter(
-        stores.journal,
+    metrics = metrics_of(context)
+    timed = TimedStore(stores.journal, metrics.request)
+    stream = EventWriter(
+        timed,
         identity,
         writer,
         buffer_bytes=options.buffer_bytes,
         flush_interval_s=options.flush_interval_s,
         mask=_mask,
     )
+    events = MeteredEvents(stream, metrics, writer)
     journal = Journal(
-        stores.journal,
+        timed,
         identity,
         writer=writer,
         deadline_s=float(settings.request_timeout),
@@ -109,13 +115,14 @@ def open_run(
         patience=Patience.of(options.previous_worker_timeout_s),
         is_live_run=partial(is_live_run, context),
         open_committer=open_committers(stores),
+        channel_available=channels_in(stores.results, identity),
     )
     try:
         yield OpenRun(run, stores, settings)
     except BaseException:
-        _end(events, log)
+        _end(stream, metrics, log)
         raise
-    closed = _end(events, log)
+    closed = _end(stream, metrics, log)
     if closed.failed and options.on_store_failure is OnStoreFailure.FAIL:
         raise HistoryIncomplete(
             f"{closed.dropped} job events of this try could not be written ({closed.failed}), and "
@@ -124,9 +131,10 @@ def open_run(
         )
 
 
-def _end(events: EventWriter, log: logging.Logger) -> StreamClosed:
-    closed = events.close()
+def _end(stream: EventWriter, metrics: RecoveryMetrics, log: logging.Logger) -> StreamClosed:
+    closed = stream.close()
     if closed.failed:
+        metrics.count("history.dropped", closed.dropped)
         log.warning(
             "The history of this run has a hole: %d job events of this try could not be written (%s). Recovery is not "
             "affected.",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TriggerRule
 
 from airflow_recovery.operators.failures import airflow_errors
+from airflow_recovery.operators.links import RecoveryTabLink
+from airflow_recovery.operators.notes import leave_note, note_of_publish, noting_failure
 from airflow_recovery.operators.run_context import run_identity
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class RecoveryPublishOperator(BaseOperator):
         results (``CACHED``). Asked for where the job has some.
     """
 
+    operator_extra_links = (RecoveryTabLink(),)
+
     def __init__(
         self,
         *,
@@ -60,19 +64,29 @@ class RecoveryPublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""
-        from airflow_recovery.execution.publish import PublishTask
-        from airflow_recovery.execution.release import drop_cached, release_published
         from airflow_recovery.operators.dag_operators import recovers
 
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
             return {"publish": None, "regions": {}}
-        with airflow_errors(), self._open(context) as opened:
-            publish = PublishTask(opened.run).execute()
-            release_published(opened.run, opened.stores.results, opened.settings.retention)
-            if self._keeps_cached_results:
-                drop_cached(opened.run, self._server)
+        with noting_failure(context), airflow_errors(), self._open(context) as opened:
+            return self.publish(context, opened)
+
+    def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
+        """Publish the present cut of the run, and let go of what nobody needs behind it."""
+        from airflow_recovery.execution.publish import PublishTask
+        from airflow_recovery.execution.release import drop_cached, release_published
+
+        publish = PublishTask(opened.run).execute()
+        release_published(opened.run, opened.stores.results, opened.settings.retention)
+        if self._keeps_cached_results:
+            drop_cached(opened.run, self._server)
+        leave_note(context, "; ".join([note_of_publish(publish), *self.more_to_note()]))
         return {"publish": publish.number, "regions": {each.region: each.attempt for each in publish.regions}}
+
+    def more_to_note(self) -> list[str]:
+        """What is to be told with a publish in the task instance's note."""
+        return []
 
     @contextmanager
     def _open(self, context: Context) -> Iterator[OpenRun]:

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.errors import ConfigurationError, SharedMadeElsewhere, SubtasksUnknown
+from airflow_recovery.errors import (
+    ChannelFailed,
+    ConfigurationError,
+    JobDefinitionError,
+    RegionFailed,
+    SharedMadeElsewhere,
+    StoreError,
+    SubtasksUnknown,
+)
 from airflow_recovery.execution.drivers import BOUND
-from airflow_recovery.execution.region_task import RegionResult, RegionTask
+from airflow_recovery.execution.liveness import beat_of
+from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
+from airflow_recovery.execution.start_gate import ChannelNotOpen
+from airflow_recovery.hooks.doors import open_door
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.operators.cluster_drivers import ClusterDrivers
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts
+from airflow_recovery.operators.failures import is_final
+from airflow_recovery.operators.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
 from airflow_recovery.operators.split_connection import check_split_connection
+from airflow_recovery.operators.stages import StageRunner, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
 from airflow_recovery.operators.supervision import die_with_supervisor
@@ -30,11 +44,13 @@ from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, s
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
+    from airflow_recovery.channel_io.run_channels import ChannelReport
+    from airflow_recovery.execution.run import Run
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.execution.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
-    from airflow_recovery.journal.records import Making, RunIdentity
+    from airflow_recovery.journal.records import Claim, Making, RunIdentity
     from airflow_recovery.operators.job_run import OpenJobRun
     from airflow_recovery.operators.region_runner import SparkApplication
     from airflow_recovery.operators.subtask_batch import BeforeClaim
@@ -44,6 +60,9 @@ log = logging.getLogger(__name__)
 
 SUBMIT = ("spark", "k8s", "local", "mesos", "yarn")
 """Connection types that the provider's hook submits to: a connection given as a URI has the master's scheme as type."""
+
+OF_THE_TRY = ("is_killed", "_lineage", "spark_application_id")
+"""What a subtask of a batch changes for the whole try."""
 
 _PROVIDERS_DEFAULT_NAME = "arrow-spark"
 
@@ -62,8 +81,11 @@ class SparkRegionOperator(SubmittingOperator):
     :param job: ``package.module:name`` of the job, importable on this worker.
     :param region: the region's name.
     :param group_id: the full id of the task group, which is a part of the journal's identity.
-    :param deferrable: wait in the triggerer while another run makes a shared result (``BLOCKING_PERSISTENT``) that this
-        region needs; else in the worker.
+    :param deferrable: wait in the triggerer, and not in the worker, while another run makes a shared result
+        (``BLOCKING_PERSISTENT``) that this region needs, or until the channel is open that it reads
+        (``PIPELINED_APPROXIMATE``).
+    :param start_timeout_s: of a stage that reads a channel: it fails where its producer has not opened it for so many
+        seconds. Without it, it waits as long as the producer may come.
     :param subtask: in a mapped task group, the key of the subtask that each task instance is, or the label of its batch
         of subtasks; Airflow fills it in.
     """
@@ -71,15 +93,32 @@ class SparkRegionOperator(SubmittingOperator):
     template_fields: Sequence[str] = (*SubmittingOperator.template_fields, "subtask")
 
     def __init__(
-        self, *, job: str, region: str, group_id: str, subtask: Any = None, deferrable: bool = True, **kwargs: Any
+        self,
+        *,
+        job: str,
+        region: str,
+        group_id: str,
+        subtask: Any = None,
+        deferrable: bool = True,
+        start_timeout_s: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if start_timeout_s is not None and not start_timeout_s > 0:
+            raise JobDefinitionError(
+                f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}"
+            )
         self.subtask = subtask
         self.job = job
         self.region = region
         self.group_id = group_id
         self.deferrable = deferrable
+        self.start_timeout_s = start_timeout_s
         self._silent: Making | None = None
+        self._start_deadline: float | None = None
+        self._ledger: tuple[ChannelReport, ...] = ()
+        self._told: str | None = None
+        self._claim: Claim | None = None
         self._application: SparkApplication | SharedRunner | None = None
 
     def on_kill(self) -> None:
@@ -94,6 +133,16 @@ class SparkRegionOperator(SubmittingOperator):
 
         self._silent = None if event["silent"] is None else making_from_json(event["silent"])
         return self.execute(context)
+
+    def execute_after_start(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """After the trigger of the start gate: the whole try, from its beginning."""
+        self._start_deadline = event["deadline"]
+        return self.execute(context)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """As `SubmittingOperator.execute`; of a stage, with the ``ledger`` of the channels at its ends."""
+        summary = super().execute(context)
+        return {**summary, "ledger": ledger_summary(self._ledger)} if self._ledger else summary
 
     def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
@@ -121,6 +170,8 @@ class SparkRegionOperator(SubmittingOperator):
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
                         "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
                     )
+                if found.plan.regions[name].region.is_stage:
+                    return self._run_stage(job, context, found, name)
                 return self._run_region(job, context, found, name)
             except SharedMadeElsewhere as found_elsewhere:
                 self._defer_while(found_elsewhere.making)
@@ -171,11 +222,73 @@ class SparkRegionOperator(SubmittingOperator):
     @contextmanager
     def _as_declared(self) -> Iterator[None]:
         """One subtask of a batch. A submission changes this operator (name, conf, memory): the next begins anew."""
-        declared = {key: value for key, value in vars(self).items() if key != "is_killed"}
+        declared = {key: value for key, value in vars(self).items() if key not in OF_THE_TRY}
         try:
             yield
         finally:
             vars(self).update(declared)
+
+    def _run_stage(self, job: Job, context: Context, found: OpenJobRun, name: str) -> RegionResult:
+        """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
+        run, results = found.opened.run, found.opened.stores.results
+        if self._connection.conn_type == CONNECT:
+            raise ConfigurationError(
+                f"{name}: expected a connection of type spark (spark-submit), since it is a stage of a stream, which "
+                f"is an application of its own; found {self._conn_id!r} of type {CONNECT}. Give the task group "
+                "another conn_id; regions over Connect can be a job of their own, behind the audit."
+            )
+        try:
+            while True:
+                try:
+                    result = self._run_region(job, context, found, name)
+                    break
+                except ChannelNotOpen as waiting:
+                    self._wait_for_start(context, found, waiting)
+        except Exception as error:
+            if is_final(error) or is_last_try(context):
+                tell_that_it_gave_up(run, name, results, error)
+            raise
+        if result.decision is Decision.RAN:
+            self._ledger = told_ledger(run, name, results)
+            if self._ledger:
+                self._told = log_ledger(self._ledger, log)
+        return result
+
+    def more_to_note(self) -> str | None:
+        """Of a stage: what was committed and lost at its channels."""
+        return self._told
+
+    def _wait_for_start(self, context: Context, found: OpenJobRun, waiting: ChannelNotOpen) -> None:
+        """In the triggerer, or here. Returns when the gate is worth another look. Raises `ChannelFailed`: too late."""
+        from airflow_recovery.triggers.channel import POLL_INTERVAL_S, ChannelOpenTrigger
+
+        channel = waiting.channel
+        if self.start_timeout_s is not None and self._start_deadline is None:
+            self._start_deadline = time.time() + self.start_timeout_s
+        if self._start_deadline is not None and time.time() >= self._start_deadline:
+            raise ChannelFailed(
+                f"{self.region}: {waiting}. Expected it open within start_timeout_s={self.start_timeout_s} s. Look "
+                "whether its producer has a slot; then clear this task, or give it more time."
+            )
+        log.info("%s; waiting.", waiting)
+        if not self.deferrable:
+            time.sleep(POLL_INTERVAL_S)
+            return
+        identity = found.identity
+        self.defer(
+            trigger=ChannelOpenTrigger(
+                dag_id=identity.dag_id,
+                run_key=identity.run_key,
+                group_id=identity.group_id,
+                run_id=context["dag_run"].run_id,
+                result=channel.identity.edge,
+                generation=channel.generation,
+                producer=channel.producer,
+                producer_task=found.opened.run.task_keys[channel.producer],
+                deadline=self._start_deadline,
+            ),
+            method_name="execute_after_start",
+        )
 
     def _run_region(
         self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
@@ -206,8 +319,18 @@ class SparkRegionOperator(SubmittingOperator):
             prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
             heartbeat_s=interval_s(opened.run.patience.timeout_s),
         )
-        runner: SharedRunner | RegionRunner | GuardedRunner = make_runner(identity=found.identity)
+        runner: SharedRunner | RegionRunner | GuardedRunner | StageRunner = make_runner(identity=found.identity)
         self._application = application
+        if region.region.is_stage:
+            runner = StageRunner(
+                runner,
+                opened.run,
+                name,
+                opened.stores.results,
+                pool=self.pool,
+                pool_slots=lambda: open_door(context, opened.settings.api_conn_id).pool_slots(self.pool),
+                slots_each=self.pool_slots,
+            )
         if opened.run.regions[name].persistent:
             self._application = runner = SharedRunner(
                 opened.run,
@@ -224,7 +347,7 @@ class SparkRegionOperator(SubmittingOperator):
         restarts = self.restarts(opened.run, name)
         if before_claim is not None:
             runner = GuardedRunner(runner, restarts.check_not_in_vain, before_claim)
-        result = RegionTask(
+        task = RegionTask(
             opened.run,
             name,
             runner,
@@ -233,7 +356,13 @@ class SparkRegionOperator(SubmittingOperator):
             restarts=restarts,
             label=self.labeller(),
             drivers=BOUND if opened.run.regions[name].persistent else application.drivers,
-        ).execute()
+        )
+        try:
+            result = task.execute()
+        except RegionFailed:
+            self._remember_application(opened.run)
+            raise
+        self.remember_lineage(opened.run, result)
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
         return result
 
@@ -246,7 +375,14 @@ class SparkRegionOperator(SubmittingOperator):
         log.info("%s; waiting.", making.text())
         self.defer(trigger=SharedResultTrigger(making=asdict(making)), method_name="execute_after_wait")
 
+    def _remember_application(self, run: Run) -> None:
+        """Of an attempt that has failed: its last sign of life says what Spark called it. Best effort."""
+        with suppress(StoreError):
+            beat = None if self._claim is None else beat_of(run.journal, self._claim)
+            self.spark_application_id = None if beat is None else beat.application_id
+
     def _on_claim(self, attempt: ClaimedAttempt) -> None:
+        self._claim = attempt.claim
         if self.memory_policy is None:
             return
         connection = self._connection

@@ -17,8 +17,10 @@ from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
+from airflow_recovery.job.approximate import StageOutput
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.split_wise import SplitAssignment, split_source
+from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
@@ -29,7 +31,7 @@ from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.runtime.s3a_advice import s3a_advice
-from airflow_recovery.runtime.spec import RegionSpec, RunFacts, SplitSpec, VertexSpec
+from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunFacts, SplitSpec, StageSpec, VertexSpec
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
@@ -138,6 +140,44 @@ class RegionRunner:
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
             splits=self._split_spec(attempt),
+            stage=self._stage_spec(attempt),
+        )
+
+    def _stage_spec(self, attempt: ClaimedAttempt) -> StageSpec | None:
+        """How a stage runs; `None` for a region without channels."""
+        work, region = attempt.stage, self._region.region
+        if work is None:
+            return None
+        streaming = streaming_of(region, self._job.vertices)
+        generation = {each.result: each.generation for each in work.pins}
+
+        def channel(result: str, drained: tuple[int, ...] = ()) -> ChannelSpec:
+            declared = channel_of(self._job.vertices[result])
+            return ChannelSpec(
+                result=result,
+                generation=generation[result],
+                reconnect=declared.reconnect,
+                overflow=declared.overflow,
+                max_bytes=declared.max_bytes,
+                block_timeout_s=declared.block_timeout_s,
+                subpartitions=declared.subpartitions,
+                partition_by=declared.partition_by,
+                budget=declared.budget,
+                restart_budget=declared.restart_budget,
+                drained=drained,
+            )
+
+        return StageSpec(
+            input=channel(region.channels_in[0].result, work.drained) if region.channels_in else None,
+            output=channel(region.channels_out[0]) if region.channels_out else None,
+            trigger_s=streaming.trigger_s,
+            max_rows=streaming.max_rows,
+            output_mode=StageOutput(streaming.output).value,
+            run_for_s=streaming.run_for_s,
+            stateful=streaming.stateful,
+            replays=streaming.replays,
+            allow_stateful_loss=streaming.allow_stateful_loss,
+            earlier=work.earlier,
         )
 
     def _split_spec(self, attempt: ClaimedAttempt) -> SplitSpec | None:

@@ -80,6 +80,13 @@ def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
     return RetryGrant(grant, is_renewed=grant != retries, cancelled=frozenset(by_recovery))
 
 
+def is_last_try(context: Mapping[str, Any]) -> bool:
+    """Airflow has no retry left for this task instance."""
+    instance = context["ti"]
+    max_tries = getattr(instance, "max_tries", None)
+    return max_tries is not None and (max_tries == 0 or int(instance.try_number) > max_tries)
+
+
 def refuse_mapped(context: Mapping[str, Any]) -> None:
     """Raises `ConfigurationError` in a mapped task (``expand``, or inside a mapped task group)."""
     instance = context["ti"]

@@ -207,6 +207,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 drivers=runner.drivers,
             )
             result = task.execute()
+            self.remember_lineage(opened.run, result)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
             return result
 

@@ -15,9 +15,13 @@ from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
 from airflow_recovery.hooks.settings import SECTION
 from airflow_recovery.operators.failures import airflow_errors
+from airflow_recovery.operators.lineage import NO_LINEAGE, lineage_of
+from airflow_recovery.operators.links import RecoveryTabLink, SparkHistoryLink
+from airflow_recovery.operators.notes import leave_note, note_of, noting_failure
 from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.restart_options import advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.operators.run_context import is_last_try
 from airflow_recovery.operators.summary import summary_of
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
@@ -68,6 +72,8 @@ class SubmittingOperator(SparkSubmitOperator):
     Raises `JobDefinitionError` where these contradict each other, ``retries``, or the retention of results.
     """
 
+    operator_extra_links = (RecoveryTabLink(), SparkHistoryLink())
+
     def __init__(
         self,
         *,
@@ -93,6 +99,8 @@ class SubmittingOperator(SparkSubmitOperator):
         )
         self.memory_policy = memory_policy
         self.is_killed = False
+        self._lineage = NO_LINEAGE
+        self.spark_application_id: str | None = None
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
             given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
@@ -117,10 +125,14 @@ class SubmittingOperator(SparkSubmitOperator):
         advice = advice_on_few_retries(self.restart_options)
         if advice is not None and int(instance.try_number) <= 1:
             log.warning("%s: %s", self.task_id, advice)
-        max_tries = getattr(instance, "max_tries", None)
-        is_last = max_tries is not None and (max_tries == 0 or int(instance.try_number) > max_tries)
-        with airflow_errors(is_last_try=is_last):
-            return summary_of(self.execute_region(context))
+        with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
+            result = self.execute_region(context)
+        leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
+        return summary_of(result)
+
+    def more_to_note(self) -> str | None:
+        """What is to be told with the end of a try in the task instance's note."""
+        return None
 
     def restarts(self, run: Run, region: str) -> Restarts:
         """The budget of this task's region. Raises `JobDefinitionError` where the job's own retention is too short."""
@@ -160,6 +172,17 @@ class SubmittingOperator(SparkSubmitOperator):
             log.info("An earlier attempt ran out of %s memory: this one gets %s.", side, size)
             setattr(self, f"_{side}_memory", size)
             self.conf = {**(self.conf or {}), f"spark.{side}.memory": size}
+
+    def remember_lineage(self, run: Run, result: RegionResult) -> None:
+        """For OpenLineage, which asks when the task has succeeded: what this region has read and made."""
+        self._lineage += lineage_of(run, result)
+        self.spark_application_id = result.outcome.application_id
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What `apache-airflow-providers-openlineage` asks for, where it is installed: an ``OperatorLineage``."""
+        from airflow_recovery.operators.openlineage import operator_lineage
+
+        return operator_lineage(self._lineage)
 
     def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """The protocol of one try. Raises our own errors."""

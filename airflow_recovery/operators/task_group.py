@@ -13,6 +13,8 @@ from airflow_recovery.job.batches import batch_label, batch_size, batches
 from airflow_recovery.job.chains import Chain, chains, initializers
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
+from airflow_recovery.job.stages import check_refusals, has_channels
+from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.region import SparkRegionOperator
@@ -52,6 +54,11 @@ class SparkJobTaskGroup(TaskGroup):
     a task at most ``[core] max_map_length`` (1024) times: of more subtasks each task instance runs a batch, one after
     the other, each as a region and a Spark application of its own (`airflow_recovery.operators.subtask_batch`).
 
+    Stages, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for another one of
+    them, and a stage that reads a channel waits in the triggerer until it is open. The last task is then
+    ``<group_id>.audit``, a `RecoveryAuditOperator`. Give such a group a pool of its own, with as many slots as it has
+    stages times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
+
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
 
@@ -61,8 +68,9 @@ class SparkJobTaskGroup(TaskGroup):
         that of ``default_args``, else ``spark_default``.
     :param outlets: assets that are updated when the results are published.
     :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
-    :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; without
-        it, as the job says.
+    :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; for a job
+        with channels also ``approximate-single``, ``approximate-downstream`` or ``approximate-sink``; without it, as
+        the job says.
     :param subtasks_per_task: how many subtasks one task instance runs; without it one, or as few as make them fit.
     :param job_recovery: FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``;
         what it does not say, the job says, else the configuration.
@@ -104,6 +112,9 @@ class SparkJobTaskGroup(TaskGroup):
         self._refuse_cached_without_recovery(declared)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
+        is_approximate = has_channels(declared.vertices)
+        if is_approximate:
+            self._check_stages(declared)
         full_id = str(self.group_id)
         with self:
             for_all = {name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO}
@@ -135,13 +146,14 @@ class SparkJobTaskGroup(TaskGroup):
             for region in regions.regions:
                 if region.name not in in_chains:
                     add(region.name)
-            if PUBLISH_TASK in operators:
+            last = AUDIT_TASK if is_approximate else PUBLISH_TASK
+            if last in operators:
                 raise JobDefinitionError(
-                    f"Job {job}: a region is named {PUBLISH_TASK!r}, which is the id of the group's last task. Rename "
+                    f"Job {job}: a region is named {last!r}, which is the id of the group's last task. Rename "
                     "that vertex."
                 )
-            publish = RecoveryPublishOperator(
-                task_id=PUBLISH_TASK,
+            publish = (RecoveryAuditOperator if is_approximate else RecoveryPublishOperator)(
+                task_id=last,
                 job=job,
                 group_id=full_id,
                 outlets=list(outlets or ()),
@@ -167,6 +179,17 @@ class SparkJobTaskGroup(TaskGroup):
                     f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the result of {name!r} is cached by a "
                     "server that only recovery tells when to drop it: declare it with result=BLOCKING."
                 )
+
+    def _check_stages(self, declared: Job) -> None:
+        """Raises `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
+        where = f"SparkJobTaskGroup {self.group_id!r}"
+        if not job_recovery_in_effect(self.job_recovery, where).enabled:
+            raise JobDefinitionError(
+                f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
+                "in the journal: leave recovery on, or declare the results with result=BLOCKING."
+            )
+        limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
+        check_refusals(declared.regions(), declared.vertices, declared.graph(), max_active_tasks=limit)
 
     def _refuse_mapped(self) -> None:
         group = self.parent_group
@@ -214,4 +237,10 @@ def _checked_batch(given: object, where: str) -> int | None:
 
 
 def _doc_of(region: Region) -> str:
-    return f"Vertices: {', '.join(region.vertices)}. Results: {', '.join(region.results)}."
+    parts = {
+        "Vertices": region.vertices,
+        "Reads the channel": tuple(each.result for each in region.channels_in),
+        "Feeds the channel": region.channels_out,
+        "Results": region.results,
+    }
+    return " ".join(f"{what}: {', '.join(names)}." for what, names in parts.items() if names)

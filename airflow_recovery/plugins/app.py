@@ -1,4 +1,6 @@
-"""Door 2: the same compare-and-clear as an endpoint, for deployments that keep another state store backend.
+"""The application below `API_PREFIX`: the Recovery tab, its REST API, and door 2.
+
+Door 2 is the compare-and-clear as an endpoint, for deployments that keep another state store backend.
 
 Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
 instances. Imported by `plugin.LazyApp` on the first request. Response codes: 401 nobody, 403 not allowed, 404 no such
@@ -12,27 +14,27 @@ from typing import Any
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import OperationalError
+from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.errors import NotMine
 from airflow_recovery.execution.rebuild import RebuildRequest
+from airflow_recovery.plugins import page, rest_channels, rest_pin, rest_plan, rest_release, rest_run
 from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
 from airflow_recovery.plugins.rebuild import set_finished
+from airflow_recovery.plugins.rest_errors import add_error_handlers
 
-app = FastAPI(title="Airflow Recovery", description="Observe a run's tries, and clear those that are still observed.")
-
-
-@app.exception_handler(OperationalError)
-def ask_again(request: Request, error: OperationalError) -> JSONResponse:
-    """A lock that was not had in time, a deadlock, a database that restarts. The session is rolled back: nothing done.
-
-    A handler and not a clause in the endpoints, since the commit comes after them.
-    """
-    del request
-    return JSONResponse({"detail": f"The database did not answer, ask again: {error.orig}"}, status_code=503)
+app = FastAPI(
+    title="Airflow Recovery",
+    version="1",
+    description="Runs as recovery sees them, plans and their execution, and the compare-and-clear that tasks use.",
+    # Its pages would fetch their scripts from elsewhere; the document itself is at openapi.json.
+    docs_url=None,
+    redoc_url=None,
+)
+add_error_handlers(app)
+for each in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, page):
+    app.include_router(each.router)
 
 
 @app.post(

@@ -32,10 +32,24 @@ class LazyApp:
         await self._app(scope, receive, send)
 
 
+def _tab(page: str, destination: str, parameters: str) -> dict[str, str]:
+    """A page of ours as a tab. Airflow encodes the ids that it puts in; relative, for an Airflow below another path."""
+    return {
+        "name": "Recovery",
+        "href": f"{API_PREFIX.lstrip('/')}/ui/{page}?{parameters}",
+        "destination": destination,
+        "url_route": f"recovery-{destination.replace('_', '-')}",
+    }
+
+
 class RecoveryPlugin(AirflowPlugin):
-    """Mounts the recovery endpoint (door 2) in the API server."""
+    """Mounts the recovery endpoint in the API server, and its pages as tabs of a DAG and of a DAG run."""
 
     name = "airflow_recovery"
     fastapi_apps = [  # noqa: RUF012 - declared as an instance attribute by Airflow
         {"app": LazyApp("airflow_recovery.plugins.app", "app"), "url_prefix": API_PREFIX, "name": "Airflow Recovery"}
+    ]
+    external_views = [  # noqa: RUF012 - as above
+        _tab("run.html", "dag_run", "dag_id={DAG_ID}&run_id={RUN_ID}"),
+        _tab("dag.html", "dag", "dag_id={DAG_ID}"),
     ]

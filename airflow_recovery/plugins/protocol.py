@@ -11,17 +11,26 @@ from typing import Any
 
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
 
-CALL_KEY = "airflow_recovery/failover"
-"""A task's write to this key of its own state store is a call to `state_backend`."""
+CALL_KEY = "airflow_recovery.failover"
+"""A task's write to this key of its own state store is a call to `state_backend`.
 
-ALIVE_KEY = "airflow_recovery/alive"
+No slash is in these keys: the API server of Airflow 3.3.0 does not find one that has it.
+"""
+
+ALIVE_KEY = "airflow_recovery.alive"
 """An ordinary key: that it can be written says that the task instance is still this process's (the live check)."""
 
-CLEARS_KEY = "airflow_recovery/clears"
+CLEARS_KEY = "airflow_recovery.clears"
 """Where the API server notes, in a task's own state store, which of its clears were recovery's."""
 
 MAX_CLEARS = 50
 """The newest that are kept."""
+
+NOTE_SIGN = "recovery: "
+"""How a note of ours begins. One that begins otherwise is a person's, and stays."""
+
+MAX_NOTE = 1000
+"""Airflow refuses a longer one."""
 
 API_PREFIX = "/airflow-recovery/v1"
 """Where the plugin's endpoint is mounted, below the API server's root."""
@@ -35,6 +44,10 @@ class Operation(str, Enum):
 
     OBSERVE = "observe"
     CLEAR = "clear"
+    POOL = "pool"
+    """How many slots a pool has; ``text`` names it."""
+    NOTE = "note"
+    """Put ``text`` as the note of the task instance that asks."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +57,13 @@ class Call:
     call_id: str
     operation: Operation
     request: ClearRequest | None = None
+    text: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
+        """Plain JSON values; `from_json` is the inverse. ``text`` only where there is one: older servers know none."""
         request = None if self.request is None else self.request.to_json()
-        return {"call_id": self.call_id, "operation": self.operation.value, "request": request}
+        text = {} if self.text is None else {"text": self.text}
+        return {"call_id": self.call_id, "operation": self.operation.value, "request": request, **text}
 
     @classmethod
     def from_json(cls, value: Any) -> Call:
@@ -58,19 +73,26 @@ class Call:
         try:
             operation = Operation(value["operation"])
             request = clear_request_from_json(value["request"]) if operation is Operation.CLEAR else None
-            return cls(str(value["call_id"]), operation, request)
+            text = value.get("text")
+            if operation is Operation.NOTE:
+                text = noted(text)
+            return cls(str(value["call_id"]), operation, request, None if text is None else str(text))
         except KeyError as error:
             raise ValueError(f"expected call_id, operation and request; {error} is missing") from error
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The server's answer to the call with the same ``call_id``: exactly one of the three others is set."""
+    """The server's answer to the call with the same ``call_id``: at most one of the others; none, to a note.
+
+    ``slots``: of the pool; `None` for one that is not there, -1 for one without limit.
+    """
 
     call_id: str
     observation: Observation | None = None
     result: ClearResult | None = None
     error: str | None = None
+    slots: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
@@ -79,6 +101,7 @@ class Answer:
             "observation": None if self.observation is None else self.observation.to_json(),
             "result": None if self.result is None else self.result.to_json(),
             "error": self.error,
+            **({} if self.slots is None else {"slots": self.slots}),
         }
 
     @classmethod
@@ -91,8 +114,9 @@ class Answer:
                 None if observation is None else Observation.from_json(observation),
                 None if result is None else ClearResult.from_json(result),
                 value["error"],
+                value.get("slots"),
             )
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"expected an answer, found {str(value)[:200]!r}") from error
 
 
@@ -137,6 +161,14 @@ def clears_from_json(value: Any) -> tuple[RecoveryClear, ...]:
         return tuple(RecoveryClear(int(ended), int(before)) for ended, before in value)
     except (TypeError, ValueError):
         return ()
+
+
+def noted(text: object) -> str:
+    """A note as Airflow takes it: one line, with our sign, cut where it is too long. Raises `ValueError`: no text."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"expected a note, found {text!r}")
+    line = NOTE_SIGN + " ".join(text.removeprefix(NOTE_SIGN).split())
+    return line if len(line) <= MAX_NOTE else f"{line[: MAX_NOTE - 1]}…"
 
 
 def clear_request_from_json(value: Any) -> ClearRequest:

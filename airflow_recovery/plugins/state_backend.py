@@ -35,13 +35,20 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
     request, and everything of this attempt is rolled back with the session.
     """
     from airflow_recovery.plugins.compare_and_clear import clear, observe
+    from airflow_recovery.plugins.notes import leave_note
+    from airflow_recovery.plugins.pools import pool_slots
 
     call_id = ""
     try:
         body = json.loads(value)
         call_id = str(body.get("call_id", "")) if isinstance(body, dict) else ""
         call = Call.from_json(body)
-        if call.operation is Operation.OBSERVE or call.request is None:
+        if call.operation is Operation.POOL:
+            found = Answer(call_id, slots=pool_slots(session, call.text or ""))
+        elif call.operation is Operation.NOTE:
+            leave_note(session, scope, call.text or "")
+            found = Answer(call_id)
+        elif call.operation is Operation.OBSERVE or call.request is None:
             found = Answer(call_id, observation=observe(session, scope.dag_id, scope.run_id))
         else:
             own = scope.task_id if scope.map_index < 0 else f"{scope.task_id}|{scope.map_index}"

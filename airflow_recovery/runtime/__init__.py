@@ -4,7 +4,8 @@ Reads the manifests of its inputs, calls the vertices, writes their results once
 Decides nothing: which attempt runs, on which inputs, and what a failure means for others is settled before and after
 by the region task. Never imports Airflow; imports pyspark inside functions only, since `airflow_recovery.operators`
 uses `shipping`, `submit` and `spec` while a DAG file is parsed. The shared path uses neither ``sparkContext`` nor
-``_jvm``: the same code runs under spark-submit and over Spark Connect.
+``_jvm``: the same code runs under spark-submit and over Spark Connect. But for stages (``stage_*``), the regions at
+channels: each is a streaming query in an application of its own, and is refused over Connect.
 """
 
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, RunFacts, SplitSpec, StoreSpec, VertexSpec

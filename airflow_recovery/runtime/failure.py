@@ -27,6 +27,7 @@ _USER_TYPES = frozenset(
         "ImportError",
         "IndentationError",
         "JobDefinitionError",
+        "LossBudgetExceeded",
         "ModuleNotFoundError",
         "NameError",
         "NotImplementedError",
@@ -35,6 +36,7 @@ _USER_TYPES = frozenset(
         "PySparkImportError",
         "PySparkNotImplementedError",
         "PySparkTypeError",
+        "StoreUnsuitable",
         "SyntaxError",
         "TabError",
         "TypeError",
@@ -64,8 +66,9 @@ def is_user_error(failure: Failure) -> bool:
     """True where the same code on the same data will fail again, so that a retry only costs time (fault 78).
 
     SQLSTATE class 42 (but not a missing path: it may be a lost input), or a Python error that names a mistake in the
-    code. A `RuntimeError` or a `ValueError` is not: it may depend on the moment. What fails inside a task of Spark
-    (a UDF) reaches the driver as Spark's own exception and is not either.
+    code, a budget that the next try would exceed as well, or a store that is not fit for what is kept in it. A
+    `RuntimeError` or a `ValueError` is not: it may depend on the moment. What fails inside a task of Spark (a UDF)
+    reaches the driver as Spark's own exception and is not either.
     """
     if is_missing_input(failure):
         return False

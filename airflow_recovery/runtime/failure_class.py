@@ -35,6 +35,7 @@ class FailureClass(str, Enum):
     OUT_OF_MEMORY = "out of memory"
     EXECUTOR_LOST = "executor lost"
     SESSION_LOST = "Connect session lost"
+    CHANNEL = "channel"
     UNKNOWN = "unknown"
 
 
@@ -56,6 +57,7 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
     FailureClass.OUT_OF_MEMORY: errors.OutOfMemory,
     FailureClass.EXECUTOR_LOST: errors.ExecutorLost,
     FailureClass.SESSION_LOST: errors.SessionLost,
+    FailureClass.CHANNEL: errors.RegionFailed,
     FailureClass.UNKNOWN: errors.RegionFailed,
 }
 """What a failure of each class is raised as. User code that would fail again is raised as `errors.UserCodeError`."""
@@ -98,12 +100,24 @@ _BROKEN = re.compile(
     r"SSLException|NoHttpResponse|EOFException|BrokenPipe|Broken pipe|SlowDown|Status Code: 50[0-9]\b|"
     r"ServiceUnavailable|StoreUnavailable|UnknownHostException|UnresolvedAddress"
 )
+_CHANNEL = frozenset(
+    each.__name__
+    for each in (
+        errors.ChannelAltered,
+        errors.ChannelEvicted,
+        errors.ChannelFailed,
+        errors.ChannelInconsistent,
+        errors.LossBudgetExceeded,
+    )
+)
 _USER_CODE = re.compile(r"PythonException|PySparkRuntimeError|\[?(?:USER_RAISED_EXCEPTION|FAILED_EXECUTE_UDF)")
 
 
 def classify(failure: Failure) -> FailureClass:
     """The one class of ``failure``. Never raises."""
     told = "\n".join((failure.type, failure.condition or "", failure.message, *failure.chain))
+    if failure.type in _CHANNEL:
+        return FailureClass.CHANNEL
     if is_user_error(failure):
         return FailureClass.USER_CODE
     for pattern, found in (

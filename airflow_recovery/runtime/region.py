@@ -15,7 +15,7 @@ from airflow_recovery.journal.records import LostSplit, PartRef
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.cached import check_after
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.spec import RegionSpec, SplitSpec
+from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, StageSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.shuffle.manifest import PartitionManifest
@@ -77,7 +77,9 @@ def run_region(
     region = OpenRegion(spark, spec, load_job(spec.job), store, log, ready, server)
     try:
         _prepare(region)
-        if spec.splits is not None:
+        if spec.stage is not None:
+            made = _as_stage(region, spec.stage, progress)
+        elif spec.splits is not None:
             truth = journal() if journal is not None else open_spec_store(spec.journal)
             made = _split_by_split(region, spec.splits, truth, progress)
         else:
@@ -112,6 +114,12 @@ def _split_by_split(region: OpenRegion, splits: SplitSpec, store: ObjectStore, p
 
     spec = region.spec
     return run_splits(region, splits, Journal(store, spec.identity, writer=spec.trace.writer), progress)
+
+
+def _as_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> RegionResult:
+    from airflow_recovery.runtime.stage_region import run_stage
+
+    return run_stage(region, stage, progress)
 
 
 def avoid_udf_hang(spark: SparkSession) -> None:

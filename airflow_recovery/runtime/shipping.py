@@ -17,6 +17,8 @@ from airflow_recovery.errors import ConfigurationError
 
 _OURS = "airflow_recovery"
 _OUR_PACKAGES = (
+    "channel",
+    "channel_io",
     "execution",
     "failover",
     "job",

@@ -7,9 +7,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
-from airflow_recovery.journal.records import AdoptedParts, AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.journal.records import (
+    AdoptedParts,
+    AttemptTrace,
+    ChannelPin,
+    ExternalObject,
+    InputPin,
+    RunIdentity,
+)
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.topology.committing import commit_spec_from_json
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
@@ -93,6 +101,46 @@ class SplitSpec:
 
 
 @dataclass(frozen=True)
+class ChannelSpec:
+    """One end of a channel. Options as in `airflow_recovery.job.ApproximateResult`.
+
+    ``drained``: the generations before, in which a consumer's commits count as well.
+    """
+
+    result: str
+    generation: int
+    reconnect: Reconnect
+    overflow: Overflow
+    max_bytes: int
+    block_timeout_s: float
+    subpartitions: int
+    partition_by: tuple[str, ...]
+    budget: LossBudget
+    restart_budget: LossBudget
+    drained: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """How a region at a channel runs. At least one of ``input`` and ``output`` is there; without ``output`` it is the
+    last stage, and its one result is written when the input has ended. Options as in `airflow_recovery.job.Streaming`.
+
+    ``earlier``: its attempts before, whose checkpoints count.
+    """
+
+    input: ChannelSpec | None
+    output: ChannelSpec | None
+    trigger_s: float
+    max_rows: int | None
+    output_mode: str
+    run_for_s: float | None
+    stateful: bool
+    replays: bool
+    allow_stateful_loss: bool
+    earlier: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class RegionSpec:
     """One attempt of one region.
 
@@ -117,6 +165,7 @@ class RegionSpec:
     subtask: Subtask = ONLY_SUBTASK
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
     splits: SplitSpec | None = None
+    stage: StageSpec | None = None
 
     @property
     def region(self) -> str:
@@ -155,6 +204,7 @@ class RegionSpec:
                 subtask=_record(Subtask, found["subtask"]),
                 coordinators=tuple(_record(CoordinatorSnapshot, each) for each in found["coordinators"]),
                 splits=None if found["splits"] is None else _splits(found["splits"]),
+                stage=None if found["stage"] is None else _stage(found["stage"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -176,12 +226,36 @@ def _trace(found: dict[str, Any]) -> AttemptTrace:
         ),
         externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
         commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
+        channels=tuple(_record(ChannelPin, each) for each in found["channels"]),
     )
 
 
 def _splits(found: dict[str, Any]) -> SplitSpec:
     base = (_record(AdoptedParts, each, dropped=tuple(each["dropped"])) for each in found["base"])
     return _record(SplitSpec, found, base=tuple(base))
+
+
+def _stage(found: dict[str, Any]) -> StageSpec:
+    return _record(
+        StageSpec,
+        found,
+        input=None if found["input"] is None else _channel(found["input"]),
+        output=None if found["output"] is None else _channel(found["output"]),
+        earlier=tuple(found["earlier"]),
+    )
+
+
+def _channel(found: dict[str, Any]) -> ChannelSpec:
+    return _record(
+        ChannelSpec,
+        found,
+        reconnect=Reconnect(found["reconnect"]),
+        overflow=Overflow(found["overflow"]),
+        partition_by=tuple(found["partition_by"]),
+        budget=_record(LossBudget, found["budget"]),
+        restart_budget=_record(LossBudget, found["restart_budget"]),
+        drained=tuple(found["drained"]),
+    )
 
 
 def _record(kind: type[R], found: dict[str, Any], **read: Any) -> R:

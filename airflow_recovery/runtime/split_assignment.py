@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_recovery.source.split import Split, in_order
-
-MAX_SPLITS = 1_000
-"""In one batch: its part names them all."""
+from airflow_recovery.source.assignment import batches
+from airflow_recovery.source.split import Split
 
 ALONE = 2
 """From this degree of suspicion on, a split is a batch by itself; below it, suspects are read batch by batch."""
@@ -73,25 +71,10 @@ def planned_batches(todo: Iterable[Split], *, batch_bytes: int, suspicion: Mappi
     """
     regular: list[Split] = []
     suspects: list[Split] = []
-    alone: list[Split] = []
-    for each in in_order(todo):
-        degree = suspicion.get(each.key, 0)
-        (alone if degree >= ALONE else suspects if degree else regular).append(each)
+    for each in todo:
+        (suspects if suspicion.get(each.key) else regular).append(each)
+    alone = {each.key for each in suspects if suspicion[each.key] >= ALONE}
     return (
-        *(Batch(each) for each in _filled(regular, batch_bytes)),
-        *(Batch(each, is_suspect=True) for each in _filled(suspects, batch_bytes)),
-        *(Batch((each,), is_suspect=True) for each in alone),
+        *(Batch(each) for each in batches(regular, batch_bytes=batch_bytes)),
+        *(Batch(each, is_suspect=True) for each in batches(suspects, batch_bytes=batch_bytes, suspects=alone)),
     )
-
-
-def _filled(splits: Iterable[Split], batch_bytes: int) -> Iterable[tuple[Split, ...]]:
-    batch: list[Split] = []
-    weight = 0
-    for each in splits:
-        if batch and (weight + each.weight > batch_bytes or len(batch) == MAX_SPLITS):
-            yield tuple(batch)
-            batch, weight = [], 0
-        batch.append(each)
-        weight += each.weight
-    if batch:
-        yield tuple(batch)

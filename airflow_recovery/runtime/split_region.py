@@ -44,11 +44,12 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     spec = region.spec
     found = region.splits_of(splits.vertex)
     adopted = journal.read_parts_of(spec.region, numbers_of(splits.base))
-    counts = SplitProgress(found, {key for each in adopted for key in each.splits})
+    kept = {key for each in adopted for key in each.splits}
+    counts = SplitProgress(found, kept)
     region.log.info("%s: %s.", spec.region, counts.counts().text())
     record = _record(journal, region, splits, found) if spec.attempt > 1 else NOTHING
+    pulled = _pulled(journal, region, splits, record, found) if splits.is_pulled else None
     todo = to_read(found, adopted)
-    pulled = _pulled(journal, region, splits, record) if splits.is_pulled else None
     loop = SplitLoop(
         region,
         splits,
@@ -61,12 +62,13 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     )
     parts = (*adopted, *loop.run())
     if pulled is not None:
-        kept = {key for each in adopted for key in each.splits}
         found = (*(each for each in found if each.key in kept), *pulled.taken.values())
     return union_result(region, found, parts)
 
 
-def _pulled(journal: Journal, region: OpenRegion, splits: SplitSpec, record: Record) -> PulledSplits:
+def _pulled(
+    journal: Journal, region: OpenRegion, splits: SplitSpec, record: Record, listed: tuple[Split, ...]
+) -> PulledSplits:
     spec = region.spec
     return PulledSplits(
         SplitLogStore(journal.store, spec.identity, splits.vertex, writer=spec.trace.writer),
@@ -74,7 +76,7 @@ def _pulled(journal: Journal, region: OpenRegion, splits: SplitSpec, record: Rec
         spec.attempt,
         batch_bytes=splits.batch_bytes,
         suspicion=record.suspicion,
-        among={each.key for each in region.splits_of(splits.vertex)},
+        among={each.key for each in listed},
     )
 
 
@@ -104,8 +106,7 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     """What the attempts before this one failed on that were made of the same. One LIST, and what they have left."""
     spec = region.spec
     state = journal.load(journal.list([spec.region])).of(spec.region)
-    above = max(state.mark, state.closed_at)
-    ended = [n for n, each in state.attempts.items() if above < n < spec.attempt and each.is_claimed]
+    ended = [n for n, each in state.attempts.items() if state.void_up_to < n < spec.attempt and each.is_claimed]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
     same = [each for each in claims if each.reading == own.reading]
     logs = {(each.attempt, k) for each in same for k in range(state.attempts[each.attempt].parts)}

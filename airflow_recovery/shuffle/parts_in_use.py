@@ -3,13 +3,13 @@
 A finish of such a region names objects of several attempts, and so does the base of a claim. So what may be deleted is
 found by what manifests and bases name, and never by the attempt that something lies under.
 
-    used    the parts of the finish that counts, and of one that the newest publish names
+    used    the parts of the finish that counts, of the one that the newest publish names, and of those that are pinned
             the base of the newest claim, and that attempt's own log: what its driver, or the next claim, builds on
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AdoptedParts, Claim
@@ -38,13 +38,14 @@ def parts_in_use(
     ``but_finish``: as if the finish of this attempt did not count, and nothing were built on it.
     """
     used: dict[int, set[int]] = {}
-    finishes = {state.current.number if state.current is not None else 0, *published} - {but_finish}
+    held = {each.number for each in state.pinned}
+    finishes = {state.current.number if state.current is not None else 0, *published, *held} - {but_finish}
     for number in finishes:
         attempt = state.attempts.get(number)
-        if attempt is not None and attempt.outcome is not None and not attempt.is_released:
+        if attempt is not None and attempt.outcome is not None and (number in held or not attempt.is_released):
             for part in attempt.outcome.parts:
                 used.setdefault(part.attempt, set()).add(part.number)
-    if claim is not None and claim.attempt != but_finish and claim.attempt > max(state.mark, state.closed_at):
+    if claim is not None and claim.attempt != but_finish and claim.attempt > state.void_up_to:
         log = AdoptedParts(claim.attempt, state.attempts[claim.attempt].parts)
         for number, part_number in numbers_of((*claim.base, log)):
             if not state.is_let_go(number):
@@ -57,6 +58,11 @@ def made_of(state: RegionState, number: int) -> tuple[int, ...]:
     attempt = state.attempts.get(number)
     outcome = attempt.outcome if attempt is not None else None
     return tuple(sorted({each.attempt for each in outcome.parts} - {number})) if outcome is not None else ()
+
+
+def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int, ...]:
+    """The finishes, but for these themselves, that are made of parts of these attempts, whether they count or not."""
+    return tuple(n for n in state.attempts if n not in numbers and any(each in numbers for each in made_of(state, n)))
 
 
 def is_settled(state: RegionState, number: int) -> bool:

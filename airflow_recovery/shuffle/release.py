@@ -39,7 +39,7 @@ from airflow_recovery.journal.records import (
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.shuffle.location import key_below
 from airflow_recovery.shuffle.manifest import PartitionManifest
-from airflow_recovery.shuffle.parts_in_use import PartsOf, made_of, parts_in_use
+from airflow_recovery.shuffle.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text
@@ -95,6 +95,8 @@ class ReleaseRule:
         attempt = self._state.of(region).attempts.get(number)
         if attempt is None or not attempt.is_claimed or attempt.outcome is None:
             return Verdict(False, "it is open" if attempt is not None and attempt.is_open else "it was never claimed")
+        if attempt.is_pinned:
+            return Verdict(False, "it is pinned")
         adopted = self.used_parts(region, but_finish=self._current_number(region, number)).get(number)
         if adopted:
             return Verdict(False, f"{len(adopted)} of its parts are in use")
@@ -195,6 +197,10 @@ class Deleted:
     pinned_by: str = ""
 
 
+HELD = "a person, who has pinned it,"
+"""In place of a reader's name."""
+
+
 class Releaser:
     """Lets attempts of one run go. ``who`` is written into the markers. A dry run looks, and changes nothing.
 
@@ -250,11 +256,16 @@ class Releaser:
         return deleted
 
     def _made_of(self, region: str, numbers: tuple[int, ...]) -> list[str]:
-        """The finish that counts by now, where it is made of these attempts: it was claimed before the marker."""
-        current = self._journal.load(self._journal.list([region])).of(region).current
-        outcome = current.outcome if current is not None and current.number not in numbers else None
-        is_made = outcome is not None and any(each.attempt in numbers for each in outcome.parts)
-        return [f"{region}@{outcome.attempt}"] if outcome is not None and is_made else []
+        """Who needs these attempts for a finish that is made of them.
+
+        It counts by now, claimed before the marker; or it is read, or a person holds it.
+        """
+        found = self._journal.load(self._journal.list([region])).of(region)
+        finishes = finishes_made_of(found, numbers)
+        if not finishes:
+            return []
+        counts = [f"{region}@{n}" for n in finishes if found.current is not None and n == found.current.number]
+        return [*counts, *readers_of(self._journal, region, *finishes)]
 
     def delete_surplus(
         self, region: str, number: int, outputs: Iterable[PartitionManifest], is_old: Callable[[ObjectInfo], bool]
@@ -279,9 +290,13 @@ class Releaser:
 
 
 def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
-    """The open claims that pin, or have adopted parts of, one of these attempts of ``region``, as text."""
+    """The open claims that pin, or have adopted parts of, one of these attempts of ``region``, as text.
+
+    And the person who holds one of them.
+    """
     wanted = {(region, number) for number in numbers}
-    return [f"{each.region}@{each.attempt}" for each in journal.open_claims() if wanted & pinned_by(each)]
+    found = [f"{each.region}@{each.attempt}" for each in journal.open_claims() if wanted & pinned_by(each)]
+    return [*found, HELD] if any(journal.is_pinned(region, number) for number in numbers) else found
 
 
 def pinned_by(claim: Claim) -> set[tuple[str, int]]:

@@ -19,8 +19,9 @@ from airflow_recovery.journal.records import AttemptState, Claim, Outcome, PlanR
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
-from airflow_recovery.shuffle.parts_in_use import is_settled, newest_claims
-from airflow_recovery.shuffle.release import Deleted, Releaser, ReleaseRule, Verdict
+from airflow_recovery.shuffle.parts_in_use import finishes_made_of, is_settled, newest_claims
+from airflow_recovery.shuffle.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
+from airflow_recovery.shuffle.sweep_channels import sweep_channels
 from airflow_recovery.shuffle.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
@@ -152,8 +153,16 @@ class Sweeper:
             dry_run=self._options.dry_run,
             drop_cached=lambda region, number: self._drop_cached(run, region, number),
         )
-        if Purge(run, releaser, self._report, self._options, who=WHO).execute():
+        if Purge(run, releaser, self._results, self._report, self._options, who=WHO).execute():
             return
+        sweep_channels(
+            run,
+            self._results,
+            self._report,
+            now_s=self._results_now_s,
+            grace_s=self._options.grace_s,
+            dry_run=self._options.dry_run,
+        )
         rule = self._rule(run)
         for name, number in self._attempts(run):
             region = run.names.get(name)
@@ -251,9 +260,12 @@ class Sweeper:
         self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
     ) -> Deleted:
         """Of an attempt that commits split by split and stays: what no part names that is used, and is old enough."""
+        state = run.state.of(region)
         used = rule.used_parts(region).get(number)
-        if not used or not is_settled(run.state.of(region), number):
+        if not used or not is_settled(state, number):
             return Deleted()
+        if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
+            return Deleted()  # of a finish that counts no more
         parts = run.journal.read_parts_of(region, [(number, each) for each in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
         outputs = [output for each in parts for output in each.outputs]

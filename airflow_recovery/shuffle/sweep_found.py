@@ -21,6 +21,8 @@ from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 CLOCK_MARGIN_S = 60.0
 """The servers of one store differ among themselves: everything is taken for younger by this."""
 
+_KEYS_TRIED = 3
+
 _AFTER_UNDERSCORE = "`"
 """The first key that can't begin with an underscore, in key order: what is there is no run, and may be large."""
 
@@ -99,13 +101,20 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
 def find_runs(journal: ObjectStore, dag_id: str | None = None) -> list[RunIdentity]:
     """Every run that the journal's store holds, of one DAG or of all. Costs a listing, and one read a run."""
     prefix = f"{encode(dag_id)}/" if dag_id else ""
-    folders: dict[str, str] = {}
+    folders: dict[str, list[str]] = {}
     for key in _keys_of_runs(journal, prefix):
         parts = key.split("/")
         if len(parts) > 3 and parts[3] != "h":
             # Any object but a sign of life will do: all carry the identity of their run. Tombstones stay the longest.
-            folders.setdefault("/".join(parts[:3]), key)
-    return [identity for folder, key in folders.items() if (identity := _identity(journal, folder, key)) is not None]
+            # Others are for where the first one is damaged: that has to be told, not passed over.
+            keys = folders.setdefault("/".join(parts[:3]), [])
+            if len(keys) < _KEYS_TRIED:
+                keys.append(key)
+    found = (
+        next((one for key in keys if (one := _identity(journal, folder, key)) is not None), None)
+        for folder, keys in folders.items()
+    )
+    return [identity for identity in found if identity is not None]
 
 
 def find_shared(journal: ObjectStore) -> list[str]:

@@ -1,7 +1,7 @@
 """Removing a whole run that has been silent for long (PROTOCOL section 7), in two sweeps.
 
     first:   fence what is still open;  PUT closed, with the highest attempt of each region
-    later, a grace time after:  LIST again;  the data, then t/ and the rest
+    later, a grace time after:  LIST again;  the data and the channels, then t/ and the rest
 
 ``closed`` stays: attempts up to those that it names do not count any more, and a later run of the same key goes on
 above them. So a zombie of the old run can neither start at attempt 1 nor finish anything that counts.
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.records import AttemptState, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.shuffle.parts_in_use import made_of
 from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
+from airflow_recovery.shuffle.sweep_channels import purged_channels
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
+from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import duration_text
 
 if TYPE_CHECKING:
@@ -26,12 +29,20 @@ class Purge:
     """The purge of one run, as far as it can go now."""
 
     def __init__(
-        self, run: SweptRun, releaser: Releaser, report: SweepReport, options: SweepOptions, *, who: str
+        self,
+        run: SweptRun,
+        releaser: Releaser,
+        results: ObjectStore,
+        report: SweepReport,
+        options: SweepOptions,
+        *,
+        who: str,
     ) -> None:
         self._run = run
         self._journal = run.journal
         self._layout = run.journal.layout
         self._releaser = releaser
+        self._results = results
         self._report = report
         self._options = options
         self._who = who
@@ -62,6 +73,10 @@ class Purge:
         if readers:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(readers)} reads it")
             return False
+        pinned = [f"{name}@{each.number}" for name, found in run.state.regions.items() for each in found.pinned]
+        if pinned:
+            self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(pinned)} is pinned")
+            return False
         if not self._options.dry_run:
             try:
                 for claim in claims:
@@ -82,8 +97,12 @@ class Purge:
             self._report.add(run.where, Action.KEPT, said)
             return
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        pinned = {(encode(name), number) for each in self._journal.open_claims() for name, number in pinned_by(each)}
+        used = {each for claim in self._journal.open_claims() for each in pinned_by(claim)}
         state = self._journal.list(run.names.values()).state
+        # A person who has pinned it while it was being closed.
+        used |= {(name, each.number) for name, found in state.regions.items() for each in found.pinned}
+        used |= {(name, each) for name, number in used for each in made_of(run.state.of(name), number)}
+        pinned = {(encode(name), number) for name, number in used}
         has_come_back = any(each.top > each.closed_at for each in state.regions.values())
         objects = size = 0
         for name, number in sorted(run.data.attempts):
@@ -91,10 +110,16 @@ class Purge:
                 continue
             data = run.data.attempts[name, number]
             if (name, number) in pinned:
-                self._report.add(f"{run.where} / {name}@{number}", Action.KEPT, "it is read", data.objects, data.size)
+                self._report.add(
+                    f"{run.where} / {name}@{number}", Action.KEPT, "it is read or pinned", data.objects, data.size
+                )
                 continue
             deleted = self._releaser.delete_data(run.names[name], number)
             objects, size = objects + deleted.objects, size + deleted.size
+        channels = purged_channels(run, self._results, has_come_back=has_come_back)
+        if not self._options.dry_run:
+            self._results.delete([each.key for each in channels])
+        objects, size = objects + len(channels), size + sum(each.size for each in channels)
         if not pinned:
             self._let_go_of_shared()
             keys = [key for key in self._rest if self._is_old(key)] if has_come_back else self._rest

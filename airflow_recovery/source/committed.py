@@ -20,11 +20,12 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     found: set[str] = set()
     if state.current is not None and state.current.outcome is not None:
         found |= {Split.of_external(each).key for each in state.current.outcome.externals if each.vertex == vertex}
-    above = max(state.mark, state.closed_at)
     claims = {
         each.attempt: each
         for each in journal.read_claims(
-            (region, number) for number, attempt in state.attempts.items() if attempt.is_claimed and number > above
+            (region, number)
+            for number, attempt in state.attempts.items()
+            if attempt.is_claimed and number > state.void_up_to
         )
     }
     reading = claims[max(claims)].reading if claims else None

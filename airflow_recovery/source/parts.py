@@ -41,13 +41,14 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
 
     Nothing of attempts up to the reset mark, and nothing that was released or purged.
     """
-    mark = max(state.mark, state.closed_at)
-    same = [n for n, each in claims.items() if n > mark and each.reading == reading and n in state.attempts]
+    same = [n for n, each in claims.items() if n > state.void_up_to and each.reading == reading and n in state.attempts]
     if not same:
         return ()
     newest = max(same)
     logs = (*claims[newest].base, AdoptedParts(newest, state.attempts[newest].parts))
-    return tuple(each for each in logs if each.numbers and each.attempt > mark and not state.is_let_go(each.attempt))
+    return tuple(
+        each for each in logs if each.numbers and each.attempt > state.void_up_to and not state.is_let_go(each.attempt)
+    )
 
 
 def numbers_of(base: Iterable[AdoptedParts]) -> list[tuple[int, int]]:

@@ -104,6 +104,13 @@ class S3Store:
                 "Nothing is concluded from that; try again."
             ) from error
 
+    def peek(self, key: str) -> StoredObject:
+        """As `get`, but `ObjectMissing` is not confirmed by a listing: for who looks for what is still to come.
+
+        Only for callers to whom "not there" means "not yet", and for whom a wrong answer changes nothing.
+        """
+        return self._get(key)
+
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
 

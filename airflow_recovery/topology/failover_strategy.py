@@ -21,6 +21,28 @@ class FailoverStrategy(str, Enum):
     """Its region and what that region needs, but no reader. Every result that another region reads must be declared
     ``deterministic="assume"``, so that its readers may keep rows of a superseded attempt."""
 
+    APPROXIMATE_SINK = "approximate-sink"
+    """FLIP-135, milestone one: a stage that feeds no channel restarts alone; another one begins anew, with all that
+    channels connect with it."""
+
+    APPROXIMATE_DOWNSTREAM = "approximate-downstream"
+    """Milestone two: a stage restarts, and those behind it."""
+
+    APPROXIMATE_SINGLE = "approximate-single"
+    """Milestone three: a stage restarts alone. What a job with channels does where nothing is said."""
+
+    @property
+    def is_approximate(self) -> bool:
+        """It is about channels: regions that no channel connects restart as by ``region``."""
+        return self in _APPROXIMATE
+
+
+_APPROXIMATE = (
+    FailoverStrategy.APPROXIMATE_SINK,
+    FailoverStrategy.APPROXIMATE_DOWNSTREAM,
+    FailoverStrategy.APPROXIMATE_SINGLE,
+)
+
 
 class RecoveryMode(str, Enum):
     """FLIP-1, phase 1: is a failure an affair of the task, or of the whole job?"""
@@ -32,7 +54,10 @@ class RecoveryMode(str, Enum):
     """Every failure restarts the job, whatever the strategy says."""
 
 
-FailoverStrategyLike = FailoverStrategy | Literal["region", "full", "individual"]
+FailoverStrategyLike = (
+    FailoverStrategy
+    | Literal["region", "full", "individual", "approximate-sink", "approximate-downstream", "approximate-single"]
+)
 RecoveryModeLike = RecoveryMode | Literal["TASK_LEVEL", "JOB_LEVEL"]
 """How a user may write them."""
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion
 from airflow_recovery.topology.graph import JobGraph
 from airflow_recovery.topology.logical import LogicalTopology
+from airflow_recovery.topology.result_type import ResultType
 
 MAX_NAME_LENGTH = 80
 _CUT_FIRST_NAME = 50
@@ -28,7 +29,8 @@ class Region:
     """One recovery region.
 
     ``vertices`` are in topological order. ``results`` are those of them whose results cross the region's border or
-    are sinks, in the same order; only these are registered. ``is_final`` says that the region holds a sink.
+    are sinks, in the same order; only these are registered. ``is_final`` says that the region holds a sink. What comes
+    and goes through channels (``PIPELINED_APPROXIMATE``) is neither an input nor a result: nobody waits for it.
     """
 
     name: str
@@ -36,6 +38,13 @@ class Region:
     results: tuple[str, ...]
     inputs: tuple[RegionInput, ...]
     is_final: bool
+    channels_in: tuple[RegionInput, ...] = ()
+    channels_out: tuple[str, ...] = ()
+
+    @property
+    def is_stage(self) -> bool:
+        """It is at an end of a channel: its application runs at the same time as others, on streams."""
+        return bool(self.channels_in or self.channels_out)
 
     @cached_property
     def upstream(self) -> tuple[str, ...]:
@@ -94,6 +103,7 @@ def region_graph(graph: JobGraph) -> RegionGraph:
     logical = LogicalTopology.of(graph)
     members_of_regions = [tuple(logical.vertices[each].name for each in members) for members in logical.regions]
     number = {name: index for index, members in enumerate(members_of_regions) for name in members}
+    channels = {name for name, each in vertices.items() if each.result is ResultType.PIPELINED_APPROXIMATE}
     names: list[str] = []
     regions: list[Region] = []
     for index, members in enumerate(members_of_regions):
@@ -107,9 +117,18 @@ def region_graph(graph: JobGraph) -> RegionGraph:
         crossing = dict.fromkeys(
             producer for name in members for producer in vertices[name].inputs if number[producer] != index
         )
-        region_inputs = tuple(RegionInput(producer, names[number[producer]]) for producer in crossing)
-        is_final = any(vertices[name].is_sink for name in members)
-        regions.append(Region(names[-1], members, results, region_inputs, is_final))
+        region_inputs = [RegionInput(producer, names[number[producer]]) for producer in crossing]
+        regions.append(
+            Region(
+                name=names[-1],
+                vertices=members,
+                results=tuple(each for each in results if each not in channels),
+                inputs=tuple(each for each in region_inputs if each.result not in channels),
+                is_final=any(vertices[name].is_sink for name in members),
+                channels_in=tuple(each for each in region_inputs if each.result in channels),
+                channels_out=tuple(each for each in results if each in channels),
+            )
+        )
     _check_unique(graph.name, regions)
     return RegionGraph(graph.name, tuple(regions))
 
@@ -134,6 +153,6 @@ def _check_unique(job: str, regions: Iterable[Region]) -> None:
         other = seen.setdefault(region.name, region)
         if other is not region:
             raise JobDefinitionError(
-                f"job {job!r}: the regions of {', '.join(other.results)} and of {', '.join(region.results)} "
+                f"job {job!r}: the regions of {', '.join(other.vertices)} and of {', '.join(region.vertices)} "
                 f"would both be named {region.name!r}: rename one of these vertices"
             )

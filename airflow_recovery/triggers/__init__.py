@@ -1,9 +1,11 @@
-"""Triggers: what the triggerer waits for on behalf of sensors, and of regions whose shared result another run makes.
+"""Triggers: what the triggerer waits for on behalf of sensors, of regions whose shared result another run makes, and of
+stages whose channel nobody has opened yet.
 
 Runs in Airflow's triggerer, where blocking calls belong into threads. Never imports operators.
 """
 
+from airflow_recovery.triggers.channel import ChannelOpenTrigger
 from airflow_recovery.triggers.result import ResultPublishedTrigger
 from airflow_recovery.triggers.shared import SharedResultTrigger
 
-__all__ = ["ResultPublishedTrigger", "SharedResultTrigger"]
+__all__ = ["ChannelOpenTrigger", "ResultPublishedTrigger", "SharedResultTrigger"]

@@ -1,4 +1,4 @@
-"""The independent checker of the invariants I1 to I13: what a run's journal and its results say by themselves.
+"""The independent checker of the invariants I1 to I15: what a run's journal and its results say by themselves.
 
 It must not believe the product. So it has its own reader of the journal's JSON objects, its own fold over them and its
 own judgement, and imports nothing of ours but the stores and the errors (a test holds that). It writes nothing, asks
@@ -8,6 +8,7 @@ Airflow nothing, and needs no code of the job.
     history      the values in between                    registered   what the results' stores say of manifests
     attempts     I1 I2 I10      inputs   I3      data     I4 I8      causes   I5
     topologies   I6             closure  I7      replay   I11 I12    output   I13
+    splits       I14            channels I9 I15  (of the accounts that channel_log reads)
 """
 
 from airflow_recovery.verify.checker import verify_run

@@ -70,6 +70,7 @@ def _has_cause(
     return (
         _has_other_code(region.name, plan, finish, attempt)
         or _reads_otherwise(history, region.name, plan, finish.pins, attempt.claim.pins)
+        or attempt.claim.channels != finish.channels
         or attempt.outcome is None
         or not attempt.outcome.is_finished
         or attempt.outcome.externals != finish.externals

@@ -5,10 +5,9 @@ from __future__ import annotations
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.verify.attempts import growing, one_commit, one_finish
 from airflow_recovery.verify.causes import everything_has_a_cause
+from airflow_recovery.verify.channels import Channels, every_record_once, within_budget
 from airflow_recovery.verify.closure import restart_sets_are_closed
 from airflow_recovery.verify.data import nothing_deleted_under_a_pin, objects_there
-from airflow_recovery.verify.finding import not_applicable
-from airflow_recovery.verify.history import History
 from airflow_recovery.verify.inputs import accepted_inputs
 from airflow_recovery.verify.output import published_is_coherent
 from airflow_recovery.verify.reading import RunName, etags_now, read_history
@@ -29,17 +28,20 @@ def verify_run(
     group_id: str,
     ended: bool = False,
     deep: bool = False,
+    results: ObjectStore | None = None,
 ) -> Report:
-    """Check I1 to I14 of one run. ``open_location`` opens a store that holds a result's location.
+    """Check I1 to I15 of one run. ``open_location`` opens a store that holds a result's location.
 
     ``ended`` says that the run has ended in success, so that nothing may be left to do: without it, what is under way
-    is no contradiction. ``deep`` also counts the rows in the published Parquet files. Raises the stores' errors, since
+    is no contradiction. ``deep`` also counts the rows in the published Parquet files. ``results`` is the base of the
+    deployment's results, where channels lie; without it they are not looked at. Raises the stores' errors, since
     "denied" and "timed out" are no answers.
     """
     run = RunName(dag_id, run_key, group_id)
     history = read_history(journal, run)
     shared = Shared(journal, run, history)
     registered = Registered(open_location, (each for _, outcome in history.finished() for each in outcome.outputs))
+    channels = Channels(history, run, results)
     answers = (
         one_finish(history),
         growing(history),
@@ -49,17 +51,12 @@ def verify_run(
         plans_are_partitions(history),
         restart_sets_are_closed(history, ended=ended),
         nothing_deleted_under_a_pin(history, registered, shared),
-        not_applicable(9, _losses(history)),
+        within_budget(channels, history),
         one_commit(history, ended=ended),
         same_twice(history, etags_now(journal, run)),
         prefixes_are_valid(history),
         published_is_coherent(history, registered, ended=ended, deep=deep),
         every_split_once(history),
+        every_record_once(channels, history, ended=ended, deep=deep),
     )
     return Report(dag_id, run_key, group_id, history.where, answers)
-
-
-def _losses(history: History) -> str:
-    lost = sum(outcome.lost_splits for _, outcome in history.finished())
-    told = f"{lost} splits were given up; " if lost else ""
-    return f"{told}no journal of this version holds a ledger of declared losses, or their budget"

@@ -49,6 +49,18 @@ class Adopted:
         return cls(_number(body["attempt"]), _number(body["length"]), tuple(map(_number, body.get("dropped", ()))))
 
 
+class Channel(NamedTuple):
+    """A result that is a channel, in one generation."""
+
+    result: str
+    generation: int
+
+    @classmethod
+    def read_all(cls, body: dict[str, Any]) -> tuple[Channel, ...]:
+        """Those at the ends of an attempt of a stage, from JSON."""
+        return tuple(cls(_text(each["result"]), _number(each["generation"])) for each in body.get("channels", ()))
+
+
 @dataclass(frozen=True)
 class Claim:
     """An attempt has begun."""
@@ -60,6 +72,7 @@ class Claim:
     """In the journal of shared results: DAG, run key and group of the run whose claim it is."""
     base: tuple[Adopted, ...] = ()
     reading: str | None = None
+    channels: tuple[Channel, ...] = ()
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Claim:
@@ -72,6 +85,7 @@ class Claim:
             None if owner is None else (owner["dag_id"], owner["run_key"], owner["group_id"]),
             tuple(map(Adopted.read, body.get("base", ()))),
             body.get("reading"),
+            Channel.read_all(body),
         )
 
 
@@ -155,6 +169,7 @@ class Outcome:
     parts: tuple[PartName, ...] = ()
     """Where it was committed split by split; its objects lie under several attempts then."""
     lost_splits: int = 0
+    channels: tuple[Channel, ...] = ()
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Outcome:
@@ -173,6 +188,7 @@ class Outcome:
             body.get("commit") is not None,
             tuple(map(PartName.read, body.get("parts", ()))),
             len(body.get("lost_splits", ())),
+            Channel.read_all(body),
         )
 
     def manifest(self, result: str) -> Manifest | None:
@@ -186,11 +202,13 @@ class Reset:
 
     who: str
     why: str
+    altered: bool = False
+    """Only the output channel of a stage is another one; what it has read stays read."""
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Reset:
         """From JSON."""
-        return cls(_text(body["who"]), _text(body["why"]))
+        return cls(_text(body["who"]), _text(body["why"]), bool(body.get("altered", False)))
 
 
 @dataclass(frozen=True)
@@ -238,6 +256,8 @@ class PlannedRegion:
     """Of which region it is a subtask, and its key."""
     split_source: str | None = None
     pulls_splits: bool = False
+    channels_in: tuple[str, ...] = ()
+    channels_out: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> PlannedRegion:
@@ -255,6 +275,8 @@ class PlannedRegion:
             None if subtask is None else (subtask["of"], subtask["key"]),
             body.get("split_source"),
             bool(body.get("pulls_splits", False)),
+            tuple(_text(each["result"]) for each in body.get("channels_in", ())),
+            tuple(_text(each["result"]) for each in body.get("channels_out", ())),
         )
 
 

@@ -10,7 +10,7 @@ from airflow_recovery.verify.finding import INVARIANTS, Answer, Verdict
 
 @dataclass(frozen=True)
 class Report:
-    """What became of I1 to I14."""
+    """What became of I1 to I15."""
 
     dag_id: str
     run_key: str

@@ -15,6 +15,9 @@ GO = ".go"
 PAUSE = ".pause"
 """While the file ``<name>.pause`` is in the folder, whoever reads an input file of that name goes no further."""
 
+PACE = "pace"
+"""While this file is in the folder, every batch of a stream takes so many seconds at least as stand in it."""
+
 
 def rehearse_failure(folder: str, name: str, *, patience_s: float = 600.0) -> None:
     """Raise `RuntimeError` once, where ``folder`` (a local path; empty for "no rehearsal") asks for it.
@@ -40,3 +43,10 @@ def rehearse_pause(folder: str, paths: Iterable[str], *, patience_s: float = 600
         deadline = time.monotonic() + patience_s
         while flag.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
+
+
+def rehearse_pace(folder: str) -> None:
+    """Pause as long as the file `PACE` in ``folder`` says. Raises `ValueError` where it says no number."""
+    file = Path(folder) / PACE
+    if folder and file.exists():
+        time.sleep(float(file.read_text() or 0))

@@ -23,9 +23,9 @@ from airflow_recovery.channel import (
     publish,
     release,
 )
-from airflow_recovery.channel.options import UNLIMITED
 from airflow_recovery.channel.ranges import size
 from airflow_recovery.channel.records import ChannelRecord, Consumed
+from airflow_recovery.topology.channel_options import UNLIMITED
 
 
 class Channel:

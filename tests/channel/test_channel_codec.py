@@ -11,7 +11,6 @@ import pytest
 
 from airflow_recovery.channel import codec
 from airflow_recovery.channel.codec import KINDS, Entry, decode_entry, encode_entry
-from airflow_recovery.channel.options import LossBudget, Reconnect
 from airflow_recovery.channel.records import (
     BatchCommitted,
     ChannelIdentity,
@@ -31,6 +30,7 @@ from airflow_recovery.channel.records import (
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "channel-v1"
 IDENTITY = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), "scores", 1)

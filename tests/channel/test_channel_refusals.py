@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from topologies import single_subtasks
 
-from airflow_recovery.channel.options import LossBudget, Overflow, Reconnect
 from airflow_recovery.channel.refusals import (
     ChannelDeclaration,
     RefusalRule,
@@ -14,6 +13,7 @@ from airflow_recovery.channel.refusals import (
     refusals,
 )
 from airflow_recovery.topology import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex, ResultType
+from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 TYPES = {"~": ResultType.PIPELINED_APPROXIMATE, "-": ResultType.BLOCKING, "=": ResultType.PIPELINED}
 BUDGET = LossBudget(max_lost_records=10)

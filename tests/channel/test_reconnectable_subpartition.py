@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from airflow_recovery.channel.segment_cleaning import clean
@@ -83,6 +85,36 @@ def test_a_new_view_is_not_blocked():
     assert subpartition.create_view().poll() == Polled(0, b"ab")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_of_two_readers_that_ask_at_once_one_has_the_view_and_each_byte_is_read_once(seed):
+    """The case that Flink leaves open (FLINK-19774): in whatever order two requests and their polls come."""
+    rng = random.Random(seed)
+    subpartition = holding(*(Buffer(bytes([number])) for number in range(12)))
+    views: list[SubpartitionView] = []
+    read: list[bytes | Barrier] = []
+    for _ in range(200):
+        if not views or rng.random() < 0.1:
+            views.append(subpartition.create_view())
+            continue
+        view = rng.choice(views)
+        if view is views[-1]:
+            polled = view.poll()
+            read += [] if polled is None else [polled.content]
+        else:
+            with pytest.raises(ChannelEvicted):
+                view.poll()
+    assert read == [bytes([number]) for number in range(12)]
+
+
+def test_a_view_that_is_replaced_in_the_middle_of_a_record_cuts_it_for_the_next_one():
+    """The cleanup flag is set by the hand-over, whatever the old view had read."""
+    subpartition = holding(Buffer(b"ab"), Buffer(b"cd", leading=1), Buffer(b"ef"))
+    assert subpartition.create_view().poll() == Polled(0, b"ab")
+    assert rest(subpartition.create_view()) == [b"d", b"ef"]
+    control = holding(Buffer(b"ab"), Buffer(b"cd", leading=1), Buffer(b"ef"))
+    assert rest(control.create_view()) == [b"ab", b"cd", b"ef"], "the same view cuts nothing"
+
+
 # --- torn records ----------------------------------------------------------------------------------------------------
 
 TORN = [
@@ -150,6 +182,43 @@ def test_barriers_up_to_the_highest_known_checkpoint_are_dropped():
     assert rest(subpartition.create_view(highest_checkpoint=2)) == [b"ab", b"cd", Barrier(3)]
 
 
+@pytest.mark.parametrize(
+    ("highest", "expected"),
+    [
+        (-1, [Barrier(1), b"ab", Barrier(2), b"cd", Barrier(3)]),
+        (0, [Barrier(1), b"ab", Barrier(2), b"cd", Barrier(3)]),
+        (1, [b"ab", Barrier(2), b"cd", Barrier(3)]),
+        (3, [b"ab", b"cd"]),
+        (9, [b"ab", b"cd"]),
+    ],
+)
+def test_which_barriers_a_reader_sees(highest, expected):
+    subpartition = holding(Barrier(1), Buffer(b"ab"), Barrier(2), Buffer(b"cd"), Barrier(3))
+    assert rest(subpartition.create_view(highest_checkpoint=highest)) == expected
+
+
+def test_a_dropped_barrier_blocks_nobody_and_has_no_number():
+    view = holding(Buffer(b"ab"), Barrier(1), Buffer(b"cd")).create_view(highest_checkpoint=1)
+    assert [view.poll(), view.poll()] == [Polled(0, b"ab"), Polled(1, b"cd")]
+
+
+def test_a_barrier_that_comes_late_is_dropped_all_the_same():
+    """Its producer did not restart, and has begun that checkpoint before its reader did."""
+    subpartition = holding(Buffer(b"ab"))
+    view = subpartition.create_view(highest_checkpoint=2)
+    assert rest(view) == [b"ab"]
+    subpartition.add(Barrier(2))
+    subpartition.add(Buffer(b"cd"))
+    subpartition.add(Barrier(3))
+    assert rest(view) == [b"cd", Barrier(3)]
+
+
+def test_each_view_has_its_own_highest_checkpoint():
+    subpartition = holding(Buffer(b"ab"), Barrier(1), Buffer(b"cd"))
+    subpartition.create_view(highest_checkpoint=1)
+    assert rest(subpartition.create_view()) == [b"ab", Barrier(1), b"cd"]
+
+
 def test_unaligned_barriers_are_refused():
     with pytest.raises(ChannelInconsistent, match="exclude each other"):
         ReconnectableSubpartition().add(Barrier(1, is_aligned=False))
@@ -187,6 +256,30 @@ def test_it_goes_with_its_producer_and_with_the_job(cause):
     for use in (view.poll, subpartition.create_view, subpartition.finish, lambda: subpartition.add(Buffer(b"c"))):
         with pytest.raises(ChannelFailed, match=f"released \\({cause.value}\\)"):
             use()
+
+
+@pytest.mark.parametrize("cause", ReleaseCause)
+def test_what_was_released_stays_so_for_every_cause(cause):
+    subpartition = holding(Buffer(b"ab"), Barrier(1))
+    view = subpartition.create_view()
+    view.poll()
+    view.poll()
+    subpartition.release(cause)
+    with pytest.raises(ChannelFailed, match="must run again"):
+        view.resume()
+    view.release()
+    assert subpartition.released is cause
+
+
+def test_a_reader_that_goes_at_the_end_keeps_it_until_somebody_has_consumed_it():
+    subpartition = holding(Buffer(b"ab"))
+    subpartition.finish()
+    view = subpartition.create_view()
+    rest(view)
+    view.release()
+    assert subpartition.released is None
+    subpartition.create_view().consumed()
+    assert subpartition.released is ReleaseCause.CONSUMED
 
 
 def test_nothing_comes_behind_the_end():

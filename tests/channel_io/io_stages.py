@@ -17,8 +17,8 @@ SUBS = 2
 NO_PAUSE = Backoff(initial_s=0.0)
 
 
-def client(store: ObjectStore, edge: str = "raw", **options: Any) -> ChannelClient:
-    identity = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), edge, 1)
+def client(store: ObjectStore, edge: str = "raw", generation: int = 1, **options: Any) -> ChannelClient:
+    identity = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), edge, generation)
     return ChannelClient(store, identity, uuid.uuid4().hex, backoff=NO_PAUSE, **options)
 
 

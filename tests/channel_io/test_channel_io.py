@@ -339,6 +339,19 @@ def test_nothing_is_listed_and_an_epoch_costs_few_requests(local_store):
     assert counts[Verb.GET] <= 10 * 20
 
 
+def test_who_comes_late_reads_ahead_and_nobody_else(local_store):
+    counting = CountingStore(local_store)
+    source = Source(counting)
+    counting.clear()
+    for number in range(100):
+        source.emit(number)
+    # Of each epoch: is it there, is there room, and which slot is free.
+    assert counting.count(Verb.GET) == 300
+    counting.clear()
+    assert client(counting).refresh().slots == 101
+    assert 102 <= counting.count(Verb.GET) <= 102 + 32
+
+
 def test_threads_that_write_at_once_fill_every_slot_once(store):
     Source(store)
     errors: list[Exception] = []

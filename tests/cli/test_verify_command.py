@@ -41,7 +41,7 @@ def test_as_json(recorded):
     code, said = recorded.call("verify", *RUN, "--json")
     (found,) = json.loads(said)
     assert (code, found["violated"]) == (ExitCode.VIOLATED, [4])
-    assert [each["invariant"] for each in found["invariants"]] == list(range(1, 15))
+    assert [each["invariant"] for each in found["invariants"]] == list(range(1, 16))
     (finding,) = found["invariants"][3]["findings"]
     assert set(finding) == {"objects", "expected", "found", "next"}
 

@@ -70,7 +70,7 @@ def test_fault_82_a_journal_of_another_deployment_is_not_swept(world, tmp_path, 
 def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_path, monkeypatch):
     own_prefix(world.journal_store, "north")
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
-    monkeypatch.setattr("airflow_recovery.cli.gc.check_owner", lambda store, deployment: None)
+    monkeypatch.setattr("airflow_recovery.cli.deployment.check_owner", lambda store, deployment: None)
     assert gc(tmp_path) == 0
     assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
 

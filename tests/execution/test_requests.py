@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes import World
+from split_world import SOURCE, SplitWorld, splits
 
 from airflow_recovery.execution.settle import settle
 from airflow_recovery.testing import CountingStore, Verb
@@ -50,6 +51,19 @@ def test_an_inner_region_makes_two_puts_one_list_and_a_get_an_input(world, regio
     # The second listing is the release check: it runs beside Spark's start, off the critical path.
     assert sorted(made) == sorted([Verb.LIST, *[Verb.GET] * inputs, Verb.PUT_IF_ABSENT, Verb.PUT_IF_ABSENT, Verb.LIST])
     assert made[: inputs + 2] == [Verb.LIST, *[Verb.GET] * inputs, Verb.PUT_IF_ABSENT]  # round trips 1, 2, 3; then 4
+
+
+def test_a_batch_of_splits_is_one_put_and_what_is_taken_over_is_read_twice():
+    world = SplitWorld({"S": ()}, splits("abcdef"))
+    world.dies_at_batch(4)
+    journal, data = CountingStore(world.journal_store), CountingStore(world.results)
+    world.journal_store, world.results = journal, data
+    assert world.go(SOURCE).attempt == 2
+    parts = [(verb, key.rpartition("/")[2]) for verb, key in journal.requests if ".part-" in key]
+    taken = [(Verb.GET, f"00000001.part-{n:04d}") for n in range(4)]
+    own = [(Verb.PUT_IF_ABSENT, f"00000002.part-{n:04d}") for n in range(2)]
+    assert sorted(parts) == sorted([*taken, *own, *taken])
+    assert [verb for verb, _ in data.requests].count(Verb.LIST) == 1
 
 
 def test_a_leaf_lists_once_more(world):

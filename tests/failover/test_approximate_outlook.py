@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from topologies import single_subtasks
 
-from airflow_recovery.channel.options import LossBudget, Overflow, Reconnect
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 from airflow_recovery.failover.approximate import ApproximateStrategy, approximate_restart
 from airflow_recovery.failover.approximate_outlook import LossOutlook, RepeatOutlook, outlook
 from airflow_recovery.topology import ExecutionTopology, ResultType
+from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
 TOPOLOGY = ExecutionTopology(

@@ -33,7 +33,9 @@ class Api:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self._reply(*api.reply("POST", self.path, body, self.headers))
+                self._reply(*api.reply(self.command, self.path, body, self.headers))
+
+            do_PATCH = do_POST
 
             def _reply(self, status: int, body: Any) -> None:
                 payload = json.dumps(body).encode()
@@ -168,3 +170,22 @@ def test_a_connection_without_host_or_with_another_auth_is_refused(monkeypatch: 
         connect(monkeypatch).observe("d", "r")
     with pytest.raises(ConfigurationError, match="one of password, token, none, found 'kerberos'"):
         connect(monkeypatch, host=api.url, extra={"auth": "kerberos"}).observe("d", "r")
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("g.a", "/api/v2/dags/d%2F1/dagRuns/r%201/taskInstances/g.a"),
+        ("g.a|3", "/api/v2/dags/d%2F1/dagRuns/r%201/taskInstances/g.a/3"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "is_left"), [(None, True), ("recovery: kept", True), ("ann: do not touch, ticket 7", False)]
+)
+def test_a_note_is_left_by_airflows_own_api_and_a_persons_stays(
+    api: Api, monkeypatch: pytest.MonkeyPatch, key: str, path: str, before: str | None, is_left: bool
+) -> None:
+    api.answers = [(200, {"note": before}), (200, {})]
+    connect(monkeypatch, host=api.url, login="u", password="right").note("d/1", "r 1", key, "recovery: ran")
+    told = [("PATCH", path, {"note": "recovery: ran"})] if is_left else []
+    assert api.seen[1:] == [("GET", path, None), *told]

@@ -4,11 +4,12 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import forty_steps
 import pytest
+from metrics_listener import MetricsListener
 from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
 
@@ -62,8 +63,15 @@ def connect_url(shared: ExitStack) -> str:
 
 
 @pytest.fixture(scope="session")
+def metrics(shared: ExitStack) -> MetricsListener:
+    """Hears what the processes of `pipeline` tell StatsD."""
+    return shared.enter_context(closing(MetricsListener()))
+
+
+@pytest.fixture(scope="session")
 def pipeline(
     shared: ExitStack,
+    metrics: MetricsListener,
     s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
@@ -71,7 +79,9 @@ def pipeline(
 ) -> Pipeline:
     """The product as it is; on the first of the S3 servers."""
     server = start_s3_server(s3_server_names[0])
-    return shared.enter_context(open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url))
+    return shared.enter_context(
+        open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url, metrics=metrics.environment())
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +122,15 @@ def finished(two_runs: dict[str, DagRun]) -> DagRun:
 
 @contextmanager
 def open_pipeline(
-    folder: Path, server: S3Server, connect_url: str, extra: dict[str, str] | None = None
+    folder: Path,
+    server: S3Server,
+    connect_url: str,
+    extra: dict[str, str] | None = None,
+    metrics: dict[str, str] | None = None,
 ) -> Iterator[Pipeline]:
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | PATIENT | (extra or {})
+    env = environment(folder, bucket, connect_url) | PATIENT | (metrics or {}) | (extra or {})
     dags = copy_dags(folder)
     # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
     # deleted under it.

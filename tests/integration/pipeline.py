@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 AWS_CONNECTION = "recovery_s3"
 FLIGHTS = "flights"
 """The folder with the CSV files that the examples read."""
+SPARK_HISTORY = "https://history.example.com"
 RUN_TIMEOUT_S = 240.0
 STEP_TIMEOUT_S = 120.0
 
@@ -287,6 +288,7 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         "FLIGHTS_LAKE": f"file://{folder}/{FLIGHTS}",
         # DAGs have a schedule for their backfills alone.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
+        "AIRFLOW__RECOVERY__SPARK_HISTORY_URL": SPARK_HISTORY,
         "AWS_EC2_METADATA_DISABLED": "true",
         "INTEGRATION_LAKE": f"file://{folder}/lake",
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -160,6 +160,7 @@ def pulled(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.drill
 def test_fault_56_what_a_killed_subtask_held_goes_home_to_it_and_all_is_read_once(pulled: DagRun) -> None:
     journal = pulled.journal()
     assert journal.executions() == {**{f"numbers[{each}]": 1 for each in range(4)}, "numbers[2]": 2, "counted": 1}

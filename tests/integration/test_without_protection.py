@@ -65,6 +65,7 @@ def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(w
     assert run.states() == {"made": "success", "total": "upstream_failed", "publish": "upstream_failed"}
 
 
+@pytest.mark.drill
 def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that_is_at_work(
     weakened_pipeline: Pipeline,
 ) -> None:
@@ -89,6 +90,7 @@ def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that
     assert journal.fenced("base") == ["superseded"]
 
 
+@pytest.mark.drill
 def test_control_where_clears_know_no_map_index_a_neighbour_is_stopped_and_runs_again(
     weakened_pipeline: Pipeline,
 ) -> None:

@@ -15,6 +15,7 @@ from airflow_recovery.journal.events import (
     ExecutionVertexFinished,
     ExecutionVertexReset,
     FailoverPlanned,
+    HoldChanged,
     JobEvent,
     JobPlanned,
     JobVertexInitialized,
@@ -52,6 +53,9 @@ SPLIT_EVENTS: list[JobEvent] = [
 ]
 """In no golden stream that was written before there were any."""
 
+HOLD_EVENTS: list[JobEvent] = [HoldChanged(occurred_at=AT, hold=EXAMPLES["hold"])]
+"""Neither are these."""
+
 EXAMPLE_EVENTS: list[JobEvent] = [
     JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
     AttemptClaimed(occurred_at=AT, claim=EXAMPLES["claim"]),
@@ -75,6 +79,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     Degraded(occurred_at=AT, what="no stream", consequence="no history"),
     *COMMIT_EVENTS,
     *SPLIT_EVENTS,
+    *HOLD_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

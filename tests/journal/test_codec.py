@@ -18,6 +18,8 @@ from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record,
 from airflow_recovery.journal.records import (
     AdoptedParts,
     AttemptState,
+    ChannelPin,
+    ChannelPlan,
     Claim,
     Closed,
     CommitEnd,
@@ -28,6 +30,7 @@ from airflow_recovery.journal.records import (
     ExternalObject,
     Failure,
     FenceCause,
+    Hold,
     InputPin,
     Lost,
     LostSplit,
@@ -49,6 +52,7 @@ from airflow_recovery.journal.records import (
     SubtaskPlan,
 )
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -65,6 +69,7 @@ COMMIT = CommitSpec(
     "airflow_recovery.sinks.postgres:PostgresTable",
     '{"conn_id":"warehouse","mode":"replace","run_column":null,"table":"mart.delays"}',
 )
+EVENTS = ChannelPlan("events", "events", Reconnect.LATEST, Overflow.DROP)
 EXAMPLES: dict[str, Record] = {
     "plan": PlanRecord(
         "jobs.flights:flights",
@@ -259,6 +264,7 @@ EXAMPLES: dict[str, Record] = {
     "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
     "committer": CommitterTurn("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
+    "hold": Hold("delays", 2, 1, "ann", "for the audit"),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
         (RegionPlan("raw", ("raw",), ("raw",), (), False, "f1", split_source="raw", pulls_splits=True),),
@@ -310,6 +316,37 @@ EXAMPLES: dict[str, Record] = {
         parts=(PartRef(2, 1, ("k1", "k2 ü")), PartRef(2, 2, ("k3",))),
         lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
     ),
+    "plan-channels": PlanRecord(
+        "jobs.scoring:scoring",
+        (
+            RegionPlan("events", ("events",), (), (), False, "f1", channels_out=(EVENTS,), replays=False),
+            RegionPlan("table", ("table",), ("table",), (), True, "f2", channels_in=(EVENTS,), stateful=True),
+        ),
+        failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE,
+    ),
+    "claim-stage": Claim(
+        region="table",
+        attempt=2,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=2,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+        channels=(ChannelPin("events", 3),),
+        after=(InputPin("source", 2),),
+    ),
+    "outcome-stage": Outcome(
+        region="events",
+        attempt=4,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        channels=(ChannelPin("events", 3),),
+    ),
+    "reset-altered": Reset("events", 2, "manual__1", "another schema", failover=True, altered=True),
     "assignment": SplitGeneration(
         "raw",
         2,
@@ -378,6 +415,8 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         "tuple[int, ...]": st.lists(number).map(tuple),
         "float | None": st.none() | st.floats(0, 1e9),
         "AttemptState": st.sampled_from(AttemptState),
+        "Reconnect": st.sampled_from(Reconnect),
+        "Overflow": st.sampled_from(Overflow),
         "FailoverStrategy": st.sampled_from(FailoverStrategy),
         "FenceCause | None": st.none() | st.sampled_from(FenceCause),
         "tuple[str, ...]": st.lists(text).map(tuple),
@@ -404,6 +443,8 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         ("AdoptedParts", AdoptedParts),
         ("PartRef", PartRef),
         ("LostSplit", LostSplit),
+        ("ChannelPlan", ChannelPlan),
+        ("ChannelPin", ChannelPin),
     ):
         if other is not kind:
             items = st.deferred(lambda other=other: strategy(other))
@@ -491,7 +532,7 @@ def test_the_batch_of_a_subtask_is_written_where_there_is_one():
 def test_a_mode_of_a_newer_version_is_refused():
     record = PlanRecord("job", (RegionPlan("a", (), ("a",), (), True, None, determinism=(("a", Determinism.VERIFY),)),))
     found = json.loads(encode_record(IDENTITY, record).replace(b'"verify"', b'"guess"'))
-    found["crc"] = codec._crc(found["body"])
+    found["crc"] = codec.checksum(found["body"])
     refused(json.dumps(found).encode(), "'guess' is not a valid Determinism", PlanRecord)
 
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from example_events import AT, COMMIT_EVENTS, EXAMPLE_EVENTS, FOR_EVER, IDENTITY, SPLIT_EVENTS, STREAMS, read
+from example_events import (
+    AT,
+    COMMIT_EVENTS,
+    EXAMPLE_EVENTS,
+    FOR_EVER,
+    HOLD_EVENTS,
+    IDENTITY,
+    SPLIT_EVENTS,
+    STREAMS,
+    read,
+)
 
 from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
@@ -17,8 +27,9 @@ from airflow_recovery.storage.local import LocalStore
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS: dict[str, list[JobEvent]] = {
-    "streams-v1": [each for each in EXAMPLE_EVENTS[:-1] if each not in [*COMMIT_EVENTS, *SPLIT_EVENTS]],
+    "streams-v1": [each for each in EXAMPLE_EVENTS[:-1] if each not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS)],
     "streams-v1-commits": COMMIT_EVENTS,
+    "streams-v1-holds": HOLD_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,
 }
 WRITER = "0a1b2c3d"

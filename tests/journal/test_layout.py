@@ -52,8 +52,8 @@ def test_attempts_parse_back(region, attempt, kind):
     assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind)
 
 
-@given(names, st.integers(0, 99_999_999), st.sampled_from(("committer", "confirmed")), st.integers(1, 9999))
-def test_turns_of_committers_parse_back(region, attempt, kind, turn):
+@given(names, st.integers(0, 99_999_999), st.sampled_from(("committer", "confirmed", "hold")), st.integers(1, 9999))
+def test_turns_parse_back(region, attempt, kind, turn):
     key = layout().attempt(region, attempt, kind, turn)
     assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind, turn)
     assert layout().parse_attempt(key.rpartition("-")[0]) is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -120,17 +121,23 @@ def kill_a_supervisor(scene: Scene, moment: int) -> Disturbance:
 
 
 def kill_the_jvm(scene: Scene, region: str) -> Disturbance:
-    """``kill -9`` of the JVM of a region by spark-submit: when its driver begins, or when its vertex is called."""
-    run, name = scene.run, f"{scene.run.dag_id}.{region}@1"
+    """``kill -9`` of the JVM of a region by spark-submit: when its driver begins, or when its vertex is called.
+
+    Where another disturbance has ended it before, that of the next attempt.
+    """
+    run, is_late, attempt = scene.run, scene.random.random() < 0.5, 1
     scene.busy.add(region)
     run.hold(region)
-    while (jvm := driver_of(name, run.airflow.home)) is None:
-        yield
-    if scene.random.random() < 0.5:
-        while not run.calls(region):
+    while True:
+        while (jvm := driver_of(f"{run.dag_id}.{region}@{attempt}", run.airflow.home)) is None:
             yield
-    kill_9(jvm)
-    scene.say(f"kill -9 of the JVM of {region}@1")
+            attempt = max(scene.journal.attempts.get(region, ()), default=1)
+        while is_late and not run.calls(region) and not is_gone(jvm):
+            yield
+        with suppress(ProcessLookupError):
+            kill_9(jvm)
+            break
+    scene.say(f"kill -9 of the JVM of {region}@{attempt}")
     run.release(region)
     while not is_gone(jvm):
         yield

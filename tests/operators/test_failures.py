@@ -17,7 +17,7 @@ RETRIED = {
     errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
     errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere, errors.SubtasksFailed,
     errors.HistoryIncomplete, errors.CacheUnreachable, errors.StoreCredentialsExpired, errors.SinkUnavailable,
-    errors.SinkNotApplied,
+    errors.SinkNotApplied, errors.ChannelInconsistent,
 }  # fmt: skip
 
 
@@ -66,10 +66,9 @@ def test_no_error_was_forgotten() -> None:
     never = {
         errors.RecoveryError, errors.StoreError, errors.JournalError, errors.ObjectExists, errors.UnknownRegion,
         errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
-        errors.NothingRecorded, errors.PlanOutdated, errors.StreamDamaged, errors.CheckpointRefused,
-        # No operator opens a channel.
-        errors.ChannelError, errors.ChannelEvicted, errors.ChannelFailed, errors.ChannelInconsistent,
-        errors.LossBudgetExceeded,
+        errors.NothingRecorded, errors.PlanOutdated, errors.Refused, errors.StreamDamaged, errors.CheckpointRefused,
+        # No operator takes a side of a channel.
+        errors.ChannelError, errors.ChannelEvicted, errors.ChannelAltered,
     }  # fmt: skip
     ours = {each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.RecoveryError)}
     assert ours - never - RETRIED == set(NOT_CURED_BY_RETRY)

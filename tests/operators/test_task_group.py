@@ -143,6 +143,15 @@ def test_airflows_own_arguments_pass_through_and_publish_gets_where_it_runs() ->
     assert (publish.pool, publish.queue, publish.max_active_tis_per_dag) == ("spark", "big", None)
 
 
+def test_priorities_are_those_of_the_group() -> None:
+    dag = new_dag()
+    diamond(dag, priority_weight=7, weight_rule="absolute")
+
+    weights = {each.task_id: each.priority_weight for each in dag.tasks}
+    assert {weights[f"g.{each}"] for each in ("cleaned", "left", "right", "joined")} == {7}
+    assert dag.get_task("g.left").weight_rule == dag.get_task("g.joined").weight_rule
+
+
 def test_a_connection_may_come_from_default_args() -> None:
     dag = new_dag(default_args={"conn_id": "theirs"})
     diamond(dag, "one")

@@ -6,13 +6,15 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from runtime_deadlines import until
 from runtime_specs import CODE
 
@@ -35,6 +37,7 @@ from airflow_recovery.journal.records import (
 )
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators.region_runner import region_failed  # here: Airflow sets up logging when it is imported
+from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
@@ -182,6 +185,21 @@ class SplitScene:
             raise
         self.airflow.end(own, "success")
         return result
+
+    def fail_after(self, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One try, which fails by nobody's fault when it has committed so many parts."""
+        commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
+
+        def at_last(loop: split_loop.SplitLoop, *given: Any, **named: Any) -> None:
+            with one_at_a_time:
+                if len(loop._own) == parts:
+                    raise ConnectionError("Connection reset")
+                commit(loop, *given, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(split_loop.SplitLoop, "_commit", at_last)
+            with pytest.raises(RegionFailed, match="Connection reset"):
+                self.go()
 
     def again(self) -> RegionResult:
         """A user clears the task, and it runs."""

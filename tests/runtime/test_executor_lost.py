@@ -36,6 +36,7 @@ def test_fault_73_an_executor_lost_during_a_shuffle_is_sparks_own_stage_retry(
     assert read_failure(spec) is None
 
 
+@pytest.mark.drill
 def test_fault_73_control_beyond_sparks_own_retries_the_region_fails_as_executor_lost(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

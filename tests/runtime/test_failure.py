@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.errors import (
+    ChannelAltered,
+    ChannelInconsistent,
+    JobDefinitionError,
+    LossBudgetExceeded,
+    StoreUnsuitable,
+)
 from airflow_recovery.journal.records import Failure
 from airflow_recovery.runtime.failure import (
     describe,
@@ -23,6 +29,10 @@ from airflow_recovery.runtime.failure import (
         (TypeError("x"), True),
         (AttributeError("x"), True),
         (JobDefinitionError("x"), True),
+        (LossBudgetExceeded("x"), True),
+        (StoreUnsuitable("x"), True),
+        (ChannelInconsistent("x"), False),
+        (ChannelAltered("x"), False),
         (RuntimeError("x"), False),
         (ValueError("x"), False),
         (KeyError("x"), False),

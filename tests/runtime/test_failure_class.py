@@ -34,6 +34,8 @@ HEAP = "java.lang.OutOfMemoryError: Java heap space"
         (Failure("Py4JJavaError", "x", chain=("java.nio.file.AccessDeniedException: s3a://lake/x: 403",)),
          FailureClass.DENIED),
         (Failure("StoreAccessDenied", "403"), FailureClass.DENIED),
+        (Failure("ChannelInconsistent", "AccessDenied", vertex="board"), FailureClass.CHANNEL),
+        (Failure("LossBudgetExceeded", "x", vertex="board"), FailureClass.CHANNEL),
         (Failure("Py4JJavaError", "x", chain=("S3Exception: ExpiredToken, Status Code: 403",)),
          FailureClass.TRANSFER_BROKEN),
         (Failure("Py4JJavaError", "x", chain=("java.net.SocketTimeoutException: Read timed out",)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.runtime import split_assignment
 from airflow_recovery.runtime.split_assignment import ALONE, Batch, StaticAssignment, planned_batches
+from airflow_recovery.source import assignment
 from airflow_recovery.source.split import UNKNOWN_BYTES, Split
 
 
@@ -27,7 +27,7 @@ def test_batches_are_filled_by_bytes_in_the_order_of_the_names() -> None:
 
 
 def test_empty_files_are_batched_by_number(monkeypatch) -> None:
-    monkeypatch.setattr(split_assignment, "MAX_SPLITS", 3)
+    monkeypatch.setattr(assignment, "MAX_BATCH_SPLITS", 3)
     todo = [split(each, 0) for each in "abcdefg"]
     assert told(planned_batches(todo, batch_bytes=20, suspicion={})) == ["abc", "def", "g"]
 

@@ -45,22 +45,6 @@ def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
     return found
 
 
-def dies_after(parts: int, scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next attempt fails, by nobody's fault, when it has committed so many parts."""
-    commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
-
-    def at_last(loop, *given, **named):
-        with one_at_a_time:
-            if len(loop._own) == parts:
-                raise ConnectionError("Connection reset")
-            commit(loop, *given, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(split_loop.SplitLoop, "_commit", at_last)
-        with pytest.raises(RegionFailed, match="Connection reset"):
-            scene.go()
-
-
 def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.write_files(5, first=10)
     with caplog.at_level(logging.INFO, "tests.split_scene"):
@@ -79,7 +63,7 @@ def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCa
 
 
 def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    dies_after(2, scene, monkeypatch)
+    scene.fail_after(2, monkeypatch)
     outcome = scene.go().outcome
     assert splits_of(scene, outcome) == {1: 4, 2: 3}
     assert scene.journal().read_claim(REGION, 2).base == (AdoptedParts(1, 2),)
@@ -94,7 +78,7 @@ def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pyt
 def test_splits_12_10_a_side_input_that_was_made_again_with_other_rows_is_read_by_all(
     scene: SplitScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dies_after(2, scene, monkeypatch)
+    scene.fail_after(2, monkeypatch)
     scene.make_side("EVEN")
     outcome = scene.go().outcome
     assert scene.journal().read_claim(REGION, 2).base == ()
@@ -105,7 +89,7 @@ def test_splits_12_10_a_side_input_that_was_made_again_with_other_rows_is_read_b
 def test_a_side_input_that_was_made_again_with_equal_rows_changes_nothing(
     scene: SplitScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dies_after(2, scene, monkeypatch)
+    scene.fail_after(2, monkeypatch)
     scene.make_side("even")
     assert splits_of(scene, scene.go().outcome) == {1: 4, 2: 3}
 
@@ -116,7 +100,7 @@ def test_splits_12_10_control_parts_of_two_side_inputs_do_not_fit(
     from airflow_recovery.execution import adoption
 
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, pins: "one for all")
-    dies_after(2, scene, monkeypatch)
+    scene.fail_after(2, monkeypatch)
     scene.make_side("EVEN")
     outcome = scene.go().outcome
     assert splits_of(scene, outcome) == {1: 4, 2: 3}
@@ -127,7 +111,7 @@ def test_the_files_of_a_result_in_parts_are_read_by_their_folders(
     scene: SplitScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where another attempt has left files that no part names."""
-    dies_after(2, scene, monkeypatch)
+    scene.fail_after(2, monkeypatch)
     outcome = scene.go().outcome
     stray = Path(outcome.outputs[0].location.removeprefix("file://")) / f"{1:08d}/parsed/0002"
     assert list(stray.glob("part-*"))  # written, and not committed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from split_scene import REGION, SplitScene
 
-from airflow_recovery.errors import RegionFailed
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.spec import StoreSpec
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
@@ -51,21 +48,6 @@ def scene_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: 
     return scene
 
 
-def fails_after_two_parts(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
-
-    def at_last(loop, *given, **named):
-        with one_at_a_time:
-            if len(loop._own) == 2:
-                raise ConnectionError("Connection reset")
-            commit(loop, *given, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(split_loop.SplitLoop, "_commit", at_last)
-        with pytest.raises(RegionFailed, match="Connection reset"):
-            scene.go()
-
-
 def test_fault_57_splits_12_3_no_split_is_lost_or_counted_twice(
     spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +55,7 @@ def test_fault_57_splits_12_3_no_split_is_lost_or_counted_twice(
     losses = Losses()
     with S3Proxy(s3_server, losses) as proxy:
         scene = scene_behind(proxy, s3_server, spark, tmp_path)
-        fails_after_two_parts(scene, monkeypatch)
+        scene.fail_after(2, monkeypatch)
         outcome = scene.go().outcome
         assert scene.numbers(outcome) == [*range(8)]
         assert outcome.outputs[0].digest == scene.at_once()[0].digest

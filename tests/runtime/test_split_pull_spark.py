@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from split_scene import REGION, SplitScene
 
-from airflow_recovery.errors import RegionFailed
 from airflow_recovery.execution.dynamic_splits import discover
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.records import ExternalObject, PlanRecord
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
@@ -58,18 +55,7 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
 ):
     scene = PullingScene(tmp_path, spark)
     scene.write_files(8)
-    commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
-
-    def at_last(loop, *given, **named):
-        with one_at_a_time:
-            if len(loop._own) == 2:
-                raise ConnectionError("Connection reset")
-            commit(loop, *given, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(split_loop.SplitLoop, "_commit", at_last)
-        with pytest.raises(RegionFailed, match="Connection reset"):
-            scene.go()
+    scene.fail_after(2, monkeypatch)
     assert scene.parts(1) == 2
     outcome = scene.go().outcome
     assert scene.numbers(outcome) == [*range(8)]

@@ -13,8 +13,7 @@ import pytest
 
 from airflow_recovery.channel import folding, retention
 from airflow_recovery.channel.appending import ChannelLog, PutAnswer, PutSlot, ReadSlot
-from airflow_recovery.channel.consuming import commit_batch
-from airflow_recovery.channel.options import LossBudget, Overflow, Reconnect
+from airflow_recovery.channel.consuming import commit_batch, create_view
 from airflow_recovery.channel.producing import publish
 from airflow_recovery.channel.records import Consumed, Released
 from airflow_recovery.failover.approximate import ApproximateStrategy
@@ -24,6 +23,7 @@ from airflow_recovery.testing.channel_simulation import (
     Tally,
     Violation,
     every_pair,
+    every_pair_of_records,
     every_single,
     simulate,
     stages,
@@ -31,6 +31,7 @@ from airflow_recovery.testing.channel_simulation import (
 from airflow_recovery.testing.channel_simulation.drill import main
 from airflow_recovery.testing.channel_simulation.stages import Stage, _Channel
 from airflow_recovery.testing.channel_simulation.world import World
+from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 SMALL = Settings(batches=2, subpartitions=1)
 PAIR = replace(SMALL, stages=2, batches=1, batch_records=3)
@@ -63,6 +64,32 @@ def test_every_fault_at_every_step_keeps_the_account(settings):
 
 def test_every_pair_of_steps_keeps_the_account():
     assert every_pair(PAIR).schedules > 500
+
+
+@pytest.mark.parametrize(
+    ("settings", "faults"),
+    [
+        (PAIR, tuple(Fault)),
+        (replace(PAIR, reconnect=Reconnect.LATEST, overflow=Overflow.DROP, max_bytes=2), tuple(Fault)),
+        (replace(PAIR, stages=3, batch_records=2), (Fault.KILL, Fault.FREEZE, Fault.LOSE_REPLY, Fault.WAKE)),
+    ],
+    ids=["rewind-block", "latest-drop", "chain"],
+)
+def test_every_pair_of_faults_at_every_pair_of_records_keeps_the_account(settings, faults):
+    tally = every_pair_of_records(settings, faults=faults)
+    assert tally.schedules > 1000
+    assert tally.ended.keys() == {"drained"}
+
+
+def test_what_is_frozen_wakes_at_any_step_and_changes_nothing():
+    steps = simulate(1, PAIR).steps
+    woken = [
+        simulate(1, replace(PAIR, faults={first: Fault.FREEZE, second: Fault.WAKE}))
+        for first in range(steps)
+        for second in range(first + 1, steps)
+    ]
+    assert {each.ended for each in woken} == {"drained"}
+    assert {each.committed for each in woken} == {3}
 
 
 def test_pairs_of_faults_in_a_chain_keep_the_account():
@@ -146,6 +173,24 @@ def found(monkeypatch) -> Callable[..., str]:
 
 def test_control_of_fault_59_a_fold_that_does_not_ask_whose_record_it_is(found):
     assert found(folding, "is_void", lambda state, record: False, faults=[Fault.STRAY])
+
+
+def test_control_of_fault_11_a_woken_attempt_that_takes_the_view_although_a_newer_one_had_it(monkeypatch):
+    """Frozen before its view, woken when the new attempt is at work."""
+
+    def late(state, attempt, reconnect, *, published=None):
+        return create_view(state, max(attempt, state.view + 1), reconnect, published=published)
+
+    pairs = [
+        (seed, replace(PAIR, faults={first: Fault.FREEZE, second: Fault.WAKE}))
+        for seed in range(2, 6)
+        for first in simulate(seed, PAIR).records
+        for second in range(first + 1, simulate(seed, PAIR).steps)
+    ]
+    assert not any(violation_of(*each) for each in pairs)
+    monkeypatch.setattr(stages, "create_view", late)
+    told = next(filter(None, (violation_of(*each) for each in pairs)), "nothing was found")
+    assert "is the newest attempt, and was refused" in told
 
 
 def test_control_of_fault_24_a_lost_reply_that_is_not_read_back(found):

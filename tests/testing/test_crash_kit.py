@@ -128,6 +128,7 @@ def test_fault_7_fault_11_with_journal_and_results_behind_http(start_s3_server, 
     assert tally.crashes == 3
 
 
+@pytest.mark.drill
 def test_fault_8_a_second_kill_while_recovering_from_the_first(tmp_path):
     tally = crash_test(EXAMPLE, root=f"file://{tmp_path}", singles=0, frozen=0, pairs=4, seed=1)
     assert tally.crashes >= 16

@@ -200,14 +200,14 @@ def test_9_without_comparing_tries_the_producer_runs_more_than_once():
 
 
 def test_10_where_a_loser_of_a_claim_fights_back(broken):
-    def fights(self, state, inputs, splits):
+    def fights(self, state, *others):
         try:
-            return claim(self, state, inputs, splits)
+            return claim(self, state, *others)
         except AttemptLost:
             opened = self._run.journal.load(self._run.list()).of(self._region).open_attempt
             if opened is not None:
                 self._fence_predecessor(opened)
-            return fights(self, self._run.journal.load(self._run.list()), inputs, splits)
+            return fights(self, self._run.journal.load(self._run.list()), *others)
 
     claim = RegionTask._claim
     off = NO_LIVE_CHECK, (RegionTask, "_claim", fights)

@@ -10,9 +10,9 @@ from airflow_recovery.testing.split_exploration.case import EVERY_FAULT, LOSSES
 from airflow_recovery.testing.split_exploration.command import main
 
 CASES = (
-    Case(2, 1, EVERY_FAULT),
+    pytest.param(Case(2, 1, EVERY_FAULT), marks=pytest.mark.drill),
     Case(2, 1, frozenset({Fault.CRASH, Fault.KILL, Fault.RESET}), Support.BATCH_SNAPSHOT),
-    Case(2, 1, frozenset({Fault.CRASH, Fault.KILL, Fault.RESET}), Support.NONE),
+    pytest.param(Case(2, 1, frozenset({Fault.CRASH, Fault.KILL, Fault.RESET}), Support.NONE), marks=pytest.mark.drill),
     Case(2, 1, LOSSES, window=2),
     Case(1, 3, frozenset({Fault.LOSE_SEND})),
     Case(3, 0, in_every_order=True),

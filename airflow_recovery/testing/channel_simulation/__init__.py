@@ -14,8 +14,23 @@ delivered once, or is in the ledger, or was lost at an origin that says that it 
 A failure names its seed and its faults, and these replay it exactly.
 """
 
-from airflow_recovery.testing.channel_simulation.drill import Tally, every_pair, every_single
+from airflow_recovery.testing.channel_simulation.drill import (
+    Tally,
+    every_pair,
+    every_pair_of_records,
+    every_single,
+)
 from airflow_recovery.testing.channel_simulation.schedule import Report, simulate
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 
-__all__ = ["Fault", "Report", "Settings", "Tally", "Violation", "every_pair", "every_single", "simulate"]
+__all__ = [
+    "Fault",
+    "Report",
+    "Settings",
+    "Tally",
+    "Violation",
+    "every_pair",
+    "every_pair_of_records",
+    "every_single",
+    "simulate",
+]

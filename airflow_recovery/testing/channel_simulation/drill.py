@@ -67,6 +67,21 @@ def every_pair(settings: Settings, *, seed: int = 1, stride: int = 1, faults: Se
     return tally
 
 
+def every_pair_of_records(settings: Settings, *, seed: int = 1, faults: Sequence[Fault] = tuple(Fault)) -> Tally:
+    """Each pair of ``faults`` at each two records, of the schedule that the first fault has made. Raises `Violation`.
+
+    A record is what others see: between two of them a process can do nothing that matters to anybody else.
+    """
+    tally = Tally()
+    for one in faults:
+        for first in simulate(seed, settings).records:
+            made = simulate(seed, replace(settings, faults={first: one})).records
+            for second in [each for each in made if each > first]:
+                for other in faults:
+                    tally.add(simulate(seed, replace(settings, faults={first: one, second: other})))
+    return tally
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns its exit code: 1 where a promise was broken."""
     parser = argparse.ArgumentParser(

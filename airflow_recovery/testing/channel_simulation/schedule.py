@@ -26,7 +26,7 @@ TRACE_TAIL = 60
 class Report:
     """What a schedule was. ``attempts`` by stage; ``lost`` and ``total`` records of the newest generations.
 
-    ``ended``: drained, or how the run has ended by name.
+    ``ended``: drained, or how the run has ended by name. ``records``: the steps at which a newest attempt wrote one.
     """
 
     seed: int
@@ -36,6 +36,7 @@ class Report:
     committed: int
     lost_races: int
     ended: str
+    records: tuple[int, ...]
 
 
 class _Process:
@@ -69,6 +70,7 @@ class Schedule:
         self._zombies: list[_Process] = []
         self._flying: list[OnLog] = []
         self._steps = 0
+        self._records: list[int] = []
         self._trace: list[str] = []
 
     def run(self) -> Report:
@@ -87,6 +89,7 @@ class Schedule:
             len(newest[-1].truth.delivered),
             self._world.lost_races,
             ended,
+            tuple(self._records),
         )
 
     def _run(self) -> str:
@@ -137,6 +140,9 @@ class Schedule:
         """Whatever is still under way comes after the end, and must change nothing."""
         while self._flying:
             self._world.execute(self._flying.pop())
+        self._run_zombies()
+
+    def _run_zombies(self) -> None:
         for each in self._zombies:
             for _ in range(100):
                 if each.is_over or each.idle_at == self._world.version:
@@ -149,15 +155,20 @@ class Schedule:
         fault = self.settings.faults.get(self._steps)
         self._steps += 1
         is_newest = self._running.get(process.stage.name) is process
-        if fault is None or not is_newest:
+        if process.ask is None:
+            self._resume(process)
+        if is_newest and isinstance(process.ask, OnLog) and isinstance(process.ask.request, PutSlot):
+            self._records.append(self._steps - 1)
+        if fault is Fault.WAKE:
+            self._note("the frozen ones wake")
+            self._run_zombies()
+        if fault in (None, Fault.WAKE) or not is_newest:
             self._advance(process)
             return
         self._note(f"{process.stage.process}: {fault.name}")
         if fault is Fault.LOSE_REPLY or fault is Fault.LOSE_REQUEST:
             self._advance(process, lose=fault)
             return
-        if process.ask is None:
-            self._resume(process)
         ask = process.ask
         if fault is Fault.KILL and ask is not None:
             self._world.execute(ask)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_recovery.channel.options import UNLIMITED, LossBudget, Overflow, Reconnect
 from airflow_recovery.failover.approximate import ApproximateStrategy
+from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
 
 
 class Violation(AssertionError):
@@ -24,6 +24,7 @@ class Fault(str, Enum):
     LOSE_REPLY = "its reply is lost"
     LOSE_REQUEST = "no reply, its request lands later"
     STRAY = "frozen, its record lands at the tail unchecked"
+    WAKE = "the frozen ones wake, and go on until they are refused or have nothing to do"
 
 
 @dataclass(frozen=True)

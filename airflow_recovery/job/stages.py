@@ -1,0 +1,154 @@
+"""The stages of a job: regions at channels, and what is refused of them before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.approximate import ApproximateResult, Streaming
+from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.topology.logical import LogicalTopology
+from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
+
+if TYPE_CHECKING:
+    from airflow_recovery.topology.graph import JobGraph
+    from airflow_recovery.topology.regions import Region, RegionGraph
+
+
+def has_channels(vertices: Mapping[str, Vertex]) -> bool:
+    """Whether anything in the job is a channel."""
+    return any(each.result is PIPELINED_APPROXIMATE for each in vertices.values())
+
+
+def streaming_of(region: Region, vertices: Mapping[str, Vertex]) -> Streaming:
+    """How a stage runs, as one of its vertices says, else the defaults."""
+    return next((found for name in region.vertices if (found := vertices[name].streaming) is not None), Streaming())
+
+
+def channel_of(vertex: Vertex) -> ApproximateResult:
+    """What a vertex has declared of the channel that is its result."""
+    assert vertex.channel is not None, vertex.name
+    return vertex.channel
+
+
+def strategy_in_effect(declared: FailoverStrategy | None, vertices: Mapping[str, Vertex]) -> FailoverStrategy:
+    """``declared``, else what is usual: with channels a stage restarts alone."""
+    if declared is not None:
+        return declared
+    return FailoverStrategy.APPROXIMATE_SINGLE if has_channels(vertices) else FailoverStrategy.REGION
+
+
+def check_stages(graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
+    """Raise `JobDefinitionError` for stages that could not run, hang, or lose more than their author knows."""
+    for region in graph.regions:
+        _check_region(region, vertices)
+    if has_channels(vertices):
+        check_refusals(graph, vertices, job_graph)
+
+
+def check_strategy(strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
+    """Raise `JobDefinitionError` for a strategy that is about channels, of a job that has none."""
+    if strategy.is_approximate and not has_channels(vertices):
+        raise JobDefinitionError(
+            f"job {job!r}: expected result=APPROXIMATE somewhere, since the failover strategy is {strategy.value!r}, "
+            "found no such result: approximate recovery is for stages that run at the same time. A batch job loses "
+            "nothing that is registered anyway: use the strategy 'region'"
+        )
+
+
+def check_refusals(
+    graph: RegionGraph,
+    vertices: Mapping[str, Vertex],
+    job_graph: JobGraph,
+    *,
+    max_active_tasks: int | None = None,
+) -> None:
+    """What `airflow_recovery.channel.refusals` refuses, as one `JobDefinitionError`."""
+    channels = {
+        name: ChannelDeclaration(channel.reconnect, channel.overflow, channel.budget, channel.max_bytes)
+        for name, each in vertices.items()
+        if (channel := each.channel) is not None
+    }
+    stages = {
+        name: _declaration(vertices[name], streaming_of(region, vertices))
+        for region in graph.regions
+        if region.is_stage
+        for name in region.vertices
+    }
+    found = refusals(LogicalTopology.of(job_graph), channels, stages, max_active_tasks=max_active_tasks)
+    if found:
+        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(each.text() for each in found))
+
+
+def _declaration(vertex: Vertex, streaming: Streaming) -> StageDeclaration:
+    return StageDeclaration(
+        replays=streaming.replays,
+        is_stateful=streaming.stateful,
+        sink=_guarantee(vertex),
+        allow_approximate=streaming.allow_approximate,
+        allow_stateful_loss=streaming.allow_stateful_loss,
+        allow_unknown_loss=streaming.allow_unknown_loss,
+    )
+
+
+def _guarantee(vertex: Vertex) -> SinkGuarantee | None:
+    if vertex.kind is not VertexKind.SINK:
+        return None
+    if vertex.sink is not None:
+        return SinkGuarantee.EXACTLY_ONCE
+    return SinkGuarantee.FOREIGN if vertex.allow_duplicates else SinkGuarantee.CHANNEL_LOG
+
+
+def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
+    said = [name for name in region.vertices if vertices[name].streaming is not None]
+    if not region.is_stage:
+        if said:
+            raise JobDefinitionError(
+                f"{vertices[said[0]].where}: expected streaming= of a stage, which reads or makes a result with "
+                "result=APPROXIMATE, found none: leave streaming= out"
+            )
+        return
+    where = vertices[region.vertices[0]].where
+    if len(said) > 1:
+        raise JobDefinitionError(
+            f"{vertices[said[1]].where}: expected streaming= once in a stage, found it at {said[0]!r} as well: they "
+            "are one Spark query; say it at one of them"
+        )
+    if len(region.channels_in) > 1 or len(region.channels_out) > 1:
+        ends = [each.result for each in region.channels_in], list(region.channels_out)
+        raise JobDefinitionError(
+            f"{where}: expected a stage to read one channel at most and to feed one at most, found it reads {ends[0]} "
+            f"and feeds {ends[1]}: a commit is one record, in one channel's log. Make the others result=BLOCKING, or "
+            "union them before the channel"
+        )
+    if region.channels_out and region.results:
+        raise JobDefinitionError(
+            f"{where}: expected a stage that feeds a channel to make nothing else, found {', '.join(region.results)}: "
+            "write that in a stage of its own at the channel's end"
+        )
+    if not region.channels_out and len(region.results) != 1:
+        raise JobDefinitionError(
+            f"{where}: expected the last stage to make one result, found {', '.join(region.results)}: its batches are "
+            "committed one by one; split the results behind it, in regions of their own"
+        )
+    for name in region.vertices:
+        _check_vertex(vertices[name])
+
+
+def _check_vertex(vertex: Vertex) -> None:
+    for what, found in (
+        ("parallelism=", vertex.parallelism is not None),
+        ("coordinator=", vertex.coordinator is not None),
+        ("splits=", vertex.splits is not None),
+        ("commit='split'", vertex.is_split_wise),
+        (f"result={vertex.result.value}", vertex.result.is_cached or vertex.result.persistent),
+    ):
+        if found:
+            raise JobDefinitionError(
+                f"{vertex.where}: expected a stage of streams, found {what}, which is of batches: a stage is one "
+                "application on one stream. Read streams with spark.readStream, cut channels with "
+                "APPROXIMATE(subpartitions=...), and keep batches in regions of their own, behind result=BLOCKING"
+            )

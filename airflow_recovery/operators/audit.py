@@ -1,0 +1,58 @@
+"""The last task of a job with channels: audits what was lost, and publishes. Asset outlets hang on it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.operators.publish import RecoveryPublishOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_recovery.execution.audit import ChannelAudit
+    from airflow_recovery.operators.open_run import OpenRun
+
+AUDIT_TASK = "audit"
+
+log = logging.getLogger(__name__)
+
+
+class RecoveryAuditOperator(RecoveryPublishOperator):
+    """A `RecoveryPublishOperator` that reads the ledger of every channel first (``PIPELINED_APPROXIMATE``).
+
+    `SparkJobTaskGroup` adds it to a job with channels, in place of ``publish``. Its log has one line a channel, and so
+    has its note; its return value the numbers, under ``channels``. What nobody can know, since a source can't replay,
+    is reported as unknown, and never as 0. It fails the run by name, and publishes nothing, where a channel has lost
+    more than its budget allows over all of its generations, or where an account is not complete.
+    """
+
+    _audits: tuple[ChannelAudit, ...] = ()
+
+    def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
+        """Audit, then publish."""
+        from airflow_recovery.execution.audit import AuditTask
+        from airflow_recovery.job.loading import load_job
+
+        if self.job is None:
+            raise ValueError(f"{self.task_id}: expected job and group_id, since only declared jobs have channels")
+        declared = load_job(self.job)
+        budgets = {name: each.channel.budget for name, each in declared.vertices.items() if each.channel is not None}
+        audits = AuditTask(opened.run, opened.stores.results, budgets).execute()
+        self._audits = audits
+        published = super().publish(context, opened)
+        _count(context, audits)
+        return {**published, "channels": {each.edge: each.to_json() for each in audits}}
+
+    def more_to_note(self) -> list[str]:
+        """A line a channel."""
+        return [each.text() for each in self._audits]
+
+
+def _count(context: Context, audits: tuple[ChannelAudit, ...]) -> None:
+    """As metrics of Airflow: ``recovery.channel.<dag>.<channel>.<counter>``."""
+    from airflow.sdk.observability.stats import Stats
+
+    for audit in audits:
+        for name, value in audit.counters().items():
+            Stats.gauge(f"recovery.channel.{context['dag_run'].dag_id}.{audit.edge}.{name}", value)

@@ -1,0 +1,130 @@
+"""What one task has read and made, as values: for OpenLineage, and for whatever else tells of lineage.
+
+A managed result is one dataset, whichever attempt of whichever run made it: ``airflow-recovery`` /
+``<dag>.<group>.<result>``; its place in the store is that of one attempt. A user's own location, and an external input,
+is named as OpenLineage names files: ``s3://bucket`` / ``path``; of inputs, by folder, since a folder may have many.
+Splits that are no files (days, ranges of keys, what an enumerator names) don't say where they lie, and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from airflow_recovery.source.split import SCHEME
+
+if TYPE_CHECKING:
+    from airflow_recovery.execution.region_task import RegionResult
+    from airflow_recovery.execution.run import Run
+    from airflow_recovery.journal.records import ExternalObject, Outcome, RunIdentity
+    from airflow_recovery.shuffle.manifest import PartitionManifest
+
+NAMESPACE = "airflow-recovery"
+_OPERATORS_GROUP = "(operators)"
+
+
+@dataclass(frozen=True)
+class LineageDataset:
+    """One dataset as one attempt saw it; `None` is not known. ``digest`` is of the rows, whatever their order."""
+
+    namespace: str
+    name: str
+    attempt: int | None = None
+    digest: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True)
+class LineageRun:
+    """How one region's try succeeded."""
+
+    region: str
+    decision: str
+    attempt: int
+    run_key: str
+    seconds_saved: float
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Of one task: several regions where it ran a batch of subtasks."""
+
+    inputs: tuple[LineageDataset, ...] = ()
+    outputs: tuple[LineageDataset, ...] = ()
+    runs: tuple[LineageRun, ...] = ()
+
+    def __add__(self, other: Lineage) -> Lineage:
+        return Lineage(self.inputs + other.inputs, self.outputs + other.outputs, self.runs + other.runs)
+
+
+NO_LINEAGE = Lineage()
+
+
+def lineage_of(run: Run, result: RegionResult) -> Lineage:
+    """Of one region: the same for an attempt that ran and for one that was kept."""
+    identity, outcome = run.journal.identity, result.outcome
+    kept = LineageRun(result.region, result.decision.value, result.attempt, identity.run_key, result.seconds_saved)
+    return Lineage(
+        inputs=(*_results_read(run, outcome), *_folders_read(outcome.externals)),
+        outputs=tuple(_made(identity, outcome.attempt, each) for each in outcome.outputs),
+        runs=(kept,),
+    )
+
+
+def _results_read(run: Run, outcome: Outcome) -> Iterable[LineageDataset]:
+    region = run.regions[outcome.region]
+    for pin in outcome.inputs:
+        producer = run.regions.get(pin.region)
+        results = producer.results if producer is not None else ()
+        digests = dict(pin.digests)
+        for name in results:
+            if not region.reads or name in region.reads:
+                yield LineageDataset(
+                    NAMESPACE, _logical(run.journal.identity, name), attempt=pin.attempt, digest=digests.get(name)
+                )
+
+
+def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDataset]:
+    found: dict[str, list[ExternalObject]] = {}
+    for each in externals:
+        if each.uri.startswith(SCHEME):
+            continue
+        found.setdefault(each.uri.rpartition("/")[0], []).append(each)
+    for folder, objects in found.items():
+        namespace, name = _physical(folder)
+        yield LineageDataset(namespace, name, bytes=sum(each.size for each in objects), files=len(objects))
+
+
+def _made(identity: RunIdentity, attempt: int, manifest: PartitionManifest) -> LineageDataset:
+    namespace, name = (
+        (NAMESPACE, _logical(identity, manifest.result)) if manifest.managed else _physical(manifest.location)
+    )
+    return LineageDataset(
+        namespace,
+        name,
+        attempt=attempt,
+        digest=manifest.digest,
+        rows=manifest.rows,
+        bytes=manifest.size,
+        files=len(manifest.objects),
+        location=manifest.location,
+    )
+
+
+def _logical(identity: RunIdentity, result: str) -> str:
+    if identity.group_id == _OPERATORS_GROUP:
+        return f"{identity.dag_id}.{result}"
+    return f"{identity.dag_id}.{identity.group_id}.{result}"
+
+
+def _physical(uri: str) -> tuple[str, str]:
+    """OpenLineage's names: ``s3://bucket`` and the key; ``file`` and the path."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("s3", "s3a"):
+        return f"s3://{parts.netloc}", parts.path.strip("/")
+    return "file", parts.path or uri

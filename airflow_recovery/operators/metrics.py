@@ -1,0 +1,151 @@
+"""Metrics of recovery, through Airflow's own ``Stats`` (StatsD or OpenTelemetry, as ``[metrics]`` says): one family.
+
+Counters, each with the tags of the task instance (``dag_id``, ``task_id``):
+
+    recovery.attempts                 attempts begun; recovery.attempts.rerun: those that were not the region's first
+    recovery.attempts.finished        ended with a result
+    recovery.attempts.failed          ended without one; tag ``cause``
+    recovery.regions.kept             tries that had to run nothing
+    recovery.regions.skipped          tries of a region that was skipped
+    recovery.spark_seconds_saved      what the kept attempts had cost in Spark, in whole seconds
+    recovery.results.lost             reports that a result is gone
+    recovery.results.released         results let go by this task
+    recovery.ledger.splits            splits that a new result does without, within its loss budget
+    recovery.sinks.committed          commits to a sink
+    recovery.publishes                publishes
+    recovery.history.dropped          events that could not be written; recovery does not need them
+    recovery.journal.in_doubt         writes that got no answer for too long
+
+Timers:
+
+    recovery.attempt.spark            Spark's time of an attempt
+    recovery.journal.<request>        requests to the journal: put_if_absent, put, get, list, delete
+
+An attempt is counted by the process that made it, or that ended it, so that a kept result is not counted again. Tags of
+StatsD's plain protocol are dropped by Airflow, as those of its own metrics are.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow_recovery.journal.events import (
+    AttemptClaimed,
+    ExecutionVertexFailed,
+    ExecutionVertexFinished,
+    JobEvent,
+    PartitionsReleased,
+    RegionKept,
+    RegionSkipped,
+    ResultLost,
+    ResultPublished,
+    SinkCommitted,
+    WriteInDoubt,
+)
+from airflow_recovery.journal.stream import EventSink, StreamClosed
+
+FAMILY = "recovery"
+log = logging.getLogger(__name__)
+
+COUNTED: dict[type[JobEvent], str] = {
+    RegionSkipped: "regions.skipped",
+    PartitionsReleased: "results.released",
+    ResultLost: "results.lost",
+    ResultPublished: "publishes",
+    SinkCommitted: "sinks.committed",
+    WriteInDoubt: "journal.in_doubt",
+}
+"""Events of which it is enough that there was one."""
+
+
+class RecoveryMetrics:
+    """Sends the metrics of one try. Never raises: a metric that can't be sent is said once, and given up."""
+
+    def __init__(self, stats: Any, tags: Mapping[str, str]) -> None:
+        self._stats = stats
+        self._tags = dict(tags)
+        self._works = True
+
+    def count(self, name: str, by: int = 1, **tags: str) -> None:
+        """Add to a counter."""
+        self._send(lambda: self._stats.incr(f"{FAMILY}.{name}", by, tags={**self._tags, **tags}))
+
+    def timing(self, name: str, seconds: float) -> None:
+        """One more value of a timer."""
+        self._send(
+            lambda: self._stats.timing(f"{FAMILY}.{name}", timedelta(seconds=seconds), tags=dict(self._tags)),
+        )
+
+    def request(self, request: str, seconds: float) -> None:
+        """A request to the journal is over."""
+        self.timing(f"journal.{request}", seconds)
+
+    def _send(self, send: Callable[[], None]) -> None:
+        if not self._works:
+            return
+        try:
+            send()
+        except Exception as error:
+            self._works = False
+            log.warning("This try sends no more metrics of recovery, which is not affected: %s", error)
+
+
+class MeteredEvents:
+    """An event sink that counts what it passes on. ``writer`` is this process in the journal."""
+
+    def __init__(self, inner: EventSink, metrics: RecoveryMetrics, writer: str) -> None:
+        self._inner = inner
+        self._metrics = metrics
+        self._writer = writer
+
+    def record(self, event: JobEvent) -> None:
+        """Count it and pass it on."""
+        self._count(event)
+        self._inner.record(event)
+
+    def close(self, timeout_s: float = 10.0) -> StreamClosed:
+        """Close the stream."""
+        return self._inner.close(timeout_s)
+
+    def _count(self, event: JobEvent) -> None:
+        if isinstance(event, AttemptClaimed):
+            self._claimed(event)
+        elif isinstance(event, (ExecutionVertexFinished, ExecutionVertexFailed)):
+            self._ended(event)
+        elif isinstance(event, RegionKept):
+            self._metrics.count("regions.kept")
+            if event.seconds_saved:
+                self._metrics.count("spark_seconds_saved", math.ceil(event.seconds_saved))
+        elif type(event) in COUNTED:
+            self._metrics.count(COUNTED[type(event)])
+
+    def _claimed(self, event: AttemptClaimed) -> None:
+        if event.claim.writer != self._writer:
+            return
+        self._metrics.count("attempts")
+        if event.claim.attempt > 1:
+            self._metrics.count("attempts.rerun")
+
+    def _ended(self, event: ExecutionVertexFinished | ExecutionVertexFailed) -> None:
+        outcome = event.outcome
+        if outcome.writer != self._writer:
+            return
+        if isinstance(event, ExecutionVertexFailed):
+            self._metrics.count("attempts.failed", cause=outcome.cause.value if outcome.cause is not None else "none")
+            return
+        self._metrics.count("attempts.finished")
+        if outcome.lost_splits:
+            self._metrics.count("ledger.splits", len(outcome.lost_splits))
+        if outcome.spark_seconds is not None:
+            self._metrics.timing("attempt.spark", outcome.spark_seconds)
+
+
+def metrics_of(context: Mapping[str, Any]) -> RecoveryMetrics:
+    """Of the task instance that ``context`` is of."""
+    from airflow.sdk.observability import stats
+
+    return RecoveryMetrics(stats, getattr(context["ti"], "stats_tags", {}))

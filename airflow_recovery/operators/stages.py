@@ -1,0 +1,205 @@
+"""What a task of a stage does besides running its application: the start gate, and being heard at its channels.
+
+before the claim    a source: are there slots for all stages? a consumer: is its channel open?
+while Spark runs    a consumer: is its producer's task over, and did nobody say so in the channel?
+at the end          what was committed and lost, in the log, as the task's note, and in its return value
+where it has failed for good: say so in its own output channel
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from airflow_recovery.channel_io.run_channels import ChannelReport
+from airflow_recovery.errors import (
+    ChannelFailed,
+    ConfigurationError,
+    InputSkipped,
+    NotMine,
+    RecoveryError,
+)
+from airflow_recovery.execution.channels import (
+    give_up_input,
+    give_up_output,
+    input_channel,
+    stage_reports,
+)
+from airflow_recovery.execution.run import Run
+from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.execution.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
+from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.storage.object_store import ObjectStore
+
+WATCH_INTERVAL_S = 10.0
+"""How often a running consumer asks Airflow for its producer's state; one request each."""
+
+
+class StageRunner:
+    """The runner of a stage: ``inner``, behind the start gate. ``results`` is the store that holds the channels.
+
+    ``pool_slots`` says how many slots the task's pool has (-1: no limit, `None`: not known); ``slots_each`` is how many
+    of them each stage takes. Both ends of a channel hold theirs at the same time.
+    """
+
+    def __init__(
+        self,
+        inner: RegionRunner,
+        run: Run,
+        region: str,
+        results: ObjectStore,
+        *,
+        pool: str,
+        pool_slots: Callable[[], int | None],
+        slots_each: int = 1,
+        watch_interval_s: float = WATCH_INTERVAL_S,
+    ) -> None:
+        self._inner = inner
+        self._run = run
+        self._region = region
+        self._results = results
+        self._pool = pool
+        self._pool_slots = pool_slots
+        self._slots_each = slots_each
+        self._watch_interval_s = watch_interval_s
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """As the runner says."""
+        return self._inner.externals()
+
+    def check_target(self, state: RunState) -> None:
+        """May it start now?
+
+        Raises `ChannelNotOpen` where it has to wait, `ChannelFailed` where its producer is over, `InputSkipped`, and
+        `ConfigurationError` where the pool could never hold all stages.
+        """
+        self._inner.check_target(state)
+        plan = self._run.regions[self._region]
+        channel = input_channel(self._run.journal.identity, plan, state)
+        if channel is None:
+            self._check_slots()
+            return
+        found = look(self._results, channel, lambda: self._producer_state(channel.producer))
+        if found.gate is Gate.WAIT:
+            raise ChannelNotOpen(channel, found.why)
+        if found.gate is Gate.SKIP:
+            raise InputSkipped(f"{self._region}: {found.why}.")
+        if found.gate is Gate.END:
+            raise ChannelFailed(
+                f"{self._region} can't start: {found.why}. Clear {self._run.task_keys[channel.producer]}, and this "
+                "task, when its cause is gone."
+            )
+        self._run.log.info("%s.", found.why)
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As the runner does, while the producer's task is watched."""
+        reads = self._run.regions[self._region].channels_in
+        if not reads:
+            return self._inner.run(attempt)
+        done = threading.Event()
+        arguments = (reads[0].producer, done)
+        watch = threading.Thread(target=self._watch, args=arguments, name="producer watch", daemon=True)
+        watch.start()
+        try:
+            return self._inner.run(attempt)
+        finally:
+            done.set()
+
+    def stop(self) -> None:
+        """As the runner does."""
+        self._inner.stop()
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """As the runner does."""
+        self._inner.stop_orphan(claim)
+
+    def _producer_state(self, producer: str) -> str | None:
+        key = self._run.task_keys[producer]
+        return self._run.scheduler.states([key]).get(key)
+
+    def _watch(self, producer: str, done: threading.Event) -> None:
+        """A producer that was killed in its last try, or marked by a person, can't say that no more will come."""
+        while not done.wait(self._watch_interval_s) and self._is_still_mine(producer):
+            pass
+
+    def _is_still_mine(self, producer: str) -> bool:
+        """One look. What can't be asked now is asked again: the stage itself is fine."""
+        try:
+            state = self._producer_state(producer)
+            if state in OVER_STATES and give_up_input(self._run, self._region, self._results, str(state)):
+                self._run.log.warning("The task of %s is %s, and will feed its channel no more.", producer, state)
+        except NotMine:
+            return False
+        except Exception as error:
+            self._run.log.warning("The task of %s could not be looked at: %s", producer, error)
+        return True
+
+    def _check_slots(self) -> None:
+        stages = self._run.stages.connected(self._region)
+        needed = len(stages) * self._slots_each
+        if needed < 2:
+            return
+        slots = self._pool_slots()
+        if slots is None:
+            self._run.log.info("How many slots the pool %r has can't be asked; the stages need %d.", self._pool, needed)
+        elif 0 <= slots < needed:
+            raise ConfigurationError(
+                f"Expected the pool {self._pool!r} to have {needed} slots at least, since {', '.join(stages)} run at "
+                f"the same time, found {slots}. Give the task group a pool of its own (pool=...), with {needed} slots "
+                "times max_active_runs of the DAG."
+            )
+
+
+def tell_that_it_gave_up(run: Run, region: str, results: ObjectStore, error: BaseException) -> None:
+    """Best effort, for a task that fails for good: what it fails with is told whatever comes of this."""
+    try:
+        if run.regions[region].channels_out and give_up_output(run, region, results, _first_line(error)):
+            run.log.info("The consumer of %s was told that no more will come.", region)
+    except Exception as second:
+        run.log.warning("The consumer of %s could not be told that no more will come: %s", region, second)
+
+
+def told_ledger(run: Run, region: str, results: ObjectStore) -> tuple[ChannelReport, ...]:
+    """The channels at the ends of a stage that has succeeded. Nothing, with a warning, where they can't be read."""
+    try:
+        return stage_reports(run, region, results)
+    except RecoveryError as error:
+        run.log.warning("What was committed and lost could not be read; the audit reads it again: %s", error)
+        return ()
+
+
+def ledger_text(reports: tuple[ChannelReport, ...]) -> str:
+    """One line for all channels of a stage: the end of its task's log, and its note."""
+    return "; ".join(_line(each) for each in reports)
+
+
+def ledger_summary(reports: tuple[ChannelReport, ...]) -> dict[str, Any]:
+    """By channel, for the task's return value."""
+    return {each.channel.edge: each.to_json() for each in reports}
+
+
+def log_ledger(reports: tuple[ChannelReport, ...], log: logging.Logger) -> str:
+    """Write the line, and return it."""
+    text = ledger_text(reports)
+    log.info("%s.", text)
+    return text
+
+
+def _line(report: ChannelReport) -> str:
+    loss = report.loss
+    lost = ", ".join(f"{cause.value} {count}" for cause, count in loss.causes)
+    told = f"{report.channel.edge}: {report.committed} records committed, {loss.lost} lost" + (
+        f" ({lost})" if lost else ""
+    )
+    if report.unknown:
+        told += ", and an unknown number at the origin"
+    if loss.behind:
+        told += f", {loss.behind} not read yet"
+    return told
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -1,0 +1,67 @@
+"""Who may do what, and what is written of it into Airflow's audit log. Airflow decides; this only asks.
+
+These modules of Airflow are no public API: this file, `app` and `dag_runs` are all that touches them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.models import Log
+from airflow.models.dag import DagModel
+from fastapi import Depends, HTTPException, Request
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from sqlalchemy.orm import Session
+
+MAX_EXTRA_CHARS = 4000
+_FOREIGN_SITES = ("cross-site", "same-site")
+
+
+def same_origin(request: Request) -> None:
+    """Refuse what another site's page has a browser send with the user's cookie. Programs send no such headers.
+
+    A form of another page can't send JSON, and a browser says where a request comes from.
+    """
+    if request.headers.get("sec-fetch-site") in _FOREIGN_SITES:
+        raise HTTPException(403, "Expected a request of a page of this Airflow, found one of another site.")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "Expected the content type application/json.")
+
+
+# Who may open a run's page sees its tab. Why a region has failed is part of how a run is.
+MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.RUN))]
+MAY_ASK = [*MAY_READ, Depends(same_origin)]
+MAY_ACT = [Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE)), *MAY_READ, Depends(same_origin)]
+
+
+def may_act(user: BaseUser, dag_id: str) -> bool:
+    """Whether the user may press the buttons. Says what to show; `MAY_ACT` is what protects."""
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
+        )
+    )
+
+
+def audit(session: Session, who: str, event: str, dag_id: str, run_id: str, extra: dict[str, Any]) -> None:
+    """Put an action into Airflow's audit log, for good, before it is done: as Airflow does with its own."""
+    text = json.dumps(extra)
+    session.add(
+        Log(
+            event=event,
+            task_instance=None,
+            owner=who,
+            owner_display_name=who,
+            extra=text if len(text) <= MAX_EXTRA_CHARS else json.dumps({"cut": text[:MAX_EXTRA_CHARS]}),
+            dag_id=dag_id,
+            run_id=run_id,
+        )
+    )
+    session.commit()

@@ -1,0 +1,89 @@
+"""The journals of this deployment, as the API server reads them for people."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import NothingRecorded
+from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.rebuild import asked_for
+from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.storage.names import encode
+from airflow_recovery.view.folders import folders, readable
+from airflow_recovery.view.run_view import RunView, view_run
+
+if TYPE_CHECKING:
+    from airflow_recovery.execution.scheduler import Observation
+    from airflow_recovery.storage.object_store import ObjectStore
+
+
+@lru_cache(maxsize=1)
+def deployment_stores() -> Stores:
+    """Once for this process: connections to S3 are kept. Raises `ConfigurationError` where no journal is set."""
+    return open_stores(RecoverySettings.load())
+
+
+@lru_cache(maxsize=1)
+def deployment_name() -> str | None:
+    """``[recovery] deployment`` of this API server."""
+    return RecoverySettings.load().deployment
+
+
+def deployment_journal() -> ObjectStore:
+    """The store of all journals, which belongs to this deployment, as its tasks see to it (fault 82).
+
+    Raises `ConfigurationError` where it is another one's: its runs are not ours to show under our names, or to restart.
+    """
+    store = deployment_stores().journal
+    name = deployment_name()
+    if name is not None:
+        check_owner(store, name)
+    return store
+
+
+def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
+    """The groups of a run that have a journal."""
+    return [readable(each) for each in folders(store, f"{encode(dag_id)}/{encode(run_key)}/")]
+
+
+def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | None, groups: list[str]) -> Journal:
+    """The journal of one of the ``groups`` of a run; the first, where none is named. Raises `NothingRecorded`."""
+    if not groups:
+        raise NothingRecorded(f"Nothing is recorded of run {run_key} of DAG {dag_id!r}: no region has begun.")
+    if group_id is not None and group_id not in groups:
+        raise NothingRecorded(f"Run {run_key} of DAG {dag_id!r} has no group {group_id!r}. It has {', '.join(groups)}.")
+    return Journal(store, RunIdentity(dag_id, run_key, group_id or groups[0]), writer=uuid.uuid4().hex)
+
+
+def view_of(dag_id: str, run_key: str, group_id: str | None) -> RunView:
+    """One group of a run, read once. Raises as `journal_of`."""
+    store = deployment_journal()
+    return view_run(journal_of(store, dag_id, run_key, group_id, groups_of(store, dag_id, run_key)))
+
+
+def version_of(journal: Journal, observation: Observation, *more: str | None) -> str:
+    """Changes with whatever a page shows: one listing, and no record is read. Signs of life and caches don't count."""
+    layout = journal.layout
+    unseen = (f"{layout.prefix}h/", layout.snapshot)
+    digest = hashlib.sha256(repr(more).encode())
+    for each in journal.store.list(layout.prefix):
+        if not each.key.startswith(unseen):
+            digest.update(f"{each.key} {each.etag}\n".encode())
+    for key, task in sorted(observation.tries.items()):
+        digest.update(f"{key} {task.ti_id} {task.state}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def prober_of(stores: Stores, view: RunView) -> ResultProber:
+    """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
+    prober = ResultProber(stores.open_location, ask_cached=lambda manifest: None)
+    ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    return prober

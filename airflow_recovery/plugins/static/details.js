@@ -1,0 +1,94 @@
+// What is told of one region, or of a family of subtasks, and the buttons of each.
+
+import { el, table } from "./dom.js";
+import { bytes, count, moment, seconds, stateText } from "./words.js";
+
+const MAX_LISTED = 200;
+
+export function familyDetails(box, onRegion) {
+  const rows = box.regions.slice(0, MAX_LISTED).map(({ status, story }) => [
+    el("button", { type: "button", class: "link", onclick: () => onRegion(story.name) }, story.name),
+    state(status),
+    story.attempt ? `@${story.attempt}` : "",
+    story.why,
+  ]);
+  const left = box.regions.length - rows.length;
+  return [
+    el("h2", {}, `${box.label}: ${box.regions.length} ${box.isLayer ? "regions" : "subtasks"}`),
+    table("Regions", [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, { label: "Why" }], rows),
+    left > 0 ? el("p", { class: "quiet" }, `And ${left} more: search for them.`) : null,
+  ];
+}
+
+export function regionDetails(region, canAct, ask) {
+  const { story } = region;
+  return [
+    el("h2", {}, story.name),
+    el("p", {}, state(region.status), ` ${story.why}`),
+    region.is_pinned ? el("p", {}, "📌 Pinned: no policy deletes its data.") : null,
+    el("p", { class: "quiet" }, taskText(region.task)),
+    el("div", { class: "actions" }, ...actions(region, canAct, ask)),
+    results(story),
+    attempts(story),
+    el("h3", {}, "Vertices"),
+    el("ul", {}, ...story.vertices.map((each) => el("li", {}, each))),
+  ];
+}
+
+export function state(status) {
+  return el("span", { class: `state state-${status}` }, stateText(status));
+}
+
+function taskText(task) {
+  if (!task) return "Airflow has no task of this region in this run.";
+  return `Airflow task ${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}, try ${task.try_number}: ${task.state ?? "not begun"}.`;
+}
+
+function actions({ story, status, is_pinned: isPinned }, canAct, ask) {
+  const button = (label, pressed) => el("button", { type: "button", onclick: pressed }, label);
+  const found = [
+    button("Restart this region…", () => ask.plan({ restart: [story.name] })),
+    button("Restart from here on…", () => ask.plan({ from: [story.vertices[0]] })),
+    button("If its data were lost…", () => ask.plan({ lost: [story.name] })),
+  ];
+  if (story.attempt && status !== "released") {
+    const pin = button(isPinned ? "Let its data go again" : "Pin its data", () => ask.pin(story.name, story.attempt, !isPinned));
+    pin.disabled = !canAct;
+    found.push(button("Release its data…", () => ask.release(story.name)), pin);
+  }
+  if (!canAct) found.push(el("p", { class: "quiet" }, "You may look at plans. Running one takes the right to edit this DAG's task instances."));
+  return found;
+}
+
+function results(story) {
+  if (!story.results.length) return el("p", { class: "quiet" }, "No result counts.");
+  const columns = [{ label: "Result" }, { label: "Rows", number: true }, { label: "Files", number: true }, { label: "Size", number: true }];
+  return table(
+    `Results of attempt ${story.attempt}`,
+    columns,
+    story.results.map((each) => [each.name, count(each.rows), count(each.files), bytes(each.bytes)]),
+  );
+}
+
+function attempts(story) {
+  if (!story.attempts.length) return el("p", { class: "quiet" }, "It has not begun.");
+  const rows = [...story.attempts].reverse().map((each) => [`@${each.number} ${each.state}`, told(each)]);
+  return table("Attempts", [{ label: "Attempt", short: true }, { label: "What became of it" }], rows);
+}
+
+function told(attempt) {
+  const lines = [];
+  if (attempt.claimed_at) lines.push(`from ${moment(attempt.claimed_at)}${attempt.try_number ? `, try ${attempt.try_number}` : ""}`);
+  if (attempt.ended_at) lines.push(`to ${moment(attempt.ended_at)}`);
+  const written = [attempt.rows === null ? "" : `${count(attempt.rows)} rows`, bytes(attempt.bytes), attempt.spark_seconds === null ? "" : `${seconds(attempt.spark_seconds)} of Spark`];
+  if (written.some(Boolean)) lines.push(written.filter(Boolean).join(", "));
+  if (attempt.reads.length) lines.push(`reads ${attempt.reads.join(", ")}`);
+  if (attempt.why) lines.push(attempt.why);
+  if (attempt.failure) {
+    const { type, message, condition, vertex, labels } = attempt.failure;
+    lines.push(`${type}${condition ? ` (${condition})` : ""}${vertex ? ` in ${vertex}` : ""}: ${message}`);
+    if (labels.length) lines.push(labels.map(([key, value]) => `${key}: ${value}`).join(", "));
+  }
+  if (attempt.application_id) lines.push(`Spark application ${attempt.application_id}${attempt.worker ? ` on ${attempt.worker}` : ""}`);
+  return el("div", {}, ...lines.map((each) => el("div", {}, each)));
+}

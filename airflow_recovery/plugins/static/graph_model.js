@@ -1,0 +1,133 @@
+// Regions to boxes: the subtasks of one region are one box, "12 x"; edges are those between boxes. Pure.
+
+import { ATTENTION } from "./words.js";
+
+const MAX_VERTICES = 4;
+const MAX_LAYERS = 16;
+const MOST_AROUND = 40; // boxes of a part of the graph: so many can be read
+export const MANY = 150; // boxes, above which a graph is not drawn as a whole unless somebody asks for it
+
+const WORST_FIRST = ["failed", "lost", "running", "waiting", "released", "skipped", "run", "kept"];
+
+export function boxesOf(run) {
+  const boxes = new Map();
+  const boxOf = new Map();
+  for (const region of run.regions) {
+    const { name, subtask } = region.story;
+    const id = subtask ? `${subtask[0]}[]` : name;
+    if (!boxes.has(id)) boxes.set(id, { id, label: subtask ? subtask[0] : name, isFamily: Boolean(subtask), regions: [] });
+    boxes.get(id).regions.push(region);
+    boxOf.set(name, id);
+  }
+  for (const box of boxes.values()) summarise(box);
+  const edges = new Map();
+  for (const each of run.edges) {
+    const ends = [boxOf.get(each.producer), boxOf.get(each.consumer)];
+    const key = JSON.stringify(ends);
+    if (ends[0] !== ends[1] && !edges.has(key)) {
+      edges.set(key, { producer: ends[0], consumer: ends[1], type: each.type, results: each.results });
+    }
+  }
+  return { boxes: [...boxes.values()], edges: [...edges.values()], boxOf };
+}
+
+function summarise(box) {
+  const counts = new Map();
+  for (const each of box.regions) counts.set(each.status, (counts.get(each.status) ?? 0) + 1);
+  box.counts = counts;
+  box.status = WORST_FIRST.find((each) => counts.has(each));
+  const vertices = [...new Set(box.regions.flatMap((each) => each.story.vertices))];
+  box.vertices = vertices.slice(0, MAX_VERTICES);
+  if (vertices.length > MAX_VERTICES) box.vertices.push(`and ${vertices.length - MAX_VERTICES} more`);
+}
+
+// Levels of detail. Each is a graph small enough to read; "all" is everything, however long the drawing takes.
+
+export const LEVELS = {
+  all: "all regions",
+  overview: "overview by layer",
+  attention: "what needs attention, and its neighbours",
+  around: "around the selected region",
+};
+
+export function level(graph, name, selected) {
+  if (name === "overview") return overview(graph);
+  if (name === "attention") {
+    const wanted = graph.boxes.filter((each) => ATTENTION.some((state) => each.counts.has(state)));
+    if (wanted.length) return around(graph, new Set(wanted.map((each) => each.id)), 1);
+    return graph.boxes.length > MANY ? overview(graph) : graph;
+  }
+  if (name === "around" && selected) return around(graph, new Set([selected]), 2);
+  return graph;
+}
+
+function around(graph, wanted, steps) {
+  let shown = new Set(wanted);
+  for (let step = 0; step < steps; step += 1) {
+    const further = new Set(shown);
+    for (const { producer, consumer } of graph.edges) {
+      if (shown.has(producer)) further.add(consumer);
+      if (shown.has(consumer)) further.add(producer);
+    }
+    shown = further;
+  }
+  // A hub may have a thousand neighbours: those that were asked for come first, the worst of them before the others.
+  const rank = (each) => (wanted.has(each.id) ? 0 : WORST_FIRST.length) + WORST_FIRST.indexOf(each.status);
+  const ordered = graph.boxes.filter((each) => shown.has(each.id)).sort((a, b) => rank(a) - rank(b));
+  const kept = new Set(ordered.slice(0, MOST_AROUND).map((each) => each.id));
+  return {
+    ...graph,
+    boxes: graph.boxes.filter((each) => kept.has(each.id)),
+    edges: graph.edges.filter((each) => kept.has(each.producer) && kept.has(each.consumer)),
+    left: shown.size - kept.size,
+  };
+}
+
+// One box for each layer of the graph, or for several that follow each other where there are many.
+function overview(graph) {
+  const layer = new Map();
+  const inputs = new Map();
+  for (const { producer, consumer } of graph.edges) inputs.set(consumer, [...(inputs.get(consumer) ?? []), producer]);
+  // The boxes come in topological order.
+  for (const { id } of graph.boxes) {
+    layer.set(id, Math.max(-1, ...(inputs.get(id) ?? []).map((each) => layer.get(each) ?? -1)) + 1);
+  }
+  const deepest = Math.max(0, ...layer.values());
+  const together = Math.ceil((deepest + 1) / MAX_LAYERS);
+  const boxes = [];
+  for (const box of graph.boxes) {
+    const at = Math.floor(layer.get(box.id) / together);
+    const first = at * together + 1;
+    const last = Math.min(first + together - 1, deepest + 1);
+    boxes[at] ??= { id: `layer ${at}`, label: first === last ? `layer ${first}` : `layers ${first} to ${last}`, isLayer: true, members: [], regions: [] };
+    boxes[at].members.push(box);
+    boxes[at].regions.push(...box.regions);
+  }
+  for (const each of boxes) {
+    summarise(each);
+    each.vertices = each.members.slice(0, 3).map((box) => title(box));
+    if (each.members.length > 3) each.vertices.push(`and ${each.members.length - 3} more`);
+  }
+  const edges = boxes.slice(1).map((each, at) => ({ producer: boxes[at].id, consumer: each.id, type: "BLOCKING", results: [] }));
+  return { ...graph, boxes, edges, isChain: true };
+}
+
+export function sizeOf(box) {
+  const texts = [title(box), stateLine(box), ...box.vertices.map((each) => `  ${each}`)];
+  const widest = Math.max(...texts.map((each) => Math.min(each.length, 34)));
+  return { width: Math.max(120, widest * 7.6 + 24), height: 68 + box.vertices.length * 17 };
+}
+
+export function title(box) {
+  if (box.isLayer) return `${box.label}: ${box.regions.length} ×`;
+  return box.isFamily ? `${box.label}  ${box.regions.length} ×` : box.label;
+}
+
+export function stateLine(box) {
+  return [...box.counts].map(([state, n]) => (box.regions.length > 1 ? `${n} ${state}` : state)).join(", ");
+}
+
+// Equal for two runs of which one drawing serves both.
+export function shapeOf(graph) {
+  return JSON.stringify([graph.boxes.map((each) => [each.id, each.regions.length, each.vertices, stateLine(each).length > 12]), graph.edges.map((e) => [e.producer, e.consumer])]);
+}

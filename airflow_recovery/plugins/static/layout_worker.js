@@ -1,0 +1,44 @@
+// Lays a graph out beside the page, which stays usable meanwhile.
+
+import { Graph, layout } from "./dagre.esm.js";
+
+const MANY = 80;
+const GAP = { x: 60, y: 50 };
+
+self.addEventListener("message", ({ data }) => {
+  self.postMessage({ number: data.number, ...(data.isChain ? chain(data) : graph(data)) });
+});
+
+function graph({ boxes, edges }) {
+  const found = new Graph();
+  // The network simplex draws better, and takes seconds where there are many boxes.
+  found.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 60, ranker: boxes.length > MANY ? "longest-path" : "network-simplex" });
+  found.setDefaultEdgeLabel(() => ({}));
+  for (const { id, width, height } of boxes) found.setNode(id, { width, height });
+  for (const { producer, consumer } of edges) found.setEdge(producer, consumer);
+  layout(found);
+  const places = boxes.map(({ id }) => {
+    const { x, y, width, height } = found.node(id);
+    return { id, x: x - width / 2, y: y - height / 2, width, height };
+  });
+  const lines = edges.map(({ producer, consumer }) => found.edge(producer, consumer).points);
+  const { width, height } = found.graph();
+  return { places, lines, width, height };
+}
+
+// Boxes that follow each other, in as many rows as can be read best in a room of this aspect: one row would be tiny.
+function chain({ boxes, aspect }) {
+  const wide = Math.max(...boxes.map((each) => each.width));
+  const high = Math.max(...boxes.map((each) => each.height));
+  const [stepX, stepY] = [wide + GAP.x, high + GAP.y];
+  const columns = Math.min(boxes.length, Math.max(1, Math.round(Math.sqrt((boxes.length * aspect * stepY) / stepX))));
+  const places = boxes.map(({ id }, at) => ({ id, x: (at % columns) * stepX, y: Math.floor(at / columns) * stepY, width: wide, height: high }));
+  const lines = places.slice(1).map((to, at) => {
+    const from = places[at];
+    const [out, into] = [{ x: from.x + wide, y: from.y + high / 2 }, { x: to.x, y: to.y + high / 2 }];
+    if (from.y === to.y) return [out, into];
+    const between = to.y - GAP.y / 2; // from the end of a row to the beginning of the next one
+    return [{ x: from.x + wide / 2, y: from.y + high }, { x: from.x + wide / 2, y: between }, { x: to.x + wide / 2, y: between }, { x: to.x + wide / 2, y: to.y }];
+  });
+  return { places, lines, width: columns * stepX - GAP.x, height: Math.ceil(boxes.length / columns) * stepY - GAP.y };
+}

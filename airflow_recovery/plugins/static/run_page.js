@@ -1,0 +1,315 @@
+// The Recovery tab of a run.
+
+import { Problem, get, parameters, post } from "./api.js";
+import { familyDetails, regionDetails } from "./details.js";
+import { byId, el } from "./dom.js";
+import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
+import { GraphView } from "./graph_view.js";
+import { ledger } from "./ledger.js";
+import { history, regionsTable } from "./lists.js";
+import { followTheme } from "./theme.js";
+import { STATES, bytes, count, plural, seconds, stateText } from "./words.js";
+
+const POLL_MS = { active: 3000, idle: 15000 };
+const WATCH_MS = 60000; // after something was done: Airflow takes a moment to begin
+
+const { dag_id: dagId, run_id: runId, group: firstGroup } = parameters();
+const RUN = ["dags", dagId, "runs", runId];
+
+const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0 };
+let view = null;
+
+function query() {
+  return { group: page.group };
+}
+
+// What is there now, and again after a while: at once where something was done.
+async function refresh() {
+  clearTimeout(refresh.timer);
+  const number = (refresh.number = (refresh.number ?? 0) + 1);
+  try {
+    const { body, etag } = await get(RUN, query(), page.etag);
+    if (number !== refresh.number) return;
+    tell(null);
+    if (body) {
+      [page.etag, page.run, page.canAct] = [etag, body.run, body.can_act];
+      page.graph = boxesOf(page.run);
+      show();
+    }
+    // Most runs have no channel: these are asked for it with what is new only.
+    if (body || page.hasChannels) await showLedger(number);
+  } catch (error) {
+    if (number === refresh.number) tell(error);
+  }
+  const wait = page.run?.is_active || Date.now() < page.watchUntil ? POLL_MS.active : POLL_MS.idle;
+  refresh.timer = setTimeout(() => (document.hidden ? undefined : refresh()), wait);
+}
+
+async function showLedger(number) {
+  const { channels } = (await get([...RUN, "channels"], query())).body;
+  if (number !== refresh.number) return;
+  page.hasChannels = channels.length > 0;
+  byId("ledger").hidden = !page.hasChannels;
+  if (page.hasChannels) byId("ledger").replaceChildren(...ledger(channels));
+}
+
+function tell(error) {
+  const place = byId("problem");
+  place.hidden = !error;
+  place.replaceChildren();
+  if (!error) return;
+  const shown = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
+  place.replaceChildren(el("strong", {}, shown));
+  if (error.changed?.length) place.append(el("ul", {}, ...error.changed.map((each) => el("li", {}, each))));
+}
+
+function show() {
+  const { run, graph } = page;
+  byId("tools").hidden = document.querySelector("main").hidden = false; // before, there is nothing to look at
+  page.level ??= graph.boxes.length > MANY ? "overview" : "all";
+  byId("level").value = page.level;
+  byId("title").textContent = `Recovery of ${run.dag_id}, ${run.run_id}`;
+  const { seconds_saved: saved, spared } = run.saved;
+  const told = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
+  byId("summary").textContent = `${run.job}: ${plural(run.regions.length, "region")}, run ${run.run_state ?? "unknown"}.${told}`;
+  const legend = Object.keys(STATES).filter((each) => run.statuses[each]);
+  byId("legend").replaceChildren(
+    ...legend.map((each) => el("li", { class: `state-${each}`, title: STATES[each].says }, `${stateText(each)}: ${run.statuses[each]}`)),
+  );
+  const groups = [run.group_id, ...run.others].sort();
+  byId("group-label").hidden = groups.length < 2;
+  byId("group").replaceChildren(...groups.map((each) => el("option", { value: each, selected: each === run.group_id }, each)));
+  byId("recompute").disabled = byId("rebuild").disabled = page.busy;
+  draw();
+  showRegions();
+  byId("history").replaceChildren(...history(run));
+  if (!page.plan && !page.released) showDetails();
+}
+
+function draw() {
+  view ??= new GraphView(byId("graph"), select);
+  const planned = page.plan ? new Map(page.plan.plan.regions.map((each) => [each.name, each.action])) : null;
+  view.show(level(page.graph, page.level, page.selected), planned, page.selected);
+}
+
+function showRegions() {
+  const asked = byId("search").value.trim().toLowerCase();
+  keepingFocus(byId("regions"), () => byId("regions").replaceChildren(regionsTable(page.run, asked, selectRegion)));
+}
+
+// Who works with the keyboard stays where he is when the page is renewed under him.
+function keepingFocus(place, renew) {
+  const held = place.contains(document.activeElement) ? document.activeElement.textContent : null;
+  renew();
+  if (held) [...place.querySelectorAll("button")].find((each) => each.textContent === held)?.focus({ preventScroll: true });
+}
+
+function select(id) {
+  const box = level(page.graph, page.level, page.selected).boxes.find((each) => each.id === id);
+  if (!box) return;
+  page.selected = box.isLayer ? null : id;
+  page.layer = box.isLayer ? id : null;
+  page.region = !box.isFamily && !box.isLayer ? box.regions[0].story.name : null;
+  forgetPlan();
+  draw();
+  showDetails({ take: true });
+}
+
+function selectRegion(name) {
+  page.region = name;
+  page.selected = page.graph.boxOf.get(name);
+  page.layer = null;
+  if (page.level === "overview") setLevel("around");
+  forgetPlan();
+  draw();
+  showDetails({ take: true });
+}
+
+function forgetPlan() {
+  page.plan = page.released = null;
+}
+
+function setLevel(name) {
+  page.level = byId("level").value = name;
+}
+
+function open(take, ...children) {
+  const place = byId("details");
+  place.hidden = false;
+  document.querySelector("main").classList.add("with-details");
+  const close = el("button", { type: "button", onclick: closeDetails }, "Close");
+  keepingFocus(place, () => place.replaceChildren(close, ...children.filter(Boolean)));
+  if (take) place.focus({ preventScroll: true });
+}
+
+function closeDetails() {
+  byId("details").hidden = true;
+  document.querySelector("main").classList.remove("with-details");
+  const back = page.selected;
+  page.selected = page.region = page.layer = null;
+  forgetPlan();
+  draw();
+  if (back) view.focus(back);
+}
+
+function showDetails({ take = false } = {}) {
+  const region = page.run.regions.find((each) => each.story.name === page.region);
+  if (region) {
+    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin }));
+    return;
+  }
+  const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
+  const box = boxes.find((each) => each.id === (page.layer ?? page.selected));
+  if (box) open(take, ...familyDetails(box, selectRegion));
+}
+
+async function doing(work) {
+  if (page.busy) return;
+  page.busy = true;
+  byId("recompute").disabled = byId("rebuild").disabled = true;
+  try {
+    await work();
+    tell(null);
+  } catch (error) {
+    tell(error);
+    byId("problem").scrollIntoView({ block: "nearest" });
+  } finally {
+    page.busy = false;
+    byId("recompute").disabled = byId("rebuild").disabled = false;
+  }
+}
+
+function askPlan(question) {
+  return doing(async () => {
+    page.plan = await post([...RUN, "plan"], question, query());
+    page.released = null;
+    draw();
+    showPlan();
+  });
+}
+
+function showPlan() {
+  const plan = page.plan;
+  const go = el("button", { type: "button", class: "go", id: "run-plan", disabled: !page.canAct, onclick: () => runPlan(plan, go) }, "Run this plan");
+  const nothing = plan.can_run && !Object.keys(plan.tries).length;
+  open(
+    true,
+    el("h2", {}, `Plan: ${plan.asked}`),
+    el("p", {}, plan.summary),
+    ...plan.warnings.map((each) => el("p", { class: "warning" }, each)),
+    plan.can_run ? null : el("p", { class: "quiet" }, "This is only supposed: it can be looked at, not done."),
+    nothing ? el("p", { class: "quiet" }, "Nothing has to run.") : null,
+    plan.can_run && !nothing ? el("div", { class: "actions" }, go) : null,
+    page.canAct || !plan.can_run ? null : el("p", { class: "quiet" }, "You may not run it: that takes the right to edit this DAG's task instances."),
+    el("pre", { tabindex: 0, "aria-label": "The plan as text" }, plan.text),
+  );
+}
+
+function runPlan(plan, button) {
+  button.disabled = true; // a double click is one click
+  return doing(async () => {
+    try {
+      const { plan_id, plan: body, tries } = plan;
+      const done = await post([...RUN, "plan", "run"], { plan_id, plan: body, tries }, query());
+      const reset = done.resets.length ? `Reset: ${done.resets.join(", ")}. ` : "";
+      finish(`${reset}Cleared: ${done.cleared.join(", ") || "nothing"}. Airflow runs them now.`);
+    } catch (error) {
+      if (error.code !== "outdated") throw error;
+      await outdated(error);
+    }
+  });
+}
+
+// The page was too old: it shows what is there now, and a new plan is one press away.
+async function outdated(error) {
+  forgetPlan();
+  page.etag = null;
+  await refresh();
+  page.released = true; // keeps it readable, as in finish
+  open(true, el("h2", {}, "The run has moved on"), el("p", { role: "alert" }, error.message), el("ul", {}, ...error.changed.map((each) => el("li", {}, each))));
+}
+
+function finish(text) {
+  forgetPlan();
+  page.watchUntil = Date.now() + WATCH_MS;
+  page.released = true; // keeps what was done readable until something else is opened
+  draw();
+  open(true, el("h2", {}, "Done"), el("p", { role: "status" }, text));
+  page.etag = null;
+  refresh();
+}
+
+function askRelease(region) {
+  return doing(async () => {
+    const found = await post([...RUN, "release", "plan"], { region }, query());
+    page.released = found;
+    const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runRelease(found, go) }, `Release ${bytes(found.bytes)} in ${count(found.files)} files`);
+    open(
+      true,
+      el("h2", {}, `Release ${found.region}@${found.attempt}`),
+      el("p", { class: "warning" }, `It can't be undone. Where it is wanted again, these run again: ${found.again.join(", ")}.`),
+      ...found.warnings.map((each) => el("p", { class: "warning" }, each)),
+      el("div", { class: "actions" }, go),
+    );
+  });
+}
+
+function runRelease({ region, attempt }, button) {
+  button.disabled = true;
+  return doing(async () => {
+    const done = await post([...RUN, "release"], { region, attempt }, query());
+    finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : `Released ${bytes(done.bytes)} in ${count(done.files)} files.`);
+  });
+}
+
+function pin(region, attempt, pinned) {
+  return doing(async () => {
+    const done = await post([...RUN, "pin"], { region, attempt, pinned }, query());
+    finish(done.pinned ? `Pinned: ${region}@${attempt}, by ${done.who} (${done.why}).` : `Let go: ${region}@${attempt}. The release policy counts again.`);
+  });
+}
+
+function search() {
+  showRegions();
+  const asked = byId("search").value.trim().toLowerCase();
+  const hit = asked && page.graph.boxes.find((each) => [each.label, ...each.regions.map(({ story }) => story.name)].some((name) => name.toLowerCase().includes(asked)));
+  if (!hit) return;
+  page.selected = hit.id;
+  if (page.graph.boxes.length > MANY) setLevel("around");
+  draw();
+}
+
+function begin() {
+  followTheme();
+  if (!dagId || !runId) {
+    tell(new Problem(0, "invalid", "This page is the Recovery tab of a DAG run: open it there.", []));
+    return;
+  }
+  byId("level").replaceChildren(...Object.entries(LEVELS).map(([value, label]) => el("option", { value }, label)));
+  byId("level").addEventListener("change", (event) => {
+    page.level = event.target.value;
+    draw();
+  });
+  byId("group").addEventListener("change", (event) => {
+    Object.assign(page, { group: event.target.value, etag: null, level: null });
+    closeDetails();
+    refresh();
+  });
+  byId("search").addEventListener("input", search);
+  byId("zoom-in").addEventListener("click", () => view?.zoom(1.25));
+  byId("zoom-out").addEventListener("click", () => view?.zoom(0.8));
+  byId("zoom-fit").addEventListener("click", () => view?.fit());
+  byId("rebuild").addEventListener("click", () => askPlan({}));
+  byId("recompute").addEventListener("click", () => askPlan({ recompute: true }));
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !byId("details").hidden) closeDetails();
+    if (event.key === "/" && !["INPUT", "SELECT"].includes(document.activeElement.tagName)) {
+      event.preventDefault();
+      byId("search").focus();
+    }
+  });
+  addEventListener("visibilitychange", () => document.hidden || refresh());
+  refresh();
+}
+
+begin();

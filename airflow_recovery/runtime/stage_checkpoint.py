@@ -1,0 +1,152 @@
+"""Spark's checkpoint of one attempt of a stage: forked from an earlier attempt's, cut at what the log has completed.
+
+An attempt that was taken for dead may live, and writes on into its checkpoint; so each attempt has one of its own. What
+an earlier one holds beyond the log's last completed batch belongs to an aborted checkpoint, and is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_recovery.channel.records import Offsets
+from airflow_recovery.channel_io.folder import StageFolder
+from airflow_recovery.errors import ChannelInconsistent, ObjectMissing
+from airflow_recovery.storage.object_store import ObjectStore
+
+_BATCH = re.compile(r"(?:offsets|commits)/(\d+)(?:\.compact)?")
+_STATE = re.compile(r"state/.*/(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|zip|changelog)")
+_CONNECTIONS = 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a reader is, in one generation of its channel: the offset that Spark keeps."""
+
+    generation: int
+    at: Offsets
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark writes as JSON."""
+        return {"generation": self.generation, "at": list(self.at)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Place:
+        """Inverse of `to_json`."""
+        return cls(found["generation"], tuple(found["at"]))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``key``: the folder in the store. Spark's batch ``n`` is the log's batch ``base + n``.
+
+    ``cut``: Spark's newest batch in the fork, -1 for none; it stands for the log's batches up to ``cut_to``.
+    ``begins``: where its batch 0 began to read, which Spark does not keep: it asks again where it repeats that batch.
+    `None` for a stage that reads no channel.
+    """
+
+    key: str
+    base: int
+    cut: int
+    cut_to: int
+    begins: Place | None
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether it goes on from an earlier one."""
+        return self.cut >= 0
+
+
+def prepare_checkpoint(
+    store: ObjectStore,
+    folder: StageFolder,
+    attempt: int,
+    *,
+    earlier: Iterable[int],
+    completed: int,
+    may_begin: bool,
+    begins: Place | None = None,
+    skips: int = 0,
+) -> Checkpoint:
+    """Make the checkpoint of ``attempt``. To be called when no earlier attempt can complete anything any more.
+
+    ``completed``: the log's last completed batch, -1 where there is none; ``skips``: so many numbers behind it are
+    taken. Only the newest of the ``earlier`` attempts that had a whole checkpoint counts. ``may_begin``: the query
+    needs nothing of a checkpoint but where it was, which the log says as well: at ``begins``. Raises
+    `ChannelInconsistent` where it needs more, and there is none.
+    """
+    key, cut_to = f"{folder.attempt(attempt)}/checkpoint", completed + skips
+    found = _newest(store, folder, earlier) if completed >= 0 else None
+    if found is not None:
+        cut = found.cut if completed <= found.cut_to else completed - found.base
+        names = [each.key[len(found.key) + 1 :] for each in store.list(f"{found.key}/")] if cut >= 0 else []
+        if f"offsets/{cut}" in names:
+            _copy(store, found.key, key, kept(names, cut))
+            return _mark(store, folder, attempt, Checkpoint(key, cut_to - cut, cut, cut_to, found.begins))
+    if completed >= 0 and not may_begin:
+        raise ChannelInconsistent(
+            f"region {folder.region!r}, attempt {attempt}: expected Spark's checkpoint of batch {completed} below "
+            f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if found is None else 'one without it'}: its "
+            "state, or its place in its source, is lost, so that the stages at the channel begin anew. Keep lifecycle "
+            "rules and clean-up jobs off that prefix"
+        )
+    return _mark(store, folder, attempt, Checkpoint(key, cut_to + 1, -1, cut_to, begins))
+
+
+def kept(names: Iterable[str], batch: int) -> list[str]:
+    """What of a checkpoint belongs to its batches up to ``batch``: their state is one version further.
+
+    A source's own log is taken whole: what it holds beyond is what it will be asked for next.
+    """
+    found = []
+    for each in names:
+        if any(part.startswith(".") for part in each.split("/")):
+            continue
+        of_batch, of_state = _BATCH.fullmatch(each), _STATE.fullmatch(each)
+        if of_batch is not None and int(of_batch[1]) > batch:
+            continue
+        if of_state is not None and int(of_state[1]) > batch + 1:
+            continue
+        found.append(each)
+    return found
+
+
+def lineage_key(folder: StageFolder, attempt: int) -> str:
+    """Where an attempt says how its checkpoint came to be, once it is whole."""
+    return f"{folder.attempt(attempt)}/lineage"
+
+
+def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
+    """Inverse of what `prepare_checkpoint` leaves at `lineage_key`. Raises `ObjectMissing`."""
+    found = json.loads(store.get(key).body)
+    begins = None if found["begins"] is None else Place.from_json(found["begins"])
+    return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**found, "begins": begins})
+
+
+def _newest(store: ObjectStore, folder: StageFolder, earlier: Iterable[int]) -> Checkpoint | None:
+    for each in sorted(earlier, reverse=True):
+        with suppress(ObjectMissing):
+            return read_lineage(store, lineage_key(folder, each))
+    return None
+
+
+def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) -> None:
+    def copy(name: str) -> None:
+        store.put(f"{target}/{name}", store.get(f"{source}/{name}").body)
+
+    with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="recovery-fork") as pool:
+        for _ in pool.map(copy, names):
+            pass
+
+
+def _mark(store: ObjectStore, folder: StageFolder, attempt: int, made: Checkpoint) -> Checkpoint:
+    """From now on it is whole: of an attempt that died before nothing counts."""
+    begins = None if made.begins is None else made.begins.to_json()
+    body = {"base": made.base, "cut": made.cut, "cut_to": made.cut_to, "begins": begins}
+    store.put(lineage_key(folder, attempt), json.dumps(body).encode())
+    return made

@@ -1,0 +1,114 @@
+"""A stage's vertices, called as they are: what they get and return are streaming DataFrames."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import UserCodeError
+from airflow_recovery.runtime.vertex_pass import VertexPass
+from airflow_recovery.topology.channel_options import Reconnect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_recovery.runtime.spec import StageSpec
+
+_STATEFUL = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "TransformWithState",
+        "TransformWithStateInPandas",
+        "TransformWithStateInPySpark",
+    }
+)
+"""Nodes of Spark's logical plans that keep state, where their input is a stream; and joins of two streams."""
+
+
+class StageCall(VertexPass):
+    """Calls the vertices in the spec's order, and writes nothing: a query will run what they return."""
+
+    def frame_of(self, result: str) -> DataFrame:
+        """The lazy streaming frame of ``result``. Raises as the vertices, and `UserCodeError` for a batch."""
+        for each in self._spec.vertices:
+            self._progress.vertex = each.name
+            self._frames[each.name] = self._call(each)
+        frame = self._frames[result]
+        if not frame.isStreaming:
+            raise UserCodeError(
+                f"{self._region.vertex(result).where}: expected a streaming DataFrame, since its stage runs while "
+                "others run, found a batch. Return what you make of the input that is a channel, or of "
+                "spark.readStream; what is there as a whole already is for regions of their own (result=BLOCKING)"
+            )
+        return frame
+
+
+def check_options(where: str, stage: StageSpec) -> None:
+    """Raise `UserCodeError` for an output mode that means nothing here."""
+    if stage.output is not None and stage.output_mode != "append":
+        raise UserCodeError(
+            f"{where}: expected the output mode 'append' of a stage that feeds the channel {stage.output.result!r}, "
+            f"found {stage.output_mode!r}: a running table is for the last stage; send its rows on, and aggregate there"
+        )
+
+
+def check_columns(where: str, frame: DataFrame, stage: StageSpec) -> None:
+    """Raise `UserCodeError` where the channel is to be cut by columns that the frame has not."""
+    wanted = stage.output.partition_by if stage.output is not None else ()
+    if missing := sorted(set(wanted) - set(frame.columns)):
+        raise UserCodeError(
+            f"{where}: expected the columns of partition_by, {', '.join(missing)}, found {', '.join(frame.columns)}"
+        )
+
+
+def check_state(where: str, keeps_state: bool, stage: StageSpec) -> None:
+    """Raise `UserCodeError` for a stage that keeps state, has not said so, and would skip records."""
+    reconnects = stage.input is not None and stage.input.reconnect is Reconnect.LATEST
+    if keeps_state and reconnects and not (stage.stateful and stage.allow_stateful_loss):
+        raise UserCodeError(
+            f"{where}: expected a stage without state, since its channel is declared with reconnect='latest', found "
+            "one that aggregates, deduplicates, limits or joins streams: its state would miss for ever what a restart "
+            "skips. Declare reconnect='rewind', or streaming=Streaming(stateful=True, allow_stateful_loss=True)"
+        )
+
+
+def keeps_state(frame: DataFrame) -> bool:
+    """Whether the query of ``frame`` has state from batch to batch."""
+    return any(_is_stateful(each) for each in _nodes(frame))
+
+
+def streams_of(frame: DataFrame) -> int:
+    """How many streams the query of ``frame`` reads, each as often as it does."""
+    return sum(1 for each in _nodes(frame) if each.isStreaming() and each.children().size() == 0)
+
+
+def _is_stateful(node: Any) -> bool:
+    children = node.children()
+    streaming = [each for each in range(children.size()) if children.apply(each).isStreaming()]
+    return (node.nodeName() in _STATEFUL and bool(streaming)) or (node.nodeName() == "Join" and len(streaming) == 2)
+
+
+def _nodes(frame: DataFrame) -> list[Any]:
+    """Of the analysed logical plan: a stage has a classic session, so that its JVM can be asked."""
+    todo: list[Any] = [frame._jdf.queryExecution().analyzed()]
+    found: list[Any] = []
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        children = node.children()
+        todo += [children.apply(each) for each in range(children.size())]
+    return found
+
+
+def schema_of(frame: DataFrame) -> str:
+    """The frame's schema as JSON, as a consumer shall see it: without what Spark notes of watermarks in it."""
+    found = json.loads(frame.schema.json())
+    for field in found["fields"]:
+        field["metadata"].pop("spark.watermarkDelayMs", None)
+    return json.dumps(found, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,230 @@
+"""A stage's query, batch by batch: what is written, and in which order it is committed.
+
+The order of a stage with two logs: first the epoch of its output, then its input's checkpoint. Where it dies in between
+the next attempt's view finds the epoch, and completes the checkpoint with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_recovery.channel import ChannelState
+from airflow_recovery.channel_io.folder import ChannelFolder
+from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
+from airflow_recovery.runtime.stage_checkpoint import Checkpoint
+from airflow_recovery.runtime.stage_ends import PlannedBatch, StageInput, StageOutput
+from airflow_recovery.runtime.stage_errors import cause_of
+from airflow_recovery.runtime.stage_writing import Body, Target, empty_file, write_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from airflow_recovery.runtime.progress import Progress
+    from airflow_recovery.runtime.vertex_pass import OpenRegion
+
+SHORTEST_POLL_S, LONGEST_POLL_S = 0.2, 5.0
+SAY_EVERY_S = 10.0
+SETTLE_S = 5.0
+
+
+class StageEnded(Exception):
+    """A batch that came after the stage's end: it was not begun."""
+
+
+@dataclass(frozen=True)
+class OpenStage:
+    """An attempt whose ends are open, and whose checkpoint is there. ``schema``: of what it makes, as JSON."""
+
+    region: OpenRegion
+    source: StageInput | None
+    output: StageOutput | None
+    checkpoint: Checkpoint
+    schema: str
+    keeps_state: bool
+
+
+class StageBatches:
+    """What is done with each micro-batch: Spark calls it in a thread of its own, one batch at a time."""
+
+    def __init__(self, stage: OpenStage) -> None:
+        self._stage = stage
+        self._spec = stage.region.spec
+        self._log = stage.region.log
+        self._gate = threading.Lock()
+        self._ended = False
+        self.error: BaseException | None = None
+        self.is_refused = False
+        self.number = -1
+        """Of the newest batch, as Spark counts."""
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """The function for ``foreachBatch``."""
+        with self._gate:
+            if self._ended:
+                self.is_refused = True
+                raise StageEnded(f"batch {number} comes after the end of the stage")
+            try:
+                self.number = number
+                self._batch(frame, self._stage.checkpoint.base + number)
+            except BaseException as error:
+                self.error = error
+                raise
+
+    def end(self, timeout_s: float = -1) -> None:
+        """Let the batch at work come to its end, and no other one begin. -1: however long it takes."""
+        is_idle = self._gate.acquire(timeout=timeout_s)
+        self._ended = True
+        if is_idle:
+            self._gate.release()
+
+    def _batch(self, frame: DataFrame, batch: int) -> None:
+        source, output = self._stage.source, self._stage.output
+        planned = source.planned() if source is not None else None
+        if self._is_repeated(batch, planned):
+            # Without data, or completed in the log: only Spark's own state may miss it.
+            if self._stage.keeps_state:
+                frame.write.format("noop").mode("overwrite").save()
+            self._log.debug("Batch %d: nothing to commit.", batch)
+            return
+        if output is not None:
+            self._publish(frame, batch, output, planned)
+        elif source is not None and planned is not None:
+            source.commit(batch, planned, self._written(frame, batch, source))
+            self._told(batch, planned)
+
+    def _is_repeated(self, batch: int, planned: PlannedBatch | None) -> bool:
+        if batch <= self._stage.checkpoint.cut_to:
+            return True
+        if self._stage.source is not None:
+            return planned is None
+        return self._stage.output is not None and self._stage.output.is_published(batch)
+
+    def _publish(self, frame: DataFrame, batch: int, output: StageOutput, planned: PlannedBatch | None) -> None:
+        parts = write_parts(frame, self._segments(output), output.channel.partition_by)
+        output.publish(batch, parts, () if planned is None else (planned.consumed,))
+        if planned is not None:
+            assert self._stage.source is not None
+            self._stage.source.commit(batch, planned)
+            self._told(batch, planned)
+        self._log.debug("Batch %d: %d records in %d segments.", batch, sum(each.count for each in parts), len(parts))
+
+    def _segments(self, output: StageOutput) -> Target:
+        channel = output.channel
+        return Target(
+            self._spec.results,
+            output.client.folder.prefix,
+            f"seg/{self._spec.attempt}",
+            self._stage.schema,
+            Body.ARROW,
+            channel.subpartitions,
+            bool(channel.partition_by),
+        )
+
+    def _written(self, frame: DataFrame, batch: int, source: StageInput) -> tuple[str, ...]:
+        """The files of a batch of the last stage; they exist for readers when the log's commit names them."""
+        name = f"out/{self._spec.attempt}/{batch}-{uuid.uuid4().hex[:12]}"
+        folder = ChannelFolder(source.identity).prefix
+        target = Target(self._spec.results, folder, name, self._stage.schema, Body.PARQUET)
+        parts = sorted(write_parts(frame, target), key=lambda each: each.task)
+        stage = self._spec.stage
+        if not parts and stage is not None and stage.output_mode == "complete":
+            return (empty_file(self._stage.region.store, target),)  # the running table is empty now
+        return tuple(each.key for each in parts)
+
+    def _told(self, batch: int, planned: PlannedBatch) -> None:
+        self._log.debug("Batch %d: %d records are committed.", batch, sum(planned.records))
+        if planned.lost:
+            self._log.warning("Batch %d: %d records are lost, and in the ledger.", batch, planned.lost)
+
+
+def run_query(stage: OpenStage, writer: DataStreamWriter, progress: Progress) -> int | None:
+    """Run the query until its input has ended and all of it is committed. Raises what ended it before.
+
+    Returns how many rows its state has then; `None` where it has none, or Spark does not say.
+    """
+    batches = StageBatches(stage)
+    query = writer.foreachBatch(batches).start()
+    try:
+        _wait(stage, batches, query, progress)
+        return _state_rows(batches, query) if stage.keeps_state else None
+    except Exception as error:
+        cause = cause_of(error, batches.error)
+        if cause is error:
+            raise
+        raise cause from error
+    finally:
+        batches_over(batches, query)
+
+
+def batches_over(batches: StageBatches, query: StreamingQuery) -> None:
+    """Stop the query, which interrupts a batch that is still at work: a producer may wait for room for long."""
+    batches.end(SETTLE_S)
+    try:
+        query.stop()
+    except Exception:  # the JVM is gone, or its context: then there is nothing to stop
+        return
+
+
+def _wait(stage: OpenStage, batches: StageBatches, query: StreamingQuery, progress: Progress) -> None:
+    spec = stage.region.spec.stage
+    assert spec is not None
+    poll_s = max(SHORTEST_POLL_S, min(spec.trigger_s, LONGEST_POLL_S))
+    until = None if spec.run_for_s is None else time.monotonic() + spec.run_for_s
+    said_at, said = time.monotonic(), ""
+    while not query.awaitTermination(poll_s):  # type: ignore[arg-type]  # seconds, and parts of them
+        if stage.source is not None:
+            state = stage.source.refresh()
+            if state.view != stage.source.attempt or has_ended(stage.source, state):
+                break
+        elif until is not None and time.monotonic() > until:
+            break
+        text = told(stage)
+        if text != said and time.monotonic() - said_at >= SAY_EVERY_S:
+            said_at, said = time.monotonic(), text
+            stage.region.log.info("Attempt %d: %s.", stage.region.spec.attempt, text)
+            progress.tell(text)
+    batches.end()
+    failed = query.exception()
+    if failed is not None and not batches.is_refused:
+        raise failed
+    if stage.source is not None:
+        state = stage.source.refresh()
+        if state.view != stage.source.attempt:
+            raise ChannelEvicted(f"attempt {state.view} holds the only view")
+        if not state.is_drained:
+            raise ChannelInconsistent("the stage's query has ended by itself, before its input has: retry it")
+
+
+def _state_rows(batches: StageBatches, query: StreamingQuery) -> int | None:
+    """Of the last batch, once Spark has told of it: it does so after its own commit, which comes after ours."""
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        last = query.lastProgress
+        if last is not None and last["batchId"] >= batches.number:
+            return sum(int(each["numRowsTotal"]) for each in last["stateOperators"])
+        time.sleep(SHORTEST_POLL_S / 4)
+    return None
+
+
+def has_ended(source: StageInput, state: ChannelState) -> bool:
+    """Whether everything is committed. Raises `ChannelFailed` where no more will come, although more was to come."""
+    if state.is_drained:
+        return True
+    if state.failed is not None and state.done == state.ends:
+        raise ChannelFailed(
+            f"channel {source.channel.result!r}: its producer has given up: {state.failed}. All that it had published "
+            "is committed. Restart it; this stage may go on afterwards"
+        )
+    return False
+
+
+def told(stage: OpenStage) -> str:
+    """How far the stage is, in words."""
+    ends = [each.text() for each in (stage.source, stage.output) if each is not None]
+    return "; ".join(ends)

@@ -1,0 +1,205 @@
+"""One attempt of a stage: a region at a channel, which runs while its neighbours run."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.channel.records import LossCause
+from airflow_recovery.channel_io.folder import StageFolder
+from airflow_recovery.errors import ChannelEvicted, JobDefinitionError
+from airflow_recovery.job.accumulators import Accumulators
+from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.runtime.progress import Progress, is_remote
+from airflow_recovery.runtime.spec import StageSpec
+from airflow_recovery.runtime.stage_checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
+from airflow_recovery.runtime.stage_ends import StageInput, StageOutput, check_both_logs
+from airflow_recovery.runtime.stage_errors import cause_of
+from airflow_recovery.runtime.stage_frame import (
+    StageCall,
+    check_columns,
+    check_options,
+    check_state,
+    keeps_state,
+    schema_of,
+    streams_of,
+)
+from airflow_recovery.runtime.stage_leaving import Leaving
+from airflow_recovery.runtime.stage_query import OpenStage, run_query, told
+from airflow_recovery.runtime.stage_result import compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from airflow_recovery.runtime.region import RegionResult
+    from airflow_recovery.runtime.vertex_pass import OpenRegion
+    from airflow_recovery.shuffle.manifest import PartitionManifest
+
+KEPT_BATCHES = 10
+"""Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
+
+
+def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> RegionResult:
+    """Run the stage to the end of its input; the last one's result is written then, out of all that was committed.
+
+    Where an earlier attempt has come to that end, only what is missing behind it is done. Raises what a vertex or Spark
+    raises; `AttemptLost` where a newer attempt has taken an end; `ChannelAltered`, `ChannelInconsistent`,
+    `ChannelFailed` and `LossBudgetExceeded` of the channels; `StoreUnsuitable`; and `UserCodeError` for what can't be
+    run as a stage.
+    """
+    from airflow_recovery.runtime.region import RegionResult
+
+    accumulators = Accumulators()
+    runner = _Stage(region, stage, progress, accumulators)
+    try:
+        outputs = runner.run()
+    except ChannelEvicted as error:
+        raise cause_of(error) from error
+    counted = tuple(sorted({**dict(accumulators.totals()), **runner.counts()}.items()))
+    return RegionResult(outputs, 0.0, None, counted)
+
+
+class _Stage:
+    def __init__(self, region: OpenRegion, stage: StageSpec, progress: Progress, accumulators: Accumulators) -> None:
+        self._region = region
+        self._stage = stage
+        self._progress = progress
+        self._accumulators = accumulators
+        spec, log = region.spec, region.log
+        self._source = None if stage.input is None else StageInput(region.store, spec, stage.input, log)
+        self._output = None if stage.output is None else StageOutput(region.store, spec, stage.output)
+        self._result = self._result_name()
+        self._keeps_state = False
+        self._state_rows: int | None = None
+        self._where = region.vertex(self._result).where
+
+    def _result_name(self) -> str:
+        if self._stage.output is not None:
+            return self._stage.output.result
+        (name,) = (each.name for each in self._region.spec.vertices if each.is_result)
+        return name
+
+    def run(self) -> tuple[PartitionManifest, ...]:
+        """The last stage's manifest; nothing of another one."""
+        frame = self._frame()
+        opened = self._open(frame)
+        self._region.log.info("Attempt %d begins: %s.", self._region.spec.attempt, told(opened))
+        if not self._is_over():
+            self._progress.vertex = self._result
+            self._state_rows = run_query(opened, self._writer(opened, frame), self._progress)
+        if self._output is not None:
+            self._output.finish()
+        outputs = () if self._output is not None else (compact(opened, self._result),)
+        if self._source is not None:
+            swept = self._source.leave()
+            self._region.log.info("%s. Orphans swept: %d.", self._source.report().text(), swept)
+        return outputs
+
+    def counts(self) -> dict[str, float]:
+        """For the outcome: what of the input is committed and lost, over all attempts in this generation."""
+        found: dict[str, float] = {} if self._state_rows is None else {"state rows": self._state_rows}
+        if self._source is None:
+            return found
+        report = self._source.report()
+        found[f"{report.edge}: records committed"] = report.records - report.lost
+        found.update({f"{report.edge}: records lost ({cause.value})": 0 for cause in LossCause})
+        found.update({f"{report.edge}: records lost ({cause.value})": lost for cause, lost in report.causes})
+        return found
+
+    def _is_over(self) -> bool:
+        if self._output is not None and self._output.client.state.is_finished:
+            return True
+        return self._source is not None and self._source.refresh().is_drained
+
+    def _frame(self) -> DataFrame:
+        region, stage = self._region, self._stage
+        spark = region.spark
+        if is_remote(spark):
+            raise JobDefinitionError(
+                f"{self._where}: expected an application of its own for a stage of streams, found a Spark Connect "
+                "server: a stage reads and commits in its own driver. Run the job with spark-submit (connection type "
+                "'spark')"
+            )
+        check_options(self._where, stage)
+        quiet(spark)
+        # A batch without data would commit nothing, and what it lets go of its state would be lost.
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        spark.conf.set("spark.sql.streaming.minBatchesToRetain", str(KEPT_BATCHES))
+        if self._source is not None:
+            region.side_inputs[self._source.channel.result] = self._read(self._source)
+        frame = StageCall(region, progress=self._progress, accumulators=self._accumulators).frame_of(self._result)
+        check_columns(self._where, frame, stage)
+        self._keeps_state = keeps_state(frame)
+        check_state(self._where, self._keeps_state, stage)
+        return frame
+
+    def _read(self, source: StageInput) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        from airflow_recovery.runtime.stage_source import SOURCE, ChannelReading, ChannelSource
+
+        spark, spec = self._region.spark, self._region.spec
+        state = source.wait_until_open()
+        spark.dataSource.register(ChannelSource)
+        lineage = lineage_key(StageFolder(spec.identity, spec.region), spec.attempt)
+        reading = ChannelReading(spec.results, source.identity, spec.attempt, self._stage.max_rows, lineage)
+        schema = StructType.fromJson(json.loads(state.schema))
+        return spark.readStream.format(SOURCE).schema(schema).options(**reading.options()).load()
+
+    def _open(self, frame: DataFrame) -> OpenStage:
+        region, spec, stage = self._region, self._region.spec, self._stage
+        schema, published = schema_of(frame), None
+        leaving: list[Leaving] = []
+        if self._output is not None:
+            # First: no older attempt can publish any more, and what is published decides what was read.
+            earlier = self._output.newest_of_earlier(min(stage.earlier)) if stage.earlier else None
+            published = self._output.open(schema, replays=stage.replays)
+            published = earlier if earlier is not None and published.epoch < 0 else published
+        completed, begins = -1 if published is None else published.epoch, None
+        if self._source is not None:
+            leaving = [self._source.begin_leaving(each, published) for each in self._source.channel.drained]
+            state = self._source.connect(published)
+            completed = max(state.checkpoint, *(each.completed for each in leaving), -1)
+            check_both_logs(completed, published)
+            begins = Place(self._source.channel.generation, state.done)
+        keeps = self._keeps_state or stage.stateful
+        left = [each for each in leaving if each.rest]
+        folder = StageFolder(spec.identity, spec.region)
+        if self._is_over():
+            checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
+            return OpenStage(region, self._source, self._output, checkpoint, schema, keeps)
+        checkpoint = prepare_checkpoint(
+            region.store,
+            folder,
+            spec.attempt,
+            earlier=stage.earlier,
+            completed=completed,
+            may_begin=self._source is not None and not keeps and streams_of(frame) == 1,
+            begins=begins,
+            skips=1 if left else 0,
+        )
+        for each in left:
+            region.log.warning("%d records of an altered channel's generation are lost, and counted.", each.rest)
+            each.lose_rest(checkpoint.cut_to)
+        return OpenStage(region, self._source, self._output, checkpoint, schema, keeps)
+
+    def _writer(self, opened: OpenStage, frame: DataFrame) -> DataStreamWriter:
+        stage = self._stage
+        writer = (
+            frame.writeStream.queryName(f"{self._region.spec.region}-{self._region.spec.attempt}")
+            .outputMode(stage.output_mode)
+            .option("checkpointLocation", spark_path(f"{self._region.store.base_uri}/{opened.checkpoint.key}"))
+        )
+        if self._source is None and stage.run_for_s is None:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{round(stage.trigger_s * 1000)} milliseconds")
+
+
+def quiet(spark: SparkSession) -> None:
+    """Spark tells twice of each look for new data, and that is once a second; best effort."""
+    jvm: Any = spark.sparkContext._jvm
+    with suppress(Exception):
+        levels = jvm.org.apache.logging.log4j
+        levels.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", levels.Level.WARN)

@@ -1,0 +1,68 @@
+"""The last stage's result: all that its batches have committed, written once more as one registered result."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from airflow_recovery.channel_io.client import ChannelClient
+from airflow_recovery.channel_io.reading import committed_outputs
+from airflow_recovery.runtime.paths import spark_glob
+from airflow_recovery.runtime.stage_ends import channel_client
+from airflow_recovery.runtime.writer import write_result
+
+if TYPE_CHECKING:
+    from airflow_recovery.runtime.stage_query import OpenStage
+    from airflow_recovery.shuffle.manifest import PartitionManifest
+
+
+def compact(stage: OpenStage, result: str) -> PartitionManifest:
+    """Write the committed files of every generation that counts to the attempt's own location.
+
+    Of a running table (``complete``) it is the newest batch alone. Raises as `write_result`.
+    """
+    from pyspark.sql.types import StructType
+
+    region, spec = stage.region, stage.region.spec
+    assert spec.stage is not None
+    assert spec.stage.input is not None
+    channel, newest = spec.stage.input, spec.stage.output_mode == "complete"
+    found: list[str] = []
+    for generation in sorted({*channel.drained, channel.generation}, reverse=True):
+        client = channel_client(region.store, spec.identity, channel, generation)
+        found = [*_uris(client, region.store.base_uri, newest=newest), *found]
+        if newest and found:
+            break
+    schema = StructType.fromJson(json.loads(stage.schema))
+    started = time.monotonic()
+    frame = (
+        region.spark.read.option("ignoreMissingFiles", "false")
+        .option("ignoreCorruptFiles", "false")
+        .schema(schema)
+        .parquet(*map(spark_glob, found))
+        if found
+        else region.spark.createDataFrame([], schema)
+    )
+    planned = next(each for each in spec.vertices if each.name == result)
+    written = write_result(
+        region.spark,
+        frame,
+        result=result,
+        location=f"{spec.location}/{result}",
+        store=region.store,
+        is_digested=planned.is_digested,
+    )
+    region.log.info(
+        "%s: %d committed files are %d rows in %d files, in %.1f s",
+        result,
+        len(found),
+        written.rows,
+        len(written.objects),
+        time.monotonic() - started,
+    )
+    return written
+
+
+def _uris(client: ChannelClient, base_uri: str, *, newest: bool) -> list[str]:
+    return [f"{base_uri}/{client.folder.object(each)}" for each in committed_outputs(client, newest_batch=newest)]

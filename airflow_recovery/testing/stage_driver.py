@@ -1,0 +1,174 @@
+"""Real Spark drivers of stages, to be killed, frozen and woken: spark-submit, in a session of its own.
+
+A driver process runs one attempt after the other, so that a test pays for a JVM's start once, and can have spare ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.runtime.submit import submit_environment
+
+DEADLINE_S = 240.0
+"""A JVM on a busy machine takes its time."""
+
+_APPLICATION = """
+import json, os, signal, sys, time
+from pathlib import Path
+from airflow_recovery.runtime import driver, stage_ends
+from airflow_recovery.runtime.spec import RegionSpec
+
+def at(do):
+    def wrapped(end, batch, *given):
+        if batch == moments.get("die_at"):
+            os.killpg(0, signal.SIGKILL)
+        if batch == moments.get("hold_at"):
+            held.touch()
+            while not go.exists():
+                time.sleep(0.02)
+        return do(end, batch, *given)
+    return wrapped
+
+stage_ends.StageInput.commit = at(stage_ends.StageInput.commit)
+publish = stage_ends.StageOutput.publish
+while True:
+    for each in sorted(Path(sys.argv[1]).glob("*.json")):
+        told = json.loads(each.read_text())
+        spec, moments = RegionSpec.from_json(told["spec"]), told["moments"]
+        held, go = each.with_suffix(".held"), each.with_suffix(".go")
+        stage_ends.StageOutput.publish = publish if spec.stage.input else at(publish)
+        each.unlink()
+        code = driver.drive(spec)
+        each.with_suffix(".part").write_text(str(code))
+        each.with_suffix(".part").rename(each.with_suffix(".code"))
+    time.sleep(0.05)
+"""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Where an attempt stops: right before it commits this batch; between its two logs where it has two.
+
+    ``hold_at``: until `StageDriver.go`. ``die_at``: ``kill -9`` of the whole session.
+    """
+
+    hold_at: int | None = None
+    die_at: int | None = None
+
+
+class StageDriver:
+    """``code``: folders for the Python path, with the job's code and this package."""
+
+    def __init__(
+        self,
+        folder: Path,
+        code: Sequence[Path],
+        *,
+        environment: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._current: RegionSpec | None = None
+        folder.mkdir(parents=True)
+        application = folder / "application.py"
+        application.write_text(_APPLICATION)
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.driver.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            **(conf or {}),
+        }
+        path = os.pathsep.join(map(str, code))
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [
+                    *("spark-submit", "--master", "local[2]"),
+                    *(each for item in settings.items() for each in ("--conf", "=".join(item))),
+                    *(str(application), str(folder)),
+                ],
+                env=submit_environment({**os.environ, **(environment or {}), "PYTHONPATH": path}),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def begin(self, spec: RegionSpec, moments: Moments | None = None) -> None:
+        """Hand it an attempt; a second time the same one, too."""
+        for kind in (".code", ".held", ".go"):
+            self._path(spec, kind).unlink(missing_ok=True)
+        self._current = spec
+        path = self._path(spec, ".part-json")
+        path.write_text(json.dumps({"spec": spec.to_json(), "moments": asdict(moments or Moments())}))
+        path.rename(self._path(spec, ".json"))
+
+    def wait_until_held(self, spec: RegionSpec) -> None:
+        """It stands right before the commit."""
+        self.wait(self._path(spec, ".held").exists, "the batch that it holds at")
+
+    def go(self, spec: RegionSpec) -> None:
+        """It may commit."""
+        self._path(spec, ".go").touch()
+
+    def code(self, spec: RegionSpec) -> int:
+        """Wait for the attempt's exit code."""
+        path = self._path(spec, ".code")
+        self.wait(path.exists, "the end of the attempt")
+        return int(path.read_text())
+
+    def wait(self, what: Callable[[], bool], said: str) -> None:
+        """Until it is so. Raises `AssertionError` with its log, where its attempt ends before, or it takes too long."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not what():
+            is_over = self._current is not None and self._path(self._current, ".code").exists() and not what()
+            if is_over or self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain for {said}; its log:\n{self.log()}")
+            time.sleep(0.05)
+
+    def wait_for_death(self) -> None:
+        """Until it has killed itself."""
+        self.process.wait(DEADLINE_S)
+
+    def log(self) -> str:
+        """What it has said."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def freeze(self) -> None:
+        """SIGSTOP: driver, JVM, reader and workers."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """``kill -9`` of the whole session; harmless where it is gone."""
+        with suppress(ProcessLookupError):
+            self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def is_alive(self) -> bool:
+        """Whether spark-submit runs."""
+        return self.process.poll() is None
+
+    def is_idle(self) -> bool:
+        """Whether it lives, and has nothing to do."""
+        return self.is_alive() and (self._current is None or self._path(self._current, ".code").exists())
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    def _path(self, spec: RegionSpec, kind: str) -> Path:
+        return self.folder / f"{spec.identity.run_key}-{spec.identity.group_id}-{spec.region}-{spec.attempt}{kind}"

@@ -1,0 +1,130 @@
+"""Waits in the triggerer until the channel is open that a stage reads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_recovery.channel.records import ChannelIdentity
+from airflow_recovery.errors import RecoveryError, StoreTimeout, StoreUnavailable
+from airflow_recovery.execution.channels import InputChannel
+from airflow_recovery.execution.start_gate import Gate, look
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import RunIdentity
+
+POLL_INTERVAL_S = 3.0
+
+
+class ChannelOpenTrigger(BaseTrigger):
+    """Fires once when it is worth the task's while to look: it decides, the trigger only saves its slot.
+
+    That is where the channel is open, its producer's task is over in Airflow, the channel has moved on to another
+    generation (as the producer's resets in the journal say), ``deadline`` has passed, or the journal can't be read.
+
+    Event: ``{"deadline": ...}``, as given: what is left of the task's patience.
+
+    :param dag_id: with ``run_key`` and ``group_id`` the journal's identity of the run.
+    :param run_id: Airflow's.
+    :param result: the channel, and ``generation`` the one that is waited for.
+    :param producer: the region that feeds it, and ``producer_task`` its task.
+    :param deadline: seconds since the epoch, or `None`: it waits as long as the producer may come.
+    """
+
+    def __init__(
+        self,
+        *,
+        dag_id: str,
+        run_key: str,
+        group_id: str,
+        run_id: str,
+        result: str,
+        generation: int,
+        producer: str,
+        producer_task: str,
+        deadline: float | None = None,
+        poll_interval_s: float = POLL_INTERVAL_S,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dag_id = dag_id
+        self.run_key = run_key
+        self.group_id = group_id
+        self.run_id = run_id
+        self.result = result
+        self.generation = generation
+        self.producer = producer
+        self.producer_task = producer_task
+        self.deadline = deadline
+        self.poll_interval_s = poll_interval_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments, for the metadata database."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "dag_id": self.dag_id,
+                "run_key": self.run_key,
+                "group_id": self.group_id,
+                "run_id": self.run_id,
+                "result": self.result,
+                "generation": self.generation,
+                "producer": self.producer,
+                "producer_task": self.producer_task,
+                "deadline": self.deadline,
+                "poll_interval_s": self.poll_interval_s,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, wait, look again."""
+        from asgiref.sync import sync_to_async
+
+        # Not asyncio.to_thread: what asks Airflow in the thread has to find its way back to this loop.
+        look_once = sync_to_async(self._is_worth_a_look, thread_sensitive=False)
+        stores = open_stores(RecoverySettings.load())
+        while True:
+            try:
+                if await look_once(stores):
+                    break
+            except (StoreTimeout, StoreUnavailable) as error:
+                self.log.warning("%s could not be looked at, asking again: %s", self.result, error)
+            except RecoveryError as error:
+                # The task will meet the same error, and says it where people look.
+                self.log.warning("%s could not be looked at: %s", self.result, error)
+                break
+            await asyncio.sleep(self.poll_interval_s)
+        yield TriggerEvent({"deadline": self.deadline})  # type: ignore[no-untyped-call]
+
+    def _is_worth_a_look(self, stores: Stores) -> bool:
+        if self.deadline is not None and time.time() >= self.deadline:
+            return True
+        run = RunIdentity(self.dag_id, self.run_key, self.group_id)
+        channel = InputChannel(ChannelIdentity(run, self.result, self.generation), self.producer)
+        found = look(stores.results, channel, self._producer_state)
+        if found.gate is not Gate.WAIT:
+            self.log.info("%s.", found.why)
+            return True
+        journal = Journal(stores.journal, run, writer="trigger")
+        now = journal.load(journal.list([self.producer])).of(self.producer).generations[-1]
+        if now != self.generation:
+            self.log.info("%s: generation %d is written now, not %d.", self.result, now, self.generation)
+        return now != self.generation
+
+    def _producer_state(self) -> str | None:
+        """As Airflow says; `None` where it can't be asked now: the channel itself is what is waited for."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        try:
+            answer = RuntimeTaskInstance.get_task_states(
+                dag_id=self.dag_id, task_ids=[self.producer_task], run_ids=[self.run_id]
+            )
+        except Exception as error:
+            self.log.warning("The state of %s could not be asked: %s", self.producer_task, error)
+            return None
+        found: str | None = answer.get(self.run_id, {}).get(self.producer_task)
+        return found

@@ -1,0 +1,53 @@
+"""The events of a run, read once for everything that is told of them. Best effort: streams may be torn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.errors import RecordInvalid, StoreError
+from airflow_recovery.journal.events import AttemptClaimed, RegionKept
+from airflow_recovery.journal.history import Gap, GapKind, Recorded, read_stream
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import Claim
+
+_NOT_NORMAL = (GapKind.DROPPED, GapKind.IN_DOUBT, GapKind.DAMAGED)
+
+
+@dataclass(frozen=True)
+class RunEvents:
+    """Writer by writer, each in its own order."""
+
+    recorded: tuple[Recorded, ...] = ()
+    holes: tuple[str, ...] = ()
+    """Why events are missing or may be, where that is not the way of things: one line each."""
+
+    def newest_kept(self) -> Mapping[str, RegionKept]:
+        """Of each region, the event that says why it was kept, at the highest attempt."""
+        found: dict[str, RegionKept] = {}
+        for each in self.recorded:
+            event = each.event
+            if isinstance(event, RegionKept):
+                before = found.get(event.region)
+                if before is None or (before.attempt, before.occurred_at) <= (event.attempt, event.occurred_at):
+                    found[event.region] = event
+        return found
+
+    def claims(self) -> Mapping[tuple[str, int], Claim]:
+        """The claims by region and attempt."""
+        claims = (each.event.claim for each in self.recorded if isinstance(each.event, AttemptClaimed))
+        return {(each.region, each.attempt): each for each in claims}
+
+
+def events_of(journal: Journal) -> RunEvents:
+    """All that can be read. Raises nothing that is wrong with a stream."""
+    found: list[Recorded] = []
+    gaps: list[Gap] = []
+    holes = []
+    try:
+        for each in read_stream(journal.store, journal.identity, gaps=gaps):
+            found.append(each)  # noqa: PERF402 - one by one, so that what was read before an error stays
+    except (RecordInvalid, StoreError) as error:
+        holes.append(str(error))
+    holes += [each.text for each in gaps if each.kind in _NOT_NORMAL]
+    return RunEvents(tuple(found), tuple(" ".join(each.split()) for each in holes))

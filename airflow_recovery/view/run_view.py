@@ -1,0 +1,53 @@
+"""One run as people see it, and how it is introduced to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import PagesDisagree
+from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.records import InputPin
+
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run, read once. ``published``: what its newest publish names."""
+
+    journal: Journal
+    in_use: RunInUse
+    published: frozenset[InputPin]
+
+    def header(self) -> str:
+        """Which run, and which of its plans."""
+        identity, in_use = self.journal.identity, self.in_use
+        lines = [f"DAG {identity.dag_id}, run {identity.run_key}, group {identity.group_id}"]
+        which = "the only one" if in_use.plans == 1 else f"one of {in_use.plans}"
+        if in_use.claim is not None:
+            which += f", named by the newest claim: {in_use.claim.region}@{in_use.claim.attempt}"
+        lines.append(f"Plan {in_use.plan_hash[:8]} of {in_use.plan.job}: {which}.")
+        if in_use.left:
+            lines.append(f"In other plans only (renamed or removed since): {', '.join(in_use.left)}.")
+        if in_use.state.newest_publish:
+            lines.append(f"Publish {in_use.state.newest_publish} is the newest.")
+        return "\n".join(lines)
+
+    def airflow_run_id(self, asked: str) -> str:
+        """The Airflow run that works on this journal: the newest claim's; ``asked`` where nobody has claimed."""
+        claim = self.in_use.claim or newest_claim(self.journal, [each.name for each in self.in_use.plan.regions])
+        return claim.airflow_run_id if claim is not None else asked
+
+
+def view_run(journal: Journal) -> RunView:
+    """Read a run. A listing whose pages disagree, since tasks are writing, is made again."""
+    for _ in range(_ROUNDS):
+        try:
+            in_use = read_run(journal)
+        except PagesDisagree:
+            continue
+        number = in_use.state.newest_publish
+        named = journal.read_publish(number).regions if number else ()
+        return RunView(journal, in_use, frozenset(InputPin(each.region, each.attempt) for each in named))
+    raise PagesDisagree(f"The journal of {journal.identity} was not coherent in {_ROUNDS} listings: try again.")

@@ -1,0 +1,1 @@
+"""``make demo-approximate``: a chain of three streaming stages, two of which are killed while it runs."""

@@ -1,0 +1,82 @@
+"""``python -m scripts.demo_approximate``: what ``make demo-approximate`` runs. Exit code 1 where any check fails."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
+
+from airflow_recovery.cli.run_ledger import ledger_of  # noqa: E402
+from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
+from airflow_recovery.view.run_view import view_run  # noqa: E402
+from scripts.demo.lake import fill_lake  # noqa: E402
+from scripts.demo.stage import own_folder  # noqa: E402
+from scripts.demo_approximate.acts import act_regional, act_single  # noqa: E402
+from scripts.demo_approximate.checks import all_checks, recovery_table  # noqa: E402
+from scripts.demo_approximate.flights import FlightsByDay  # noqa: E402
+from scripts.demo_approximate.live_run import STAGES, DemoFailed  # noqa: E402
+from scripts.demo_approximate.stage import LiveStage, date_files, open_stage  # noqa: E402
+
+
+def main() -> int:
+    """Run the demo; its exit code."""
+    argparse.ArgumentParser(prog="make demo-approximate", description=__doc__).parse_args()
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, _stop)
+    try:
+        with own_folder() as folder:
+            return _run(folder)
+    except BlockingIOError:
+        print("Another demo is running in this checkout: stop it first", file=sys.stderr)
+        return 1
+
+
+def _run(folder: Path) -> int:
+    begun = time.monotonic()
+    lake = folder / "lake"
+    fill_lake(lake)
+    date_files(lake)
+    print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
+    try:
+        with open_stage(folder / "stage", lake) as stage:
+            print(
+                f"  ready after {time.monotonic() - begun:.0f} s; channels are in {stage.results.base_uri}", flush=True
+            )
+            return 0 if _play(stage, FlightsByDay.of_lake(lake)) else 1
+    except (DemoFailed, LocalAirflowError) as error:
+        print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _play(stage: LiveStage, flights: FlightsByDay) -> bool:
+    one, two = act_single(stage, flights), act_regional(stage, flights)
+    state = one.run.state()
+    restarts = (f"{each} {len([n for n in state.of(each).attempts if n]) - 1}" for each in STAGES)
+    print(f"\nRestarts in act one: {', '.join(restarts)}\n")
+    ledger = ledger_of(view_run(one.run.journal()), stage.results)
+    print(f"{ledger.text()}\n")
+    print(f"{recovery_table([*one.recoveries, *two.recoveries])}\n")
+    passed = ledger.trouble is None
+    for claim, wrong in all_checks(one, two, flights, ledger.channels):
+        print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")
+        passed = passed and wrong is None
+    sys.stdout.flush()
+    return passed
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    # Once: a second signal may not interrupt the cleaning up.
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    print("\nStopping ...", file=sys.stderr, flush=True)
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The two acts: the chain whose stages restart alone, killed twice, and the same chain that restarts as a whole."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from scripts.demo_approximate.flights import FlightsByDay
+from scripts.demo_approximate.live_run import SCORER, SINK, STAGES, LiveRun, Seen
+from scripts.demo_approximate.stage import LiveStage
+
+FIRST_KILL = date(2013, 2, 1)
+"""A stage is killed when the running table has come so far."""
+BETWEEN = timedelta(days=12)
+"""How far it must have come since the restart, before the next one is killed."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What became of one kill. Seconds from the kill: to the first table that was committed by a restarted stage, and
+    to the first one with flights that had not left the source at the kill."""
+
+    killed: str
+    strategy: str
+    restarted: tuple[str, ...]
+    first_s: float
+    fresh_s: float
+    fresh_day: date
+
+
+@dataclass(frozen=True)
+class Act:
+    """An act that came to its end, or was cut short when everything was measured."""
+
+    run: LiveRun
+    recoveries: tuple[Recovery, ...]
+
+
+def act_single(stage: LiveStage, flights: FlightsByDay) -> Act:
+    """The sink is killed, then the scorer; each restarts alone, and the run goes on to its end."""
+    print("\nAct one: a stage that dies restarts alone (approximate-single)", flush=True)
+    run = LiveRun(stage, "live_flights")
+    run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
+    first = kill_and_measure(run, SINK, flights, "approximate-single")
+    second_kill = first.fresh_day + BETWEEN
+    run.until(lambda seen: seen is not None and seen.newest >= second_kill, f"a table up to {second_kill}")
+    second = kill_and_measure(run, SCORER, flights, "approximate-single")
+    run.at_full_speed()
+    run.until(lambda _: run.airflow_state in ("success", "failed"), "the run's end")
+    print(f"  {run.airflow_state} after {run.seconds:.0f} s", flush=True)
+    return Act(run, (first, second))
+
+
+def act_regional(stage: LiveStage, flights: FlightsByDay) -> Act:
+    """The sink is killed at the same point, and all three begin anew. Cut short at the first fresh table."""
+    print("\nAct two: the same chain restarts as a whole (region)", flush=True)
+    run = LiveRun(stage, "live_flights_regional")
+    run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
+    found = kill_and_measure(run, SINK, flights, "region")
+    print("  enough: the rest of this run is not waited for", flush=True)
+    run.stop()
+    return Act(run, (found,))
+
+
+def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
+    """Kill a stage of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
+    tops = {each: run.state().of(each).top for each in STAGES}
+    before = run.look()
+    assert before is not None
+    run.kill(region)
+    killed = time.monotonic()
+    # What had left the source by then is old.
+    old = flights.day_of(run.published())
+    times: list[float] = []
+    commits: list[Seen] = []
+
+    def fresh(seen: Seen | None) -> bool:
+        if seen is None or (seen.generation, seen.batch) == (before.generation, before.batch):
+            return False
+        if not times and _is_of_restarted(run, region, seen, before, old):
+            times.append(time.monotonic() - killed)
+            print(f"  {run.seconds:6.1f} s  first table after {times[0]:.1f} s, up to {seen.newest}", flush=True)
+        if seen.newest > old:
+            commits.append(seen)
+            return True
+        return False
+
+    run.until(fresh, f"a table with flights after {old}")
+    fresh_s = time.monotonic() - killed
+    print(
+        f"  {run.seconds:6.1f} s  fresh table after {fresh_s:.1f} s: up to {commits[0].newest}, past {old}", flush=True
+    )
+    state = run.state()
+    again = tuple(f"{each}@{state.of(each).top}" for each in STAGES if state.of(each).top > tops[each])
+    return Recovery(region, strategy, again, times[0] if times else fresh_s, fresh_s, commits[0].newest)
+
+
+def _is_of_restarted(run: LiveRun, region: str, seen: Seen, before: Seen, old: date) -> bool:
+    """A sink makes every table after its kill; a scorer's rows are seen when they are newer than all of before."""
+    if region == SINK or seen.generation != before.generation:
+        return True
+    return seen.newest > old

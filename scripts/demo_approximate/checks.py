@@ -1,0 +1,107 @@
+"""What has to be true at the end. Each check is one line of the output; one that fails makes the demo fail."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+
+from airflow_recovery.channel_io.run_channels import ChannelReport
+from airflow_recovery.verify import verify_run
+from scripts.demo.journal_view import JournalView
+from scripts.demo_approximate.acts import Act, Recovery
+from scripts.demo_approximate.flights import FlightsByDay
+from scripts.demo_approximate.live_run import SCORER, SINK, SOURCE, STAGES, LiveRun
+
+
+def published_table(run: LiveRun) -> dict[date, int]:
+    """Flights by day in the published result, from exactly the files that its manifest names."""
+    manifest = JournalView(run.stage.journal, run.identity).result(SINK)
+    store = run.stage.journal.beside(manifest.location)
+    files = (io.BytesIO(store.get(each.path).body) for each in manifest.objects)
+    rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
+    return {row["date"]: row["flights"] for row in rows}
+
+
+def missing(flights: FlightsByDay, table: Mapping[date, int]) -> dict[date, int]:
+    """How many flights of each day are in the CSV files and not in the table; negative where there are too many."""
+    days = sorted({*flights.counts, *table})
+    found = {each: flights.counts.get(each, 0) - table.get(each, 0) for each in days}
+    return {each: count for each, count in found.items() if count}
+
+
+def all_checks(
+    one: Act, two: Act, flights: FlightsByDay, ledger: Sequence[ChannelReport]
+) -> Iterator[tuple[str, str | None]]:
+    """Each check as (what is claimed, what is wrong or `None`)."""
+    run = one.run
+    yield "act one: the run is a success in Airflow", _unequal("success", run.airflow_state)
+    state = run.state()
+    tops = {each: state.of(each).top for each in STAGES}
+    yield (
+        "act one: one restart of the sink, one of the scorer, none of the source",
+        _unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
+    )
+    table = published_table(run)
+    gone = missing(flights, table)
+    reports = {each.channel.edge: each for each in ledger}
+    lost = sum(gone.values())
+    yield (
+        f"independent count: {flights.total:,} flights in the CSV files, {sum(table.values()):,} in the published "
+        f"table; {lost:,} are missing, and the ledger says so",
+        _unequal(lost, reports[SOURCE].loss.lost + reports[SCORER].loss.lost),
+    )
+    yield "no flight is counted twice on any day", _unequal({}, {each: n for each, n in gone.items() if n < 0})
+    yield (
+        "the running table's own channel has lost nothing",
+        _unequal((0, 0), (reports[SCORER].loss.lost, reports[SCORER].unknown)),
+    )
+    yield f"what is missing is of few days in a row: {_days(gone)}", not_in_a_row(flights, gone)
+    report = verify_run(
+        run.stage.journal,
+        run.stage.journal.beside,
+        dag_id=run.identity.dag_id,
+        run_key=run.identity.run_key,
+        group_id=run.identity.group_id,
+        ended=True,
+        deep=True,
+        results=run.stage.results,
+    )
+    yield "the independent checker finds nothing", report.text() if report.violated else None
+    (whole,) = two.recoveries
+    yield "act two: all three stages restarted", _unequal(len(STAGES), len(whole.restarted))
+    alone = one.recoveries[0]
+    yield (
+        f"killed at the same point, a fresh table {alone.fresh_s:.0f} s after the kill and not {whole.fresh_s:.0f} s",
+        None if alone.fresh_s < whole.fresh_s else "the restart of one stage was not faster",
+    )
+
+
+def recovery_table(recoveries: Sequence[Recovery]) -> str:
+    """One line a kill."""
+    rows = [("killed", "strategy", "restarted", "first table", "fresh table")]
+    rows += [
+        (each.killed, each.strategy, ", ".join(each.restarted), f"{each.first_s:.1f} s", f"{each.fresh_s:.1f} s")
+        for each in recoveries
+    ]
+    wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _days(gone: Mapping[date, int]) -> str:
+    return f"{min(gone)} to {max(gone)}" if gone else "none"
+
+
+def not_in_a_row(flights: FlightsByDay, gone: Mapping[date, int]) -> str | None:
+    """A skip is one stretch of the stream. A batch of days is shuffled among subpartitions, so its ends may be frayed;
+    days in the middle of it are gone as a whole."""
+    days = [each for each in flights.counts if gone and min(gone) <= each <= max(gone)]
+    whole = [each for each in days[8:-8] if gone.get(each, 0) != flights.counts[each]]
+    return f"days in between are there: {whole[:5]}" if whole else None
+
+
+def _unequal(expected: object, found: object) -> str | None:
+    return None if expected == found else f"expected {expected}, found {found}"

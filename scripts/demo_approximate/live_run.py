@@ -1,0 +1,176 @@
+"""One run of the chain while it goes on: its tasks, its attempts, and the running table as a reader sees it."""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+from jobs.rehearsal import PACE
+
+from airflow_recovery.channel import ChannelIdentity
+from airflow_recovery.channel_io import ChannelClient
+from airflow_recovery.channel_io.reading import batch_of, committed_outputs
+from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.testing.spark_drivers import driver_of
+from scripts.demo_approximate.stage import LiveStage
+
+GROUP = "flights"
+SOURCE, SCORER, SINK = "departures", "predicted", "delays_by_day"
+STAGES = (SOURCE, SCORER, SINK)
+BATCH_S = 4.0
+"""So long the source takes for a batch of days at least: a year is six minutes."""
+TIMEOUT_S = 1200.0
+SHOWN = ("running", "success", "failed", "up_for_retry", "upstream_failed")
+
+
+class DemoFailed(Exception):
+    """The demo can't go on. The message says why."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The newest committed table: in which generation, its batch, its newest day, and its flights by day."""
+
+    generation: int
+    batch: int
+    newest: date
+    flights: dict[date, int]
+
+
+class LiveRun:
+    """Started when it is made. ``seen`` is the newest table that was looked at."""
+
+    def __init__(self, stage: LiveStage, dag_id: str, *, name: str = "demo") -> None:
+        self.stage = stage
+        self.dag_id = dag_id
+        self._pace = stage.folder / f"rehearsal-{name}-{dag_id}" / PACE
+        self._pace.parent.mkdir()
+        self._pace.write_text(str(BATCH_S))
+        conf = {"rehearsal": str(self._pace.parent)}
+        self.run_id = stage.airflow.trigger(dag_id, run_id=f"{name}-{dag_id}", conf=conf)
+        key = run_key(logical_date=None, partition_key=None, run_id=self.run_id)
+        self.identity = RunIdentity(dag_id, key, GROUP)
+        self.seen: Seen | None = None
+        self._begun = time.monotonic()
+        self._clients: dict[tuple[str, int], ChannelClient] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Since the run was triggered."""
+        return time.monotonic() - self._begun
+
+    @property
+    def airflow_state(self) -> str:
+        """Of the run, as Airflow has it."""
+        return self.stage.airflow.run_state(self.dag_id, self.run_id)
+
+    def journal(self) -> Journal:
+        """A reader of the run's journal."""
+        return Journal(self.stage.journal, self.identity, writer=f"demo-{uuid.uuid4().hex}")
+
+    def state(self) -> RunState:
+        """The attempts of the three stages."""
+        journal = self.journal()
+        return journal.load(journal.list(STAGES))
+
+    def published(self) -> int:
+        """Flights that the source has published in the generation of now."""
+        return sum(self._client(SOURCE, self.state().of(SOURCE).generations[-1]).refresh().ends)
+
+    def look(self) -> Seen | None:
+        """The newest committed table, or `None` before the first one."""
+        generation = self.state().of(SCORER).generations[-1]
+        client = self._client(SCORER, generation)
+        keys = committed_outputs(client, newest_batch=True)
+        if not keys:
+            return None
+        batch = batch_of(keys[0])
+        if self.seen is None or (self.seen.generation, self.seen.batch) != (generation, batch):
+            try:
+                rows = [row for each in keys for row in _rows(client.get(each))]
+            except ObjectMissing:
+                return self.seen  # swept since, at the end of the run
+            if rows:
+                flights = {row["date"]: row["flights"] for row in rows}
+                self.seen = Seen(generation, batch, max(flights), flights)
+        return self.seen
+
+    def until(self, done: Callable[[Seen | None], bool], what: str) -> None:
+        """Look and print what has changed until ``done``. Raises `LocalAirflowError`, and `DemoFailed`."""
+        airflow = self.stage.airflow
+
+        def poll() -> bool:
+            self._print_changes()
+            return done(self.look())
+
+        airflow.wait_until(poll, TIMEOUT_S, what, lambda: airflow.describe(self.dag_id, self.run_id))
+
+    def kill(self, region: str) -> int:
+        """``kill -9`` of the newest attempt of a stage: spark-submit's JVM and every process below it. Its attempt."""
+        attempt = self.state().of(region).top
+        driver = driver_of(f"{self.dag_id}.{region}@{attempt}", self.stage.airflow.home)
+        if driver is None:
+            raise DemoFailed(f"{region}@{attempt} has no Spark driver that could be killed")
+        killed = kill_family(driver)
+        print(f"  {self.seconds:6.1f} s  >>> kill -9: {region}@{attempt}, {killed} processes", flush=True)
+        return attempt
+
+    def at_full_speed(self) -> None:
+        """From now on the source is as fast as it can be."""
+        self._pace.write_text("0")  # it may be read at this very moment
+
+    def stop(self) -> None:
+        """As a person does in the UI: mark the run as failed. Airflow ends its tasks; returns when they have."""
+        airflow = self.stage.airflow
+        airflow.api("PATCH", f"/dags/{self.dag_id}/dagRuns/{self.run_id}", {"state": "failed"})
+        names = [f"{self.dag_id}.{region}@{each.top}" for region, each in self.state().regions.items()]
+        airflow.wait_until(
+            lambda: not any(driver_of(name, airflow.home) for name in names), TIMEOUT_S, "the end of the run's drivers"
+        )
+
+    def _client(self, edge: str, generation: int) -> ChannelClient:
+        if (edge, generation) not in self._clients:
+            identity = ChannelIdentity(self.identity, edge, generation)
+            self._clients[edge, generation] = ChannelClient(self.stage.results, identity, f"demo-{uuid.uuid4().hex}")
+        return self._clients[edge, generation]
+
+    def _print_changes(self) -> None:
+        for each in self.stage.airflow.task_instances(self.dag_id, self.run_id):
+            name = each["task_id"].removeprefix(f"{GROUP}.")
+            now = (each["state"] or "waiting", int(each["try_number"]))
+            if self._shown.get(name) != now and now[0] in SHOWN:
+                self._shown[name] = now
+                print(f"  {self.seconds:6.1f} s  {name:14} try {now[1]}: {now[0]}", flush=True)
+            if now[0] in ("failed", "upstream_failed") and self.airflow_state == "failed":
+                raise DemoFailed(
+                    f"run {self.run_id} failed:\n{self.stage.airflow.describe(self.dag_id, self.run_id)}\n"
+                    f"logs: {self.stage.airflow.home / 'logs'}"
+                )
+
+
+def kill_family(driver: psutil.Process) -> int:
+    """``kill -9`` of a process and of all below it, which would die each in its own time; how many they were."""
+    family = [driver, *driver.children(recursive=True)]
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    psutil.wait_procs(family, timeout=10)
+    return len(family)
+
+
+def _rows(body: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = parquet.read_table(io.BytesIO(body)).to_pylist()
+    return found

@@ -1,0 +1,402 @@
+"""Stages in real Airflow: each a task and a Spark application, at the same time, with channels between them.
+
+scoring   events ~> scores ~> table         one strategy a DAG
+tight     events ~> table                   may lose five records
+blocked   events ~> table                   waits for room for two seconds
+
+What is lost is counted twice: by the channels' logs, and as what is missing among the rows of the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from journal_objects import JournalObjects
+from pipeline import AWS_CONNECTION, HERE, DagRun, Pipeline, environment, is_gone
+
+from airflow_recovery.channel.records import ChannelIdentity
+from airflow_recovery.channel.state import ChannelState
+from airflow_recovery.channel_io.reading import read_channel
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import REGION, SECRET_KEY
+from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
+from airflow_recovery.testing.spark_drivers import kill_9
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+
+FILES, IDS = 12, 50
+"""The lake of a run: so many micro-batches, of so many ids each."""
+
+STAGES = ("events", "scores", "table")
+
+WARM = """
+import sys
+
+__all__ = []
+if "scheduler" in sys.argv:
+    import boto3
+    import airflow_recovery.operators
+"""
+"""Airflow's local settings: tasks are forked from the scheduler."""
+
+PATIENCE_S = 400.0
+"""For one step; a busy machine starts Spark slowly, and stages start one after the other."""
+
+
+@dataclass
+class Outage:
+    """A rule of the proxy before the journal's store: while it lasts, no request gets through."""
+
+    lasts: bool = False
+    refused: int = 0
+
+    def __call__(self, request: S3Request) -> Answer | None:
+        if not self.lasts:
+            return None
+        self.refused += 1
+        return Answer(503, "ServiceUnavailable")
+
+
+@dataclass(frozen=True)
+class StreamsPipeline(Pipeline):
+    """Its journal is behind a proxy."""
+
+    outage: Outage = field(default_factory=Outage)
+    endpoint_url: str = ""
+
+    def set_aws_password(self, password: str) -> None:
+        super().set_aws_password(password)
+        extra = json.dumps({"region_name": REGION, "endpoint_url": self.endpoint_url})
+        body = {"connection_id": AWS_CONNECTION, "conn_type": "aws", "extra": extra}
+        self.airflow.api("PATCH", f"/connections/{AWS_CONNECTION}?update_mask=extra", body)
+
+
+@pytest.fixture(scope="module")
+def streams(
+    s3_server_names: list[str], tmp_path_factory: pytest.TempPathFactory, start_s3_server: Callable[[str], S3Server]
+) -> Iterator[StreamsPipeline]:
+    """An Airflow of its own: its components are killed here, and it hears soon of a process that is frozen."""
+    with standalone_cluster(cores=1, memory="1g") as cluster:
+        yield from open_streams(start_s3_server(s3_server_names[0]), tmp_path_factory.mktemp("streams"), cluster)
+
+
+def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> Iterator[StreamsPipeline]:
+    bucket = f"streams-{os.urandom(4).hex()}"
+    server.create_bucket(bucket)
+    env = environment(folder, bucket, "sc://nowhere:1") | {
+        "AIRFLOW_CONN_CLUSTER": json.dumps({"conn_type": "spark", "host": cluster.master_url}),
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+        # A scheduler that is killed is back before anybody takes its tasks for orphans.
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "120",
+        "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "60",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder / "dags"), os.environ.get("PYTHONPATH")])),
+    }
+    dags = folder / "dags"
+    jobs = dags / "integration_jobs"
+    jobs.mkdir(parents=True)
+    for each in ("approximate_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py"):
+        (dags / each).write_text((HERE / "dags" / each).read_text())
+    (jobs / "streams.py").write_text((HERE / "dags" / "integration_jobs" / "streams.py").read_text())
+    airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
+    for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
+        del airflow.env[name]
+    settings = airflow.home / "config" / "airflow_local_settings.py"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(WARM)
+    outage = Outage()
+    with S3Proxy(server, outage) as proxy, airflow:
+        found = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)
+        found.set_aws_password(SECRET_KEY)
+        for name, slots in (("one_slot", 1), ("two_slots", 2)):
+            airflow.api("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+        yield found
+
+
+@dataclass
+class Streams:
+    """One run of stages, and its lake."""
+
+    run: DagRun
+
+    def hold_at(self, limit: int | None) -> None:
+        """Ids from ``limit`` on are not let into the source; `None`: all are."""
+        gate = self.run.gates / "events.hold"
+        if limit is None:
+            gate.unlink()
+            return
+        part = gate.with_suffix(".part")
+        part.write_text(str(limit))
+        part.rename(gate)
+
+    def wait(self, claim: Callable[[], bool], what: str) -> None:
+        self.run.airflow.wait_until(claim, PATIENCE_S, what, self.run.story)
+
+    def ends(self, state: str = "success") -> JournalObjects:
+        found = self.run.airflow.wait_run(self.run.dag_id, self.run.run_id, PATIENCE_S)
+        assert found == state, self.run.story()
+        return self.run.journal()
+
+    def log(self, edge: str, generation: int = 1) -> ChannelState:
+        run = RunIdentity(self.run.dag_id, f"date-{self.run.day}T000000Z", "g")
+        store = LocalStore(f"file://{self.run.pipeline.folder}/results")
+        return read_channel(store, ChannelIdentity(run, edge, generation))
+
+    def wait_done(self, edge: str, records: int, generation: int = 1) -> None:
+        """Until the channel's consumer has so many behind it, committed or lost."""
+        self.wait(lambda: sum(self.log(edge, generation).done) >= records, f"{records} behind {edge}")
+
+    def wait_view(self, edge: str, attempt: int, generation: int = 1) -> None:
+        """Until that attempt of its consumer is connected."""
+        self.wait(lambda: self.log(edge, generation).view >= attempt, f"attempt {attempt} at {edge}")
+
+    def jvm(self, region: str, attempt: int) -> psutil.Process:
+        return self.run.jvm(region, attempt)
+
+    def ids(self) -> set[int]:
+        """What is in the result, by its rows; each once."""
+        rows = [row[0] for row in self.run.journal().rows("table")]
+        assert len(rows) == len(set(rows)), "rows are there twice"
+        return set(rows)
+
+    def missing(self) -> set[int]:
+        return set(range(FILES * IDS)) - self.ids()
+
+    def told(self) -> dict[str, Any]:
+        """What the audit returned, by channel."""
+        found: dict[str, Any] = self.run.said("audit")["channels"]
+        return found
+
+    def tries(self) -> dict[str, int]:
+        return {each: self.run.tries(each) for each in STAGES}
+
+
+def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = None) -> Streams:
+    run = pipeline.run(dag_id)
+    run.hold(*holds)
+    lake = run.gates / "lake"
+    lake.mkdir()
+    for number in range(FILES):
+        path = lake / f"{number:03d}.csv"
+        path.write_text("".join(f"{each}\n" for each in range(number * IDS, (number + 1) * IDS)))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    found = Streams(run)
+    if hold_at is not None:
+        found.hold_at(hold_at)
+    run.start()
+    return found
+
+
+@contextmanager
+def untouched(streams: Streams, *stages: tuple[str, int]) -> Iterator[None]:
+    """These attempts keep their process; told by region and attempt."""
+    before = {each: streams.jvm(*each) for each in stages}
+    yield
+    for (region, attempt), process in before.items():
+        assert not is_gone(process), f"{region}@{attempt}"
+        assert streams.jvm(region, attempt).pid == process.pid
+
+
+def assert_account(streams: Streams, journal: JournalObjects) -> None:
+    """The ledger is what is missing in the result, and every id is in one or the other."""
+    told = streams.told()
+    lost = sum(each["lost_records"] for each in told.values())
+    assert len(streams.missing()) == lost
+    assert len(streams.ids()) + lost == FILES * IDS
+    assert told["scores"]["committed"] == len(streams.ids())
+    journal.check()
+
+
+@pytest.mark.timeout(1200)
+def test_a1_a4_a7_only_what_is_killed_starts_again_and_the_ledger_is_the_difference(streams: Pipeline) -> None:
+    found = started(streams, "stages_single", hold_at=4 * IDS)
+    run = found.run
+    found.wait_done("scores", 4 * IDS)
+
+    # A1: kill -9 of the sink's JVM; while it is away the others go on.
+    with untouched(found, ("events", 1), ("scores", 1)):
+        kill_9(found.jvm("table", 1))
+        found.hold_at(6 * IDS)
+        found.wait_view("scores", 2)
+    assert found.tries() == {"events": 1, "scores": 1, "table": 2}
+
+    # A7: kill -9 of the scorer's task, whose JVM goes with it.
+    with untouched(found, ("events", 1), ("table", 2)):
+        jvm = found.jvm("scores", 1)
+        kill_9(jvm.parent())
+        found.hold_at(8 * IDS)
+        found.wait_view("events", 2)
+        found.wait(lambda: is_gone(jvm), "the end of the scorer's JVM")
+    assert found.tries() == {"events": 1, "scores": 2, "table": 2}
+
+    # A4: the sink stands still, Airflow starts another one beside it, and it wakes.
+    found.wait_done("scores", sum(found.log("scores").ends))
+    with untouched(found, ("events", 1), ("scores", 2)):
+        frozen = run.airflow.task_processes(run.dag_id, run.run_id, "g.table")
+        assert frozen is not None
+        zombie = found.jvm("table", 2)
+        processes = frozen.all
+        frozen.freeze()
+        try:
+            found.wait_view("scores", 3)
+        finally:
+            for each in processes:
+                if not is_gone(each):
+                    each.resume()
+        found.hold_at(10 * IDS)
+        found.wait(lambda: is_gone(zombie), "the end of the one that woke")
+    assert found.tries() == {"events": 1, "scores": 2, "table": 3}
+
+    # A person clears one task, without its downstream.
+    with untouched(found, ("events", 1), ("table", 3)):
+        assert run.clear("scores") == ["g.scores"]
+        found.wait_view("events", 3)
+    found.hold_at(None)
+    journal = found.ends()
+    assert found.tries() == {"events": 1, "scores": 3, "table": 3}
+    assert journal.executions() == {"events": 1, "scores": 3, "table": 3}
+    assert_account(found, journal)
+    assert found.log("scores").void == []
+    # The last line of the log, and the task's note, which the API server wrote for it.
+    note = run.airflow.task_instance(run.dag_id, run.run_id, "g.table")["note"]
+    line = f"scores: {len(found.ids())} records committed, "
+    assert line in note
+    assert line in run.log("table")
+
+
+@pytest.mark.drill
+def test_a13_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clear(streams: Pipeline) -> None:
+    found = started(streams, "stages_downstream", hold_at=4 * IDS)
+    found.wait_done("scores", 4 * IDS)
+
+    with untouched(found, ("events", 1)):
+        sink = found.jvm("table", 1)
+        kill_9(found.jvm("scores", 1))
+        # Which of the two is there first is open.
+        found.wait_view("scores", 2)
+        found.wait_view("events", 2)
+    assert is_gone(sink)
+    found.hold_at(None)
+    journal = found.ends()
+    assert found.run.tries("events") == 1
+    assert journal.executions() == {"events": 1, "scores": 2, "table": 2}
+    assert_account(found, journal)
+
+
+@pytest.mark.drill
+def test_a12_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipeline) -> None:
+    found = started(streams, "stages_sink", hold_at=4 * IDS)
+    found.wait_done("scores", 4 * IDS)
+
+    others = [found.jvm(each, 1) for each in ("events", "table")]
+    kill_9(found.jvm("scores", 1))
+    found.wait_view("scores", 2, generation=2)
+    assert all(map(is_gone, others))
+    found.hold_at(None)
+    journal = found.ends()
+    assert journal.executions() == dict.fromkeys(STAGES, 2)
+    assert found.missing() == set()
+    assert {edge: each["lost_records"] for edge, each in found.told().items()} == {"events": 0, "scores": 0}
+    assert_account(found, journal)
+
+
+@pytest.mark.drill
+def test_a_budget_that_is_exceeded_fails_the_run_by_name(streams: Pipeline) -> None:
+    found = started(streams, "stages_tight", hold_at=2 * IDS)
+    found.wait_done("events", 2 * IDS)
+
+    kill_9(found.jvm("table", 1))
+    found.hold_at(6 * IDS)
+    found.wait(lambda: found.run.state("table") == "failed", "the end of the sink")
+    # What it had committed stands in the log, and no more was.
+    assert sum(found.log("events").done) == 2 * IDS
+    found.hold_at(None)
+    journal = found.ends("failed")
+    assert found.run.states()["audit"] == "upstream_failed"
+    assert "max_lost_records is 5" in found.run.log("table")
+    assert journal.executions() == {"events": 1, "table": 2}
+    assert journal.publishes == []
+
+
+def test_a15_a_stage_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
+    """The pool is too small: refused at once. It is large enough, and others are in it: the producer waits no longer
+    than its block_timeout_s, says so, and its consumer ends by name when it gets the slot."""
+    narrow, crowded = started(streams, "stages_few_slots"), started(streams, "stages_no_slot", "hog")
+
+    narrow.ends("failed")
+    assert "Expected the pool 'one_slot' to have 2 slots" in narrow.run.log("events")
+    assert "the task of its producer 'events' is failed" in narrow.run.log("table")
+    assert narrow.run.journal().attempts == {}
+
+    crowded.wait(lambda: crowded.run.state("table") == "failed", "the end of the consumer")
+    # The other's task is still there.
+    assert crowded.run.airflow.task_instance("stages_no_slot", crowded.run.run_id, "hog")["state"] == "running"
+    crowded.run.release("hog")
+    crowded.ends("failed")
+    assert "and it did not for 2 s" in crowded.run.log("events")
+    assert "the task of its producer 'events' is failed: events has failed for good" in crowded.run.log("table")
+    assert crowded.run.journal().executions() == {"events": 1}
+
+
+def executor_of(driver: psutil.Process) -> psutil.Process | None:
+    """The executor on the standalone cluster that works for it."""
+    for each in psutil.process_iter(["cmdline"]):
+        command = each.info["cmdline"] or []
+        # It is told where its driver listens.
+        ports = {found.laddr.port for found in driver.net_connections(kind="tcp") if found.status == psutil.CONN_LISTEN}
+        told = [part for part in command if part.startswith("spark://CoarseGrainedScheduler@")]
+        if told and int(told[0].rpartition(":")[2]) in ports:
+            return each
+    return None
+
+
+@pytest.mark.drill
+def test_an_executor_airflow_itself_and_the_journal_are_lost_while_channels_are_open(streams: StreamsPipeline) -> None:
+    """FLIP-135's failure detection: stages meet in their channels alone, so none of it restarts one."""
+    found = started(streams, "stages_cluster", hold_at=2 * IDS)
+    found.wait_done("scores", 2 * IDS)
+    airflow = found.run.airflow
+
+    with untouched(found, *((each, 1) for each in STAGES)):
+        executor = executor_of(found.jvm("scores", 1))
+        assert executor is not None
+        kill_9(executor)
+        found.hold_at(3 * IDS)
+        found.wait_done("scores", 3 * IDS)
+
+        airflow.kill("scheduler")
+        found.hold_at(4 * IDS)
+        found.wait_done("scores", 4 * IDS)
+        airflow.start("scheduler")
+
+        airflow.kill("api-server")
+        found.hold_at(6 * IDS)
+        found.wait(lambda: sum(found.log("scores").done) >= 6 * IDS, "records while the API server is away")
+        airflow.start("api-server")
+
+        backup = streams.folder / "metadata.dump"
+        airflow.back_up_database(backup)
+        airflow.restore_database(backup)
+        found.hold_at(8 * IDS)
+        found.wait_done("scores", 8 * IDS)
+
+        streams.outage.lasts = True
+        found.hold_at(10 * IDS)
+        found.wait_done("scores", 10 * IDS)
+        found.wait(lambda: streams.outage.refused > 0, "somebody to miss the journal")
+        streams.outage.lasts = False
+    found.hold_at(None)
+    journal = found.ends()
+    assert found.tries() == dict.fromkeys(STAGES, 1)
+    assert found.missing() == set()
+    assert_account(found, journal)

@@ -1,0 +1,88 @@
+"""Drivers of stages without Spark: they open, feed, read and commit real channels, in the task's own process."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+
+from job_tasks import Drivers
+
+from airflow_recovery.channel.records import ChannelIdentity
+from airflow_recovery.channel.state import ChannelState
+from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
+from airflow_recovery.channel_io.reading import read_channel
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.runtime.outcome import finish_attempt
+from airflow_recovery.runtime.region import RegionResult
+from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec
+from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.storage.local import LocalStore
+
+RUN = RunIdentity("d", "date-2024-01-02T000000Z", "g")
+EPOCHS, RECORDS = 3, 4
+
+
+def results_in(folder: Path) -> LocalStore:
+    return LocalStore(f"file://{folder}/results")
+
+
+def log_of(folder: Path, edge: str, generation: int = 1) -> ChannelState:
+    return read_channel(results_in(folder), ChannelIdentity(RUN, edge, generation))
+
+
+def client_of(folder: Path, edge: str, generation: int = 1) -> ChannelClient:
+    return ChannelClient(results_in(folder), ChannelIdentity(RUN, edge, generation), uuid.uuid4().hex)
+
+
+class StageDrivers(Drivers):
+    """Each stage goes through its whole channels at once: a source publishes, the others read what is there.
+
+    ``meanwhile`` is called when its channels are open, and before anything passes them. ``views_above``: the number of
+    consumers' attempts that a test has made up.
+    """
+
+    views_above = 0
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        self.specs.append(spec)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        stage = spec.stage
+        assert stage is not None
+        output = None if stage.output is None else self._open(spec, stage.output, replays=stage.replays)
+        reader = None
+        if stage.input is not None:
+            reader = ChannelConsumer(self._client(spec, stage.input), spec.attempt + self.views_above)
+            reader.connect(stage.input.reconnect, output=None if output is None else output.client)
+        meanwhile()
+        if reader is None:
+            assert output is not None
+            for epoch in range(output.client.state.epoch + 1, EPOCHS):
+                output.publish(epoch, [SegmentBody(0, RECORDS, b"....")])
+        while reader is not None and (batch := reader.next_batch()) is not None:
+            if output is not None:
+                counts = [SegmentBody(0, sum(r[1] - r[0] for r in each.ranges), b".") for each in batch.slices]
+                output.publish(batch.number, counts, (batch.consumed,))
+            records = tuple(sum(stop - start for start, stop in each) for each in batch.plan.read)
+            reader.commit(batch, records)
+        if output is not None:
+            output.finish()
+        names = [each.name for each in spec.vertices if each.is_result] if stage.output is None else []
+        schema = '{"type":"struct","fields":[]}'
+        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
+        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+
+    def _client(self, spec: RegionSpec, channel: ChannelSpec) -> ChannelClient:
+        store = LocalStore(spec.results.uri)
+        return ChannelClient(store, ChannelIdentity(spec.identity, channel.result, channel.generation), spec.tag)
+
+    def _open(self, spec: RegionSpec, channel: ChannelSpec, *, replays: bool) -> ChannelProducer:
+        producer = ChannelProducer(self._client(spec, channel), spec.attempt)
+        producer.open(
+            subpartitions=1,
+            schema="",
+            replays=replays,
+            budget=channel.budget,
+            restart_budget=channel.restart_budget,
+        )
+        return producer

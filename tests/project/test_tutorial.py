@@ -1,0 +1,88 @@
+"""docs/tutorial.md, line by line: its files are written, its commands are run, and what they print is compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+BLOCK = re.compile(r'^```(?:console|python title="(?P<file>[^"]+)")\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
+ANYTHING = "..."
+COMMAND_S = 600
+"""Of one command, on a machine that is busy with other tests."""
+
+
+def steps(page: str) -> list[tuple[str, str]]:
+    """(file, its text), and ("", command with its output), in the order of the page."""
+    found = []
+    for each in BLOCK.finditer(page):
+        if each["file"]:
+            found.append((each["file"], each["text"]))
+        else:
+            found += [("", f"$ {command}") for command in each["text"].split("$ ", 1)[1].split("\n$ ")]
+    return found
+
+
+def differs(expected: list[str], said: str) -> str | None:
+    """The first expected line that is not said, in order; ``...`` stands for anything."""
+    at = 0
+    lines = [" ".join(each.split()) for each in said.splitlines()]
+    for line in (" ".join(each.split()) for each in expected if each.strip() not in ("", ANYTHING)):
+        at = next((i + 1 for i in range(at, len(lines)) if lines[i].startswith(line)), -1)
+        if at < 0:
+            return line
+    return None
+
+
+def test_lines_are_compared_in_order_and_loosely() -> None:
+    assert differs(["a", "...", "c  d"], "a b\nx\nc d e") is None
+    assert differs(["c", "a"], "a\nc") == "a"
+
+
+def run(command: str, folder: Path, env: dict[str, str]) -> str:
+    """What it prints. Nothing of it is left, whatever becomes of it."""
+    process = subprocess.Popen(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=COMMAND_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, f"{command}\n{said[-4000:]}"
+    return said
+
+
+@pytest.mark.spark
+@pytest.mark.airflow
+@pytest.mark.timeout(3 * COMMAND_S)
+def test_a_newcomer_can_follow_it(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    env["PYTHONPATH"] = str(TUTORIAL.parents[1])
+    exports = ["set -e"]
+    for file, text in steps(TUTORIAL.read_text()):
+        if file:
+            (tmp_path / file).write_text(text)
+            continue
+        command, *expected = text.removeprefix("$ ").splitlines()
+        if command.startswith("export "):
+            exports.append(command)
+            continue
+        command = command.replace("PYTHONPATH=dags", 'PYTHONPATH="dags:$PYTHONPATH"')
+        said = run("\n".join([*exports, command]), tmp_path, env)
+        missing = differs(expected, said)
+        assert missing is None, f"{command}: expected {missing!r}, found\n{said}"

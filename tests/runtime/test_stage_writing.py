@@ -1,0 +1,103 @@
+"""What one task of a stage's batch writes, without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stage_scene import RAW, StageScene
+
+from airflow_recovery.errors import AttemptLost, ChannelEvicted, ChannelInconsistent, StoreTimeout
+from airflow_recovery.runtime import stage_writing
+from airflow_recovery.runtime.stage_errors import cause_of
+from airflow_recovery.runtime.stage_writing import SUB, Body, Target, arrow_schema, empty_file, run_task
+
+
+@pytest.fixture
+def scene(tmp_path) -> StageScene:
+    return StageScene(tmp_path)
+
+
+def target(scene: StageScene, **options) -> Target:
+    return Target(
+        **{"store": scene.results, "folder": "f", "name": "seg/1", "schema": RAW, "body": Body.ARROW, **options}
+    )
+
+
+def batch(*ids: int, **columns) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64()), **columns})
+
+
+def written(found) -> list[dict]:
+    return [row for each in found for row in each.to_pylist()]
+
+
+def rows(scene: StageScene, key: str) -> list[int]:
+    return pa.ipc.open_stream(scene.store.get(f"f/{key}").body).read_all()["id"].to_pylist()
+
+
+def test_rows_are_dealt_out_in_slices(scene):
+    parts = written(run_task(target(scene, subpartitions=3), [batch(*range(4)), batch(*range(4, 7))]))
+    assert [(each["sub"], rows(scene, each["key"])) for each in parts] == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6])]
+    assert all(each["bytes"] == len(scene.store.get(f"f/{each['key']}").body) for each in parts)
+
+
+def test_keyed_rows_go_where_they_say_in_their_order(scene):
+    keyed = batch(5, 6, 7, 8, **{SUB: pa.array([1, 0, 1, 0], pa.int32())})
+    parts = written(run_task(target(scene, subpartitions=2, is_keyed=True), [keyed]))
+    assert {each["sub"]: rows(scene, each["key"]) for each in parts} == {0: [6, 8], 1: [5, 7]}
+
+
+def test_no_rows_are_no_object(scene):
+    assert written(run_task(target(scene, subpartitions=2), [batch()])) == []
+    assert list(scene.store.list()) == []
+
+
+def test_much_is_written_bit_by_bit(scene, monkeypatch):
+    monkeypatch.setattr(stage_writing, "FLUSH_BYTES", 16)
+    parts = written(run_task(target(scene, body=Body.PARQUET), [batch(1, 2), batch(3, 4), batch(5)]))
+    assert [each["count"] for each in parts] == [2, 2, 1]
+    assert len({each["key"] for each in parts}) == 3
+
+
+def test_a_task_that_fails_deletes_what_it_has_written(scene, monkeypatch):
+    monkeypatch.setattr(stage_writing, "FLUSH_BYTES", 16)
+
+    def batches():
+        yield batch(1, 2)
+        assert len(list(scene.store.list())) == 1
+        raise StoreTimeout("no answer")
+
+    with pytest.raises(StoreTimeout):
+        written(run_task(target(scene), batches()))
+    assert list(scene.store.list()) == []
+
+
+def test_times_and_types_are_those_of_the_schema(scene):
+    schema = RAW.replace('"long"', '"timestamp"')
+    times = pa.RecordBatch.from_pydict({"id": pa.array([1_000_000], pa.timestamp("us", "Europe/Berlin"))})
+    (part,) = written(run_task(target(scene, schema=schema), [times]))
+    found = pa.ipc.open_stream(scene.store.get(f"f/{part['key']}").body).read_all()
+    assert found.schema == arrow_schema(schema)
+    assert found.schema.field("id").type == pa.timestamp("us", "UTC")
+
+
+def test_an_empty_file_has_the_schema(scene):
+    key = empty_file(scene.store, target(scene, body=Body.PARQUET))
+    assert pq.read_table(pa.BufferReader(scene.store.get(f"f/{key}").body)).schema.names == ["id"]
+
+
+def test_our_own_errors_are_found_in_what_spark_says():
+    told = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
+        '  File "stage_source.py", line 1, in read\n'
+        "airflow_recovery.errors.ObjectMissing: the key is not there\n"
+        "airflow_recovery.errors.ChannelInconsistent: segment x was deleted from outside\n\tat org.apache.spark"
+    )
+    found = cause_of(RuntimeError(told))
+    assert type(found) is ChannelInconsistent
+    assert str(found) == "segment x was deleted from outside"
+    assert type(cause_of(RuntimeError("airflow_recovery.errors.ChannelEvicted: attempt 2"))) is AttemptLost
+    assert type(cause_of(RuntimeError("told"), ChannelEvicted("here"))) is AttemptLost
+    other = ValueError("airflow_recovery.errors.NoSuchThing: x")
+    assert cause_of(other) is other

@@ -1,0 +1,255 @@
+"""The tab where it lives: a real Airflow's pages, its log-in, its authorisation, its audit log, its scheduler.
+
+raw --> by_route --> busiest        by_route fails at its first try, and blocks busiest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from axe import serious_findings
+from browser import Browser
+
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.settings import Login
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+
+DAGS = Path(__file__).parent / "dags"
+KEPT = ("plan_id", "plan", "tries")
+"""What a page sends back of a plan."""
+FailedRun = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    home = tmp_path_factory.mktemp("airflow")
+    env = {"AIRFLOW__RECOVERY__JOURNAL": (home / "journal").as_uri()}
+    with LocalAirflow(home, DAGS, env=env) as started:
+        yield started
+
+
+@pytest.fixture
+def failed_run(airflow: LocalAirflow) -> FailedRun:
+    """Makes a failed run; its id has a plus, which addresses must not lose."""
+
+    def make(run_id: str, dag_id: str = "night") -> str:
+        airflow.trigger(dag_id, run_id=run_id)
+        assert airflow.wait_run(dag_id, run_id, 120) == "failed", airflow.describe(dag_id, run_id)
+        return run_id
+
+    return make
+
+
+@pytest.fixture
+def in_airflow(chromium: Any, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Browser]:
+    """At the end of each test, nothing may be in the console but what the test has named."""
+    folder = pytestconfig.getoption("--screenshots")
+    found = Browser(chromium, Path(folder) if folder else tmp_path)
+    chromium.get("about:blank")
+    chromium.get_log("browser")
+    # Airflow's own page, before and while somebody logs in.
+    found.expects_in_console("401")
+    yield found
+    assert found.console() == []
+
+
+def log_in(browser: Browser, airflow: LocalAirflow, login: Login) -> None:
+    browser.driver.get(airflow.url)
+    browser.driver.delete_all_cookies()
+    browser.driver.get(f"{airflow.url}/auth/login")
+    browser.find("input[name=username]").send_keys(login.user)
+    browser.find("input[name=password]").send_keys(login.password)
+    browser.find("button[type=submit]").click()
+    browser.wait(lambda: "/auth/login" not in browser.driver.current_url, "the log-in")
+
+
+def open_tab(browser: Browser, airflow: LocalAirflow, run_id: str, dag_id: str = "night") -> None:
+    browser.open(f"{airflow.url}/dags/{dag_id}/runs/{quote(run_id, safe='')}/plugin/recovery-dag-run")
+
+
+def path_of(run_id: str, dag_id: str = "night") -> str:
+    return f"/airflow-recovery/v1/dags/{dag_id}/runs/{quote(run_id)}"
+
+
+def plan_of(airflow: LocalAirflow, run_id: str, user: Login | None = None, **question: Any) -> dict[str, Any]:
+    """As a page keeps it."""
+    answer = airflow.request("POST", f"{path_of(run_id)}/plan", question, user=user).json()
+    return {name: answer[name] for name in KEPT}
+
+
+def tries(airflow: LocalAirflow, run_id: str) -> dict[str, int]:
+    return {each["task_id"]: each["try_number"] for each in airflow.task_instances("night", run_id)}
+
+
+def audited(airflow: LocalAirflow, run_id: str) -> list[tuple[str, str]]:
+    """Of recovery, by whom."""
+    entries = airflow.api("GET", f"/eventLogs?dag_id=night&run_id={quote(run_id)}&limit=100")["event_logs"]
+    return [(each["owner"], each["event"]) for each in entries if each["event"].startswith("airflow_recovery.")]
+
+
+def test_fault_65_a_failed_run_is_repaired_from_airflows_own_page(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+a-bad-night")
+    assert airflow.task_instance("night", run_id, "busiest")["state"] == "upstream_failed"
+    log_in(browser, airflow, airflow.admin)
+    open_tab(browser, airflow, run_id)
+    browser.reads("✕ failed: 1", "#legend")
+    browser.shoot("in-airflow-failed")
+    browser.press("What must run?")
+    browser.reads("2 run", "#details")
+    browser.reads("will run", "#graph")
+    browser.shoot("in-airflow-plan")
+    browser.script("window.stays = 'the same page'")
+
+    browser.press("Run this plan")
+
+    browser.reads("Cleared: by_route, busiest", "#details")
+    browser.reads("✓ run: 3", "#legend")
+    assert browser.script("return window.stays") == "the same page"
+    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert tries(airflow, run_id) == {"raw": 1, "by_route": 2, "busiest": 1}
+    assert audited(airflow, run_id) == [("admin", "airflow_recovery.run_plan")]
+    browser.reads("of Spark saved against clearing everything: 1 region did not run again", "#summary")
+    browser.shoot("in-airflow-repaired")
+
+    # Somebody who restarts one region, and a release; over REST, as a service would.
+    assert airflow.request("POST", f"{path_of(run_id)}/plan/run", plan_of(airflow, run_id, restart=["busiest"])).json()[
+        "cleared"
+    ] == ["busiest"]
+    airflow.wait_until(lambda: tries(airflow, run_id)["busiest"] == 2, 60, "busiest to run again")
+    assert airflow.wait_run("night", run_id, 60) == "success"
+    released = airflow.request("POST", f"{path_of(run_id)}/release", {"region": "by_route", "attempt": 2}).json()
+    assert released["files"] == 1
+    browser.reads("○ released: 1", "#legend")
+
+    # The DAG's own tab.
+    browser.open(f"{airflow.url}/dags/night/plugin/recovery-dag")
+    browser.reads(run_id, "#runs")
+    browser.shoot("in-airflow-dag")
+
+
+def test_a_viewer_sees_and_changes_nothing_whatever_he_sends_and_nobody_sees_nothing(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+viewed")
+    log_in(browser, airflow, airflow.viewer)
+    open_tab(browser, airflow, run_id)
+    browser.reads("✕ failed: 1", "#legend")
+    browser.press("What must run?")
+    browser.reads("You may not run it", "#details")
+    assert not browser.find("#run-plan").is_enabled()
+
+    browser.expects_in_console("403")
+    browser.script("const go = document.querySelector('#run-plan'); go.disabled = false; go.click()")
+    browser.reads("Forbidden", "#problem")
+    kept = plan_of(airflow, run_id, airflow.viewer)
+    which = {"region": "raw", "attempt": 1}
+    for path, body in (("plan/run", kept), ("release", which), ("pin", which)):
+        forged = airflow.request("POST", f"{path_of(run_id)}/{path}", body, user=airflow.viewer)
+        assert (forged.status_code, forged.json()["code"]) == (403, "forbidden")
+        nobody = airflow.request("POST", f"{path_of(run_id)}/{path}", body, anonymous=True)
+        assert (nobody.status_code, nobody.json()["code"]) == (401, "unauthorized")
+    for path in ("", "/channels"):
+        assert airflow.request("GET", f"{path_of(run_id)}{path}", anonymous=True).json()["code"] == "unauthorized"
+    assert airflow.run_state("night", run_id) == "failed"
+    assert tries(airflow, run_id) == {"raw": 1, "by_route": 1, "busiest": 0}
+    assert audited(airflow, run_id) == []
+
+    # Control: the very same request of somebody who may.
+    assert airflow.request("POST", f"{path_of(run_id)}/plan/run", kept).status_code == 200
+
+
+def test_fault_17_who_clears_a_task_while_a_plan_is_looked_at_makes_it_stale(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+cleared-meanwhile")
+    log_in(browser, airflow, airflow.admin)
+    open_tab(browser, airflow, run_id)
+    browser.press("What must run?")
+    browser.reads("2 run", "#details")
+    assert "by_route" in airflow.clear("night", run_id, ["by_route"], downstream=True)
+    assert airflow.wait_run("night", run_id, 60) == "success"
+
+    browser.expects_in_console("409")
+    browser.press("Run this plan")
+
+    browser.reads("The run has moved on", "#details")
+    browser.reads("by_route", "#details")
+    assert audited(airflow, run_id) == []
+    browser.press("What must run?")
+    browser.reads("Nothing has to run.", "#details")
+    assert tries(airflow, run_id) == {"raw": 1, "by_route": 2, "busiest": 1}
+
+
+def test_fault_66_what_was_marked_by_hand_is_looked_at_and_made(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+marked-by-hand")
+    airflow.set_state("night", run_id, "by_route", "success")
+    log_in(browser, airflow, airflow.admin)
+    open_tab(browser, airflow, run_id)
+
+    # Airflow's green square is no result.
+    browser.open_box("by_route")
+    browser.reads("Airflow task by_route, try 1: success.", "#details")
+    browser.reads("must run", "#details")
+    browser.shoot("marked-by-hand")
+    assert "✓ run: 1" in browser.text("#legend")
+    browser.press("What must run?")
+    browser.reads("2 run", "#details")
+    browser.press("Run this plan")
+    browser.reads("✓ run: 3", "#legend")
+    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert tries(airflow, run_id)["by_route"] == 2
+
+
+def test_fault_16_many_clicks_at_once_are_one(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+double-click")
+    log_in(browser, airflow, airflow.admin)
+    open_tab(browser, airflow, run_id)
+    browser.press("What must run?")
+    browser.find("#run-plan")
+    kept = plan_of(airflow, run_id)
+
+    browser.script("const go = document.querySelector('#run-plan'); go.click(); go.click(); go.click()")
+    browser.reads("Cleared: by_route, busiest", "#details")
+    # Other pages, at once and late.
+    with ThreadPoolExecutor(4) as pool:
+        late = list(pool.map(lambda _: airflow.request("POST", f"{path_of(run_id)}/plan/run", kept), range(4)))
+    assert {(each.status_code, each.json()["code"]) for each in late} == {(409, "outdated")}
+    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert tries(airflow, run_id) == {"raw": 1, "by_route": 2, "busiest": 1}
+    assert audited(airflow, run_id) == [("admin", "airflow_recovery.run_plan")]
+
+
+def test_fault_84_hostile_words_are_text_and_secrets_are_masked_in_dark_as_in_light(
+    airflow: LocalAirflow, in_airflow: Browser, failed_run: FailedRun
+) -> None:
+    browser, run_id = in_airflow, failed_run("manual+hostile", "hostile")
+    log_in(browser, airflow, airflow.viewer)
+    browser.theme("dark")
+    open_tab(browser, airflow, run_id, "hostile")
+    browser.open_box("by_route")
+    browser.reads("AnalysisException: <img src=x onerror='window.hacked=1'> ***", "#details")
+    browser.reads("<img src=y onerror='window.hacked=2'>", "#details")
+    assert "hunter2" not in browser.script("return document.documentElement.outerHTML")
+    assert not browser.all("img")
+    assert browser.script("return window.hacked ?? window.parent.hacked ?? null") is None
+
+    # As Airflow's own page is, also when it changes under the tab.
+    assert browser.script("return window.parent.document.documentElement.className").split().count("dark") == 1
+    assert browser.script("return document.documentElement.dataset.theme") == "dark"
+    assert serious_findings(browser) == []
+    browser.shoot("in-airflow-dark")
+    browser.script("window.parent.localStorage.setItem('theme', 'light')")
+    browser.wait(lambda: browser.script("return document.documentElement.dataset.theme") == "light", "the light theme")
+    assert serious_findings(browser) == []
