@@ -17,9 +17,9 @@ from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
+from scripts.class_archive import java_options
 
-# Dozens of short-lived JVMs: the first compiler alone, and one thread for garbage, start one a fifth faster.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 BUCKET = "recovery-tests"
 KILLS = Path(__file__).parent / "kills"
