@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -111,6 +112,26 @@ def test_a_producer_whose_consumer_never_comes_fails_by_name(local_store):
     source = Source(local_store, max_bytes=10, block_timeout_s=0.0)
     source.emit(*range(10))
     with pytest.raises(ChannelFailed, match="has no slot"):
+        source.emit(*range(10, 20))
+
+
+class StillWaits(Exception):
+    """A week has passed."""
+
+
+def test_control_of_a15_without_its_timeout_a_producer_waits_for_ever(local_store):
+    source = Source(local_store, max_bytes=10, block_timeout_s=math.inf)
+    source.emit(*range(10))
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += 3600.0
+        if now_s > 7 * 24 * 3600.0:
+            raise StillWaits
+
+    source.producer.client.clock, source.producer.client.sleep = (lambda: now_s), sleep
+    with pytest.raises(StillWaits):
         source.emit(*range(10, 20))
 
 

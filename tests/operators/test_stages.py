@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,6 +188,14 @@ def test_a_producer_that_a_person_marked_as_a_success_ends_its_consumer_too(
         run_stage("scores", states=states(events="success"))
 
 
+def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
+    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the two tests before, and of A15."""
+    monkeypatch.setattr(StageRunner, "_producer_state", lambda self, producer: None)
+    assert deferred("scores", states=states(events="failed")).deadline is None
+
+
 def test_a_consumer_that_can_read_all_of_it_starts_whatever_its_producer_is(
     recovery: Path, drivers: StageDrivers
 ) -> None:
@@ -227,12 +236,9 @@ def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StageDrivers) ->
     given = {"start_timeout_s": 0.01}
     trigger = deferred("scores", given=given, states=states(events="queued"))
     assert trigger.deadline is not None
-    time.sleep(0.02)
     operator = task("scores", **given).prepare_for_execution()
     with pytest.raises(AirflowFailException, match=r"g.events|its producer has a slot") as raised:
-        operator.execute_after_start(
-            task_context("g.scores", states=states(events="queued")), {"deadline": trigger.deadline}
-        )
+        operator.execute_after_start(task_context("g.scores", states=states(events="queued")), {"deadline": 1.0})
     assert "start_timeout_s=0.01" in str(raised.value)
 
 
@@ -245,7 +251,7 @@ def test_without_a_triggerer_it_waits_in_the_task(
         waits.append(seconds)
         run_stage("events")
 
-    monkeypatch.setattr("airflow_recovery.operators.region.time.sleep", sleep)
+    monkeypatch.setattr("airflow_recovery.operators.region.time", SimpleNamespace(sleep=sleep, time=time.time))
     summary = run_stage("scores", given={"deferrable": False}, states=states(events="running"))
     assert (summary["decision"], len(waits)) == ("ran", 1)
 

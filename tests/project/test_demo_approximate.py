@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ def test_a_pace_holds_a_batch_while_it_is_set(tmp_path: Path, monkeypatch: pytes
     from jobs import rehearsal
 
     paused: list[float] = []
-    monkeypatch.setattr(rehearsal.time, "sleep", paused.append)
+    monkeypatch.setattr(rehearsal, "time", SimpleNamespace(sleep=paused.append))
     rehearsal.rehearse_pace("")
     rehearsal.rehearse_pace(str(tmp_path))
     (tmp_path / rehearsal.PACE).write_text("2.5")
