@@ -74,16 +74,21 @@ def named_tests(page: str) -> list[str]:
     return found
 
 
-def with_rows(page: str, rows: Iterable[Row]) -> str:
-    """The page with ``rows`` in place of those of the same versions."""
+def cut(page: str) -> tuple[str, dict[str, str], str]:
+    """What is before the rows, the rows as lines by version, and what is behind. Raises `ValueError` without marks."""
     before, begin, rest = page.partition(BEGIN)
-    old, end, after = rest.partition(END)
+    block, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{PAGE.name}: expected {BEGIN.strip()} and {END.strip()}")
-    lines = dict(re.findall(r"^\| (\d[\d.]*) (\|.*\|)$", old, re.MULTILINE))
-    found = {version: f"| {version} {line}\n" for version, line in lines.items()}
-    found |= {each.airflow: str(each) for each in rows}
-    return f"{before}{begin}{HEAD}{''.join(found[each] for each in sorted(found, key=Version))}{end}{after}"
+    lines = {line.split(" ")[1]: line for line in block.splitlines(keepends=True) if line.startswith(f"| {SUPPORTED}")}
+    return before + begin, lines, end + after
+
+
+def with_rows(page: str, rows: Iterable[Row]) -> str:
+    """The page with ``rows`` in place of those of the same versions."""
+    before, lines, after = cut(page)
+    lines |= {each.airflow: str(each) for each in rows}
+    return f"{before}{HEAD}{''.join(lines[each] for each in sorted(lines, key=Version))}{after}"
 
 
 def outcome(report: Path, tests: Sequence[str]) -> tuple[str, ...]:
@@ -142,11 +147,10 @@ def environment(airflow: str) -> Path:
 
 def row_of(page: str, airflow: str) -> Row:
     """What the page says of one version. Raises `ValueError` where it has no row of it."""
-    block = page.partition(BEGIN)[2].partition(END)[0]
-    found = re.search(rf"^\| {re.escape(airflow)} \| (.*) \|$", block, re.MULTILINE)
-    if found is None:
+    _, lines, _ = cut(page)
+    if airflow not in lines:
         raise ValueError(f"{PAGE.name}: expected a row of Airflow {airflow}, found none: run it without --again first")
-    python, tests, _, again, failed, day = found[1].split(" | ")
+    _, python, tests, _, again, failed, day = lines[airflow].strip("| \n").split(" | ")
     by_name = {each.partition("::")[2]: each for each in named_tests(page)}
 
     def meant(cell: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 
 from airflow_recovery.cli.bundle import BundleStore, journal_in
 from airflow_recovery.cli.deployment import deployment_of
@@ -43,17 +44,24 @@ def journal_of(args: argparse.Namespace, store: ObjectStore, writer: str) -> Jou
     return Journal(store, find_run(store, args.dag, args.run, args.group), writer=writer)
 
 
-def run_to_read(args: argparse.Namespace) -> tuple[Journal, ObjectStore | str]:
-    """The journal of the run, or of the bundle, that the arguments name, and the store of its channels.
+@dataclass(frozen=True)
+class RunToRead:
+    """``results``: the store of its channels. `None` of a bundle without them, and ``no_channels`` says why."""
 
-    Of a bundle that was made without them, why it was. Raises as `journal_of` and `BundleStore`.
-    """
+    journal: Journal
+    results: ObjectStore | None
+    no_channels: str = ""
+
+
+def run_to_read(args: argparse.Namespace) -> RunToRead:
+    """The run, or the bundle, that the arguments name. Raises as `journal_of` and `BundleStore`."""
     if args.bundle is not None:
         if args.dag is not None:
             raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found both: a bundle holds one run.")
         bundle = BundleStore(args.bundle)
-        return journal_in(bundle), bundle if bundle.no_channels is None else bundle.no_channels
+        results = bundle if bundle.no_channels is None else None
+        return RunToRead(journal_in(bundle), results, bundle.no_channels or "")
     if args.run is None:
         raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found neither.")
     deployment = deployment_of(args)
-    return journal_of(args, deployment.journal, "reader"), deployment.results
+    return RunToRead(journal_of(args, deployment.journal, "reader"), deployment.results)

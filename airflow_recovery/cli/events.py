@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. In the order of the writers' clocks, which may disagree. Raises `UnknownRegion`."""
-    journal, _ = run_to_read(args)
+    journal = run_to_read(args).journal
     gaps: list[Gap] = []
     found = list(read_stream(journal.store, journal.identity, gaps=gaps))
     found.sort(key=lambda each: (each.event.occurred_at, each.writer, each.number))

@@ -33,15 +33,15 @@ class RunLedger:
         return {"channels": [each.to_json() for each in self.channels], "channels_trouble": self.trouble}
 
 
-def ledger_of(view: RunView, results: ObjectStore | str) -> RunLedger:
+def ledger_of(view: RunView, results: ObjectStore | None, no_channels: str = "") -> RunLedger:
     """Read the channels of a run, live or ended. Nothing is raised for what is wrong with them: the rest is shown.
 
-    ``results`` says why, where there is the journal alone.
+    ``no_channels`` says why, where there is the journal alone.
     """
     if not any(each.channels_out for each in view.in_use.plan.regions):
         return RunLedger()
-    if isinstance(results, str):
-        return RunLedger(trouble=results)
+    if results is None:
+        return RunLedger(trouble=no_channels)
     try:
         return RunLedger(channel_reports(results, view.journal.identity, view.in_use.plan, view.in_use.state))
     except (ChannelInconsistent, RecordInvalid, StoreError) as error:

@@ -25,11 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
-    journal, results = run_to_read(args)
+    found = run_to_read(args)
+    journal = found.journal
     view = view_run(journal)
     bundle = journal.store if isinstance(journal.store, BundleStore) else None
     stories, history = tell(view), history_of(view)
-    ledger = ledger_of(view, results)
+    ledger = ledger_of(view, found.results, found.no_channels)
     if args.json:
         document = _document(view.journal.identity, view.in_use.plan_hash, stories)
         of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
