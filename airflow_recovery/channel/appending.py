@@ -59,14 +59,16 @@ class ChannelLog:
         self.lost_races = 0
         """How often another process was first."""
 
-    def refresh(self) -> Steps[ChannelState]:
-        """Fold what was written since. Raises `RecordInvalid` and `ChannelInconsistent`."""
-        while True:
+    def refresh(self, most: int | None = None) -> Steps[ChannelState]:
+        """Fold what was written since, or ``most`` slots of it. Raises `RecordInvalid` and `ChannelInconsistent`."""
+        begun = self.state.slots
+        while most is None or self.state.slots - begun < most:
             body = yield ReadSlot(self.state.slots)
             if body is None:
-                return self.state
+                break
             assert isinstance(body, bytes)
             self._fold(body)
+        return self.state
 
     def append(self, prepare: Callable[[ChannelState], T | None]) -> Steps[T | None]:
         """Write what ``prepare`` makes of the state, which is the one right before the record.

@@ -67,9 +67,9 @@ class ChannelClient:
         """The fold as of the last request."""
         return self._log.state
 
-    def refresh(self) -> ChannelState:
-        """Fold what was written since."""
-        return self._run(self._log.refresh())
+    def refresh(self, most: int | None = None) -> ChannelState:
+        """Fold what was written since; ``most`` slots of it, for who can't wait for a log of a year."""
+        return self._run(self._log.refresh(most))
 
     def append(self, prepare: Callable[[ChannelState], T | None]) -> T | None:
         """Write a record, and delete the segments that it lets go. See `ChannelLog.append`."""

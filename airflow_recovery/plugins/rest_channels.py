@@ -17,7 +17,7 @@ from airflow_recovery.plugins.dag_runs import find_dag_run
 from airflow_recovery.plugins.journals import deployment_journal, deployment_stores, groups_of, journal_of
 from airflow_recovery.plugins.rest_errors import RESPONSES
 from airflow_recovery.plugins.rest_plan import Group
-from airflow_recovery.view.channels import ChannelReader, ChannelView, channels_of
+from airflow_recovery.view.channels import ChannelView, LedgerReader, channels_of
 from airflow_recovery.view.run_view import view_run
 
 router = APIRouter(responses=RESPONSES)
@@ -52,6 +52,6 @@ def _counting(journal: Journal) -> set[tuple[str, int]] | None:
 
 
 @lru_cache(maxsize=256)
-def _reader(identity: ChannelIdentity) -> ChannelReader:
+def _reader(identity: ChannelIdentity) -> LedgerReader:
     """What this process has read of a channel; with what is forgotten nothing is lost but time."""
-    return ChannelReader(deployment_stores().results, identity)
+    return LedgerReader(deployment_stores().results, identity)

@@ -1,6 +1,6 @@
 """The loss ledgers of a run: what each channel has committed, lost, and does not know. For looking only.
 
-A control log has a slot for each record and is never listed, so what was read once is kept: a `ChannelReader` folds
+A control log has a slot for each record and is never listed, so what was read once is kept: a `LedgerReader` folds
 what is new since its last look.
 """
 
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 
-from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel.ledger import LossReport, check_ledger, loss_report
 from airflow_recovery.channel.records import ChannelIdentity
-from airflow_recovery.channel_io.folder import ChannelFolder
+from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.slots import peek_slot
 from airflow_recovery.errors import ChannelError, JournalError
 from airflow_recovery.journal.layout import JournalLayout
@@ -25,7 +22,6 @@ from airflow_recovery.view.folders import folders, readable
 
 MOST_SLOTS = 2000
 """Of one look at one channel: a page must not wait for a log of a year. The next look goes on."""
-MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -54,56 +50,38 @@ class ChannelView:
     problem: str | None = None
 
 
-class ChannelReader:
+class LedgerReader:
     """The control log of one channel. Its methods may be called by several threads."""
 
     def __init__(self, store: ObjectStore, identity: ChannelIdentity) -> None:
         self._store = store
-        self._identity = identity
-        self._folder = ChannelFolder(identity)
         self._lock = threading.Lock()
-        self._log = ChannelLog(identity, "reader")
+        self._client = ChannelClient(store, identity, "reader")
         self._first: bytes | None = None
 
     def look(self) -> ChannelView:
         """What the log says now. Raises what the store raises; what lies in it and can't be read is a ``problem``."""
         with self._lock:
-            first = self._slot(0)
+            identity = self._client.identity
+            first = peek_slot(self._store, self._client.folder.slot(0))
             if self._first not in (None, first):
-                self._log = ChannelLog(self._identity, "reader")  # the run was purged, and has begun anew
+                self._client = ChannelClient(self._store, identity, "reader")  # it was purged, and has begun anew
             self._first = first
-            problem, is_whole = None, True
+            begun, problem = self._client.state.slots, None
             try:
-                is_whole = self._go_on()
-                check_ledger(self._log.state)
+                check_ledger(self._client.refresh(MOST_SLOTS))
             except (ChannelError, JournalError) as error:
                 problem = " ".join(str(error).split())
-            report = loss_report(self._identity.edge, self._log.state)
-            return _view(report, self._identity.generation, is_whole=is_whole, problem=problem)
-
-    def _go_on(self) -> bool:
-        """Whether the end of the log was reached."""
-        begun, ahead = self._log.state.slots, 1
-        with closing(self._log.refresh()) as steps, ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-            next(steps)
-            while self._log.state.slots - begun < MOST_SLOTS:
-                slots = range(self._log.state.slots, self._log.state.slots + ahead)
-                for body in pool.map(self._slot, slots):
-                    if body is None:
-                        return True
-                    steps.send(body)
-                # Nothing is new as a rule, and that is one request; of a long log many are asked for at once.
-                ahead = min(2 * ahead, MOST_AT_ONCE)
-        return False
-
-    def _slot(self, number: int) -> bytes | None:
-        return peek_slot(self._store, self._folder.slot(number))
+            state = self._client.state
+            is_whole = state.slots - begun < MOST_SLOTS
+            report = loss_report(identity.edge, state)
+            return _view(report, identity.generation, is_whole=is_whole, problem=problem)
 
 
 def channels_of(
     store: ObjectStore,
     run: RunIdentity,
-    reader: Callable[[ChannelIdentity], ChannelReader] | None = None,
+    reader: Callable[[ChannelIdentity], LedgerReader] | None = None,
     counting: Callable[[], Container[tuple[str, int]] | None] = lambda: None,
 ) -> tuple[ChannelView, ...]:
     """Every channel of a group of a run, by name, generations ascending; most have none, which is one listing.
@@ -111,7 +89,7 @@ def channels_of(
     ``reader``: finds the one of an earlier look. ``counting``: channels and generations of which what was committed
     counts, as the run's records say; asked only where there are channels. Raises what the store raises.
     """
-    reader = reader or (lambda identity: ChannelReader(store, identity))
+    reader = reader or (lambda identity: LedgerReader(store, identity))
     base = JournalLayout(run).channels
     found = []
     for edge in folders(store, base):

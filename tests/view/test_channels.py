@@ -18,7 +18,7 @@ from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.testing import CountingStore
 from airflow_recovery.view import channels as channels_module
-from airflow_recovery.view.channels import ChannelReader, ChannelView, channels_of
+from airflow_recovery.view.channels import ChannelView, LedgerReader, channels_of
 
 RUN = RunIdentity("dag", "2024-01-01", "group")
 
@@ -85,7 +85,7 @@ def test_a_look_reads_what_is_new_and_no_more(local_store: ObjectStore) -> None:
     source = Source(local_store)
     for at in range(10):
         source.emit(at, at)
-    reader = ChannelReader(counted, identity())
+    reader = LedgerReader(counted, identity())
     assert reader.look().behind == 20
     source.emit(1)
     counted.clear()
@@ -98,7 +98,7 @@ def test_a_long_log_is_read_in_several_looks(local_store: ObjectStore, monkeypat
     source = Source(local_store)
     for _ in range(20):
         source.emit(0, 1)
-    reader = ChannelReader(local_store, identity())
+    reader = LedgerReader(local_store, identity())
     looks = [reader.look() for _ in range(5)]
     assert not looks[0].is_whole
     assert (looks[-1].is_whole, looks[-1].behind) == (True, 40)
@@ -106,7 +106,7 @@ def test_a_long_log_is_read_in_several_looks(local_store: ObjectStore, monkeypat
 
 
 def test_a_run_that_was_purged_and_began_anew_is_read_anew(local_store: ObjectStore) -> None:
-    reader = ChannelReader(local_store, identity())
+    reader = LedgerReader(local_store, identity())
     Source(local_store).emit(*range(8))
     assert reader.look().behind == 8
     local_store.delete([each.key for each in local_store.list("_channels/")])
