@@ -1,4 +1,4 @@
-"""A real standalone cluster and a real Spark Connect server from the Spark wheel, for the demo, tests and benchmarks.
+"""A real standalone cluster, Spark Connect server and history server from the Spark wheel, for demo, tests, benchmarks.
 
 Everything listens on 127.0.0.1 on free ports, dies with the process that started it, and is waited for with a deadline.
 """
@@ -97,6 +97,22 @@ def connect_server(
             yield ConnectServer(f"sc://127.0.0.1:{port}", port, running.process.pid, running.log)
 
 
+@contextmanager
+def history_server(events: Path) -> Iterator[str]:
+    """The URL of a history server for the applications whose event logs are in ``events``. Raises as the others.
+
+    A new log is found within a second.
+    """
+    port = free_port()
+    conf = {"fs.logDirectory": events.as_uri(), "ui.port": port, "fs.update.interval": "1s"}
+    options = " ".join(f"-Dspark.history.{key}={value}" for key, value in conf.items())
+    with tempfile.TemporaryDirectory(prefix="airflow-recovery-history-") as folder:
+        server = ["org.apache.spark.deploy.history.HistoryServer"]
+        with _child(Path(folder), "spark-class", server, {"SPARK_HISTORY_OPTS": options}) as running:
+            _wait(running, lambda: _accepts(port))
+            yield f"http://127.0.0.1:{port}"
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -118,7 +134,9 @@ class _Child:
 
 
 @contextmanager
-def _child(folder: Path, script: str, arguments: list[str]) -> Iterator[_Child]:
+def _child(
+    folder: Path, script: str, arguments: list[str], settings: Mapping[str, str] | None = None
+) -> Iterator[_Child]:
     home = spark_home()
     log = folder / f"{arguments[0].rpartition('.')[2].strip('-')}.log"
     environment = {
@@ -128,6 +146,7 @@ def _child(folder: Path, script: str, arguments: list[str]) -> Iterator[_Child]:
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder / "work"),
+        **(settings or {}),
     }
     # Code reaches executors by the archive alone, as it does on a cluster of other machines.
     for name in ("PYTHONPATH", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):

@@ -1,0 +1,56 @@
+"""The link from a region's task leads to its application in Spark's own history server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import requests
+from tries import task_context
+
+from airflow_recovery.operators.links import SparkHistoryLink
+from airflow_recovery.testing.spark_cluster import history_server
+
+pytestmark = pytest.mark.spark
+
+APPLICATION = """
+import sys
+
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").appName("delays@3").config("spark.ui.enabled", "false")
+spark = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
+spark.range(3).collect()
+print(spark.sparkContext.applicationId)
+spark.stop()
+"""
+
+
+def linked(application_id: str) -> str:
+    operator = SimpleNamespace(spark_application_id=application_id)
+    return SparkHistoryLink().get_link(operator, ti_key=task_context()["ti"])
+
+
+def page(address: str) -> str:
+    """Empty where there is none."""
+    found = requests.get(address, timeout=60)
+    return found.text if found.ok else ""
+
+
+def test_the_link_shows_the_application_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    run = [sys.executable, "-c", APPLICATION, events.as_uri()]
+    application_id = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1]
+    with history_server(events) as url:
+        monkeypatch.setenv("AIRFLOW__RECOVERY__SPARK_HISTORY_URL", url)
+        deadline = time.monotonic() + 60
+        while "delays@3" not in page(linked(application_id)):
+            assert time.monotonic() < deadline, "the history server has not found the application"
+            time.sleep(0.1)
+        # The control: what is no application's id is no page.
+        assert page(linked("app-0")) == ""
