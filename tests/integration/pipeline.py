@@ -291,7 +291,6 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         "AIRFLOW__RECOVERY__SPARK_HISTORY_URL": SPARK_HISTORY,
         "AWS_EC2_METADATA_DISABLED": "true",
         "INTEGRATION_LAKE": f"file://{folder}/lake",
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": f"{folder}/spark",
