@@ -57,8 +57,10 @@ def server_names(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # py4j says good-bye when the interpreter ends, to a stream that pytest has closed by then.
+    # py4j says good-bye when the interpreter ends, to a stream that pytest has closed by then; and the garbage of one
+    # test, of a Spark that has gone, is none of the log of another.
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
 
 

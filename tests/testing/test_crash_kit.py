@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +34,7 @@ from airflow_recovery.testing.crash_kit import (
     distinct,
 )
 from airflow_recovery.testing.crash_kit.cli import main
+from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.kit import EXAMPLE
 
 RELAY, LEDGERS, DAILIES = "crash_jobs:relay", "crash_jobs:ledgers", "crash_jobs:dailies"
@@ -54,6 +59,49 @@ def test_points_have_names_that_are_read_back():
     assert CrashPoint.parse(point.text) == point
     with pytest.raises(ConfigurationError, match="expected a crash point such as"):
         CrashPoint.parse("task of C try 1, during claim 1")
+
+
+@contextmanager
+def busy_crasher(folder: Path) -> Iterator[Crasher]:
+    """Another thread passes points all the time, as those of a task do that was frozen and has woken."""
+    crasher = Crasher("a", 1, record=folder / "points", armed={}, announce=lambda: None)
+    done = threading.Event()
+
+    def pass_points() -> None:
+        while not done.is_set():
+            crasher.passes(When.AFTER, Step.TRY)
+
+    thread = threading.Thread(target=pass_points)
+    thread.start()
+    try:
+        yield crasher
+    finally:
+        done.set()
+        thread.join()
+
+
+def hangs(crasher: Crasher, fork: Callable[[], int]) -> bool:
+    """Whether one of many drivers has hung at its first point."""
+    for _ in range(50):
+        pid = fork()
+        if pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # and not pytest's
+            signal.alarm(8)
+            crasher.passes(When.AFTER, Step.SUBMIT)
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] != 0:
+            return True
+    return False
+
+
+def test_a_driver_that_is_forked_while_another_thread_is_at_a_point_goes_on(tmp_path: Path) -> None:
+    with busy_crasher(tmp_path) as crasher:
+        assert not hangs(crasher, crasher.fork)
+
+
+def test_control_a_plain_fork_copies_the_lock_that_nobody_lets_go(tmp_path: Path) -> None:
+    with busy_crasher(tmp_path) as crasher:
+        assert hangs(crasher, os.fork)
 
 
 def test_a_run_and_a_failover_pass_every_named_point(stage):

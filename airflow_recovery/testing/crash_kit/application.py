@@ -35,7 +35,7 @@ class ForkedApplication:
         """Fork, and wait for the driver's end. Raises `DriverDied`."""
         del folder
         self._crasher.passes(When.BEFORE, Step.SUBMIT)
-        pid = os.fork()
+        pid = self._crasher.fork()
         if pid == 0:
             self._be_the_driver(spec)
         _, status = os.waitpid(pid, 0)

@@ -63,6 +63,11 @@ class Crasher:
                 if each in self._armed:
                     self._strike(each.victim, self._armed[each])
 
+    def fork(self) -> int:
+        """`os.fork`, between two points: a thread at one holds the lock, and in the copy nobody would let it go."""
+        with self._lock:
+            return os.fork()
+
     def _strike(self, victim: Victim, harm: Harm) -> None:
         pids = [self._task_pid, os.getpid()] if victim is Victim.TASK else [os.getpid()]
         if harm is Harm.FREEZE:

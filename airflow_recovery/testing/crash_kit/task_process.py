@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -147,7 +148,9 @@ def _write_into(stage: Stage, own: TaskTry) -> None:
     """The log of the try, for this process and its driver."""
     path = stage.folder / f"{own.task_id} try {own.try_number}.log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    sys.stdout = sys.stderr = open(descriptor, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    # Without a buffer: its lock, which a thread of the task holds while it writes, would stay locked in the driver.
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    sys.stdout = sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     logging.basicConfig(force=True, level=logging.INFO, format="%(message)s", stream=sys.stdout)
