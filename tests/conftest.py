@@ -80,11 +80,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parameters = getattr(item, "callspec", None)
         if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
             item.add_marker(pytest.mark.s3)
+        if os.environ.get("CI") and any(map(item.get_closest_marker, OF_REAL_PROCESSES)):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--drill"):
         # What takes minutes, and of which a part is in what is left.
         config.hook.pytest_deselected(items=[each for each in items if each.get_closest_marker("drill")])
         items[:] = [each for each in items if not each.get_closest_marker("drill")]
 
+
+OF_REAL_PROCESSES = ("airflow", "browser", "spark")
+"""Tests with these markers wait for dozens of processes, with deadlines. Where CI is set, one that has failed is run a
+second time, and the summary names it as RERUN: what fails twice is red. Nothing is run again elsewhere."""
 
 ONE_UNIT = "tests/runtime"
 """These share a Spark of the session."""

@@ -36,6 +36,10 @@ if "scheduler" in sys.argv:
     from airflow_recovery.runtime.connect import import_client
 
     import_client()
+    import airflow.providers.amazon.aws.hooks.s3
+    import airflow_recovery.operators
+    import airflow_recovery.operators.region_runner
+    import airflow_recovery.execution.region_task
 """
 """Airflow's local settings. Tasks are forked from the scheduler: what it has imported costs none of them a second."""
 

@@ -1,9 +1,7 @@
-"""Servers start on a free port, and no process stays behind; the test run itself keeps its promises about skips."""
+"""Servers start on a free port, and no process stays behind."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -87,41 +85,3 @@ def test_the_server_dies_with_a_parent_that_was_killed(s3_server: S3Server, tmp_
 
 def test_both_kinds_are_known_by_name() -> None:
     assert {name: kind.name for name, kind in SERVERS.items()} == {"moto": "moto", "versitygw": "versitygw"}
-
-
-def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Our conftest over one test that is skipped and one that uses an S3 server."""
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder / "conftest.py")
-    (folder / "test_it.py").write_text(
-        "import pytest\n\ndef test_skipped():\n    pytest.skip('why')\n\ndef test_server(s3_server): pass\n"
-    )
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    s3: x\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder / "test_it.py")]
-    repository = str(Path(__file__).parents[2])
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": repository, **environment},
-        cwd=folder,
-        check=False,
-    )
-
-
-def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
-    assert run_pytest(tmp_path, "-k", "skipped").returncode == 0
-    answer = run_pytest(tmp_path, "-k", "skipped", "--fail-on-skip")
-    assert answer.returncode == 1
-    assert "a test was skipped" in answer.stdout
-
-
-def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
-    nowhere = {"PATH": "/nonexistent", "GOBIN": "", "HOME": str(tmp_path)}
-    answer = run_pytest(tmp_path, "--collect-only", "-q", CI="", **nowhere)
-    assert "test_server[moto]" in answer.stdout
-    assert "versitygw" not in answer.stdout
-    answer = run_pytest(tmp_path, "--collect-only", CI="1", **nowhere)
-    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "go install" in answer.stdout + answer.stderr
-    answer = run_pytest(tmp_path, "--collect-only", "--s3-server=moto", CI="1", **nowhere)
-    assert answer.returncode == 0

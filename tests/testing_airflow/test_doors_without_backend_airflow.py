@@ -13,20 +13,20 @@ from airflow_recovery.testing.local_airflow import LocalAirflow
 pytestmark = pytest.mark.airflow
 
 
-def said(airflow: LocalAirflow, run_id: str, conf: dict[str, str]) -> Any:
-    airflow.trigger("door_choice", run_id=run_id, conf=conf)
-    assert airflow.wait_run("door_choice", run_id, 60) == "success", airflow.log("door_choice", run_id, "ask", 1)
+def said(airflow: LocalAirflow, conf: dict[str, str]) -> Any:
+    run_id = airflow.trigger("door_choice", conf=conf)
+    assert airflow.wait_run("door_choice", run_id, 180) == "success", airflow.log("door_choice", run_id, "ask", 1)
     return json.loads((Path(airflow.env["DOORS_OUT"]) / run_id / "said.json").read_text())
 
 
 def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, "rest", {"door": "open", "api_conn_id": "airflow_recovery_default"})
+    found = said(airflow_without_backend, {"door": "open", "api_conn_id": "airflow_recovery_default"})
 
     assert found == {"states": {"ask": "running"}, "tries": ["ask"]}
 
 
 def test_with_neither_door_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, "none", {"door": "open"})
+    found = said(airflow_without_backend, {"door": "open"})
 
     assert found["tries"] is None
     assert found["states"] == {"ask": "running"}
@@ -36,6 +36,6 @@ def test_with_neither_door_both_settings_are_named(airflow_without_backend: Loca
 
 
 def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, "store", {"door": "store"})
+    found = said(airflow_without_backend, {"door": "store"})
 
     assert found["error"].startswith("BackendNotInstalled: ")

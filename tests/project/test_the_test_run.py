@@ -1,0 +1,79 @@
+"""What tests/conftest.py makes of a run: which S3 servers, what a skip is, and what is run a second time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAMPLE = '''
+import pathlib
+import pytest
+
+def once(name):
+    """Fails at its first call."""
+    path = pathlib.Path(name)
+    assert path.exists() or path.touch()
+
+def test_skipped(): pytest.skip("why")
+def test_server(s3_server): pass
+def test_pure_fails(): once("pure")
+@pytest.mark.spark
+def test_real_fails(): once("real")
+@pytest.mark.spark
+def test_real_fails_twice(): assert False
+'''
+MOTO = "--s3-server=moto"
+
+
+def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Our conftest over ``SAMPLE``."""
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder / "conftest.py")
+    (folder / "test_it.py").write_text(SAMPLE)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    s3: x\n    spark: x\naddopts = -raR\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder / "test_it.py")]
+    repository = str(Path(__file__).parents[2])
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": repository, **environment},
+        cwd=folder,
+        check=False,
+    )
+
+
+def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
+    assert run_pytest(tmp_path, "-k", "skipped").returncode == 0
+    answer = run_pytest(tmp_path, "-k", "skipped", "--fail-on-skip")
+    assert answer.returncode == 1
+    assert "a test was skipped" in answer.stdout
+
+
+def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
+    nowhere = {"PATH": "/nonexistent", "GOBIN": "", "HOME": str(tmp_path)}
+    answer = run_pytest(tmp_path, "--collect-only", "-q", CI="", **nowhere)
+    assert "test_server[moto]" in answer.stdout
+    assert "versitygw" not in answer.stdout
+    answer = run_pytest(tmp_path, "--collect-only", CI="1", **nowhere)
+    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "go install" in answer.stdout + answer.stderr
+    answer = run_pytest(tmp_path, "--collect-only", MOTO, CI="1", **nowhere)
+    assert answer.returncode == 0
+
+
+def test_in_ci_what_fails_with_real_processes_is_run_again_and_named_and_red_if_it_fails_twice(tmp_path: Path) -> None:
+    answer = run_pytest(tmp_path, MOTO, "-k", "real_fails", CI="1")
+    assert answer.returncode == 1
+    assert "1 failed, 1 passed, 3 deselected, 2 rerun" in answer.stdout
+    assert "RERUN test_it.py::test_real_fails\n" in answer.stdout
+    assert "FAILED test_it.py::test_real_fails_twice" in answer.stdout
+
+
+def test_elsewhere_nothing_is_run_again_and_a_pure_test_never(tmp_path: Path) -> None:
+    assert "2 failed, 3 deselected" in run_pytest(tmp_path, MOTO, "-k", "real_fails", CI="").stdout
+    assert "1 failed, 4 deselected" in run_pytest(tmp_path, MOTO, "-k", "pure_fails", CI="1").stdout
