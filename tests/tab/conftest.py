@@ -17,14 +17,14 @@ from pages import Site, serve
 from rest_world import RestWorld
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """The tab's pages, framed as in Airflow."""
     with serve() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     with open_browser() as driver:
         yield driver

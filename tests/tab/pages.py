@@ -46,9 +46,13 @@ def serve() -> Iterator[Site]:
     while not server.started:
         thread.join(0.05)
         assert thread.is_alive(), "the server did not start"
-    yield Site(server.servers[0].sockets[0].getsockname()[1])
-    server.should_exit = True
-    thread.join(10)
+    try:
+        yield Site(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        # A browser's open connection would keep it, and its thread would be there in the tests of other folders.
+        server.should_exit = server.force_exit = True
+        thread.join(60)
+    assert not thread.is_alive()
 
 
 def _empty(request: Request) -> HTMLResponse:
