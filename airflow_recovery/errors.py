@@ -296,6 +296,10 @@ class PartitionMissing(InputUnreadable):
     """A file that was read may be gone. Proved only by a successful listing without it; then `InputLost` is raised."""
 
 
+class InputReleased(PartitionMissing):
+    """An input was released after it was claimed, so that a part of it may have been read. Nothing is finished then."""
+
+
 class InputAltered(InputUnreadable):
     """A file that was read is not the one that was registered, or is damaged. As `PartitionMissing`: then looked at."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.execution.adoption import finish_without_spark
 from airflow_recovery.execution.attempt_outcome import own_finish
 from airflow_recovery.execution.dynamic_splits import finish_pulled
 from airflow_recovery.execution.failed_attempt import FailedAttempt
-from airflow_recovery.execution.release_check import check_base, check_release
+from airflow_recovery.execution.release_check import ReleaseCheck, check_base
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
@@ -101,9 +102,11 @@ def run_claimed(
     claim = attempt.claim
     todo = attempt.splits is None or not attempt.splits.is_done
     failed = FailedAttempt(run, claim, restarts, label)
-    check = threading.Thread(target=check_release, args=(run, claim, runner.stop), name="release check", daemon=True)
+    check = ReleaseCheck(run, claim, runner.stop)
+    looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
+    attempt = replace(attempt, release_check=check)
     try:
-        check.start()
+        looking.start()
         check_base(run, claim)
         check_channels(run, claim)
         early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
@@ -113,7 +116,7 @@ def run_claimed(
     else:
         outcome = confirmed or own_finish(run, claim) or failed.end(_silence(claim))
     finally:
-        check.join()
+        looking.join()
     # The driver has written it, not this process.
     run.journal.noticed(outcome)
     return outcome

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import (
     AttemptLost,
     InputDenied,
+    InputReleased,
     NotMine,
     PagesDisagree,
     RegionFailed,
@@ -60,7 +61,8 @@ class FailedAttempt:
         # Looked at before the fence, whose cause it is: what a lost input did is not the region's own failure.
         after = self._look_at_inputs(error)
         lost = after.lost if after is not None else {}
-        cause = FenceCause.LOST_INPUT if lost else self._own_or_superseded(error)
+        is_input = bool(lost) or isinstance(error, InputReleased)
+        cause = FenceCause.LOST_INPUT if is_input else self._own_or_superseded(error)
         detail = f"{type(error).__name__}: {error}"[:2000]
         failure = self._label((error.cause if isinstance(error, RegionFailed) else None) or describe(error))
         ended = fenced(run, claim.region, claim.attempt, cause, detail, failure)

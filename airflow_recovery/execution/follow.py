@@ -11,7 +11,7 @@ since its attempt is fenced before another one is claimed.
 
 from __future__ import annotations
 
-from airflow_recovery.errors import AttemptLost, JournalInUse, NotMine, ObjectMissing
+from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing
 from airflow_recovery.execution.drivers import Drivers, DriverStatus
 from airflow_recovery.execution.liveness import SilenceWatch, beat_of
 from airflow_recovery.execution.run import Run
@@ -127,8 +127,8 @@ def _adopt(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
     attempt = ClaimedAttempt(claim, inputs, externals, region.fingerprint or "", commit=region.commit)
     try:
         return drivers.adopt(attempt) is not None
-    except AttemptLost:
-        return True  # ended by somebody else meanwhile
+    except (AttemptLost, InputReleased):
+        return True  # ended, by somebody else meanwhile or for its input
 
 
 def _fingerprint_then(run: Run, claim: Claim) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
@@ -12,6 +12,9 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.source.parts import SplitWork
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
+
+if TYPE_CHECKING:
+    from airflow_recovery.execution.release_check import ReleaseCheck
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class ClaimedAttempt:
     """Of a region that commits split by split: what is to be read, and what its claim takes over."""
     stage: StageWork | None = None
     """Of a stage: the channels at its ends, and what it goes on from."""
+    release_check: ReleaseCheck | None = None
+    """The look for released inputs that this process makes beside Spark's start."""
 
     @property
     def trace(self) -> AttemptTrace:

@@ -9,9 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import AttemptLost, JobDefinitionError, OutputAltered, RegionFailed, StoreError
+from airflow_recovery.errors import (
+    AttemptLost,
+    InputReleased,
+    JobDefinitionError,
+    OutputAltered,
+    RegionFailed,
+    StoreError,
+)
 from airflow_recovery.execution.drivers import Drivers, DriverStatus
 from airflow_recovery.execution.probing import OnAltered
+from airflow_recovery.execution.release_check import ensure_inputs_kept
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
@@ -172,8 +180,10 @@ class ApplicationRunner:
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
         outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
         try:
+            # The application was given its inputs as folders.
+            ensure_inputs_kept(self._run, attempt)
             self._run.journal.finish(outcome)
-        except AttemptLost:
+        except (AttemptLost, InputReleased):
             self._delete_managed(claim)
             raise
         return outcome

@@ -21,7 +21,14 @@ from airflow_recovery.operators.failures import is_final
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-WAITS = (errors.InputLost, errors.Overtaken, errors.AttemptLost, errors.PagesDisagree, errors.NotMine)
+WAITS = (
+    errors.InputLost,
+    errors.InputReleased,
+    errors.Overtaken,
+    errors.AttemptLost,
+    errors.PagesDisagree,
+    errors.NotMine,
+)
 """Nothing failed: the next try may start as soon as Airflow's trigger rule lets it."""
 
 _ELSE = ExponentialDelay()

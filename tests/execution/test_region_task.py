@@ -12,6 +12,7 @@ from airflow_recovery.execution import attempt, region_task
 from airflow_recovery.execution.failed_attempt import FailedAttempt
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.region_task import Decision
+from airflow_recovery.execution.release_check import ReleaseCheck
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AttemptState, ExternalObject, FenceCause, InputPin, Outcome
 from airflow_recovery.journal.run_state import Attempt, RegionState
@@ -432,7 +433,7 @@ def test_fault_49_control_without_the_marker_an_emptied_result_reads_as_empty(mo
     # A reader that goes by a listing, and nobody who looks at markers or manifests.
     monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
     monkeypatch.setattr("airflow_recovery.execution.first_attempt.is_untouched", lambda state, plan: True)
-    monkeypatch.setattr(attempt, "check_release", lambda run, claim, stop: None)
+    monkeypatch.setattr(ReleaseCheck, "look", lambda check: None)
     monkeypatch.setattr(FakeRunner, "_read", lambda self, manifest: "")
     world.go("C")
     assert world.content("C") == "C of ['']"

@@ -11,6 +11,7 @@ from fakes import CHAIN, PAIR, InlineThread, Killed, Process, World
 
 from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
 from airflow_recovery.execution import attempt
+from airflow_recovery.execution.release_check import ReleaseCheck
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Why
 from airflow_recovery.journal.journal import Journal
@@ -456,7 +457,7 @@ def test_fault_81_hole_12_the_sweeper_marks_first_and_the_reader_sees_it_before_
 
 
 def test_fault_81_control_without_the_look_at_the_marker_the_reader_reads_what_is_being_deleted(clock, monkeypatch):
-    monkeypatch.setattr(attempt, "check_release", lambda run, claim, stop: None)
+    monkeypatch.setattr(ReleaseCheck, "look", lambda check: None)
     world = clocked_world(PAIR, clock)
     with pytest.raises((RegionFailed, InputLost), match=r"is not there|released"):
         claim_while_the_sweeper_deletes(world, clock)

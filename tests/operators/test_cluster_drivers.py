@@ -15,10 +15,12 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG
-from tries import run_try, state_in, task_context
+from airflow.sdk.exceptions import AirflowFailException
+from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.execution.drivers import DriverStatus
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, cluster_drivers
+from airflow_recovery.journal.records import FenceCause, Released
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner, cluster_drivers
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.operators.submitting import SubmittingOperator
 
@@ -265,3 +267,54 @@ def test_a_task_that_is_killed_while_it_follows_kills_the_driver(scene: Scene) -
     operator.driver_status(context, "tag")
     operator.on_kill()
     assert scene.killed.read_text() == DRIVER
+
+
+# --- an input that is released while the job runs ---------------------------------------------------------------------
+
+
+class ReaderScene(Scene):
+    """The drop-in reads what another one has made, which is released when its first try has been killed."""
+
+    def operator(self) -> RecoverableSparkSubmitOperator:
+        return self.operators()["t"]
+
+    def operators(self) -> dict[str, RecoverableSparkSubmitOperator]:
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            given: dict[str, Any] = {"application": str(self.application), "outputs": ["out"], "conn_id": "cluster"}
+            p = RecoverableSparkSubmitOperator(task_id="p", application_args=["--out", "{output:out}"], **given)
+            arguments = ["--in", "{input:in}", "--out", "{output:out}"]
+            t = RecoverableSparkSubmitOperator(
+                task_id="t", inputs={"in": p.result("out")}, application_args=arguments, **given
+            )
+        return {"p": p, "t": t}
+
+    def release_after_the_kill(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        run_try(self.operators()["p"])
+        self.killed_try(monkeypatch)
+        journal_in(self.folder, OPERATORS_GROUP).release(Released("p", 1, "gc"))
+        self.master.states = ["RUNNING", "FINISHED"]
+        self.master.when_finished = lambda: self.write(2)
+
+
+@pytest.fixture
+def reader(recovery: Path, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> ReaderScene:
+    return ReaderScene(recovery, scene.master, monkeypatch)
+
+
+def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
+    reader: ReaderScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.release_after_the_kill(monkeypatch)
+    with pytest.raises(AirflowFailException, match="p: result was released"):
+        reader.next_try()
+    outcome = state_in(reader.folder, OPERATORS_GROUP, "t").of("t").attempts[1].outcome
+    assert outcome is not None
+    assert (outcome.cause, outcome.detail) == (FenceCause.LOST_INPUT, "p@1 was released")
+
+
+def test_fault_121_control_a_followed_job_is_finished_on_what_was_released(
+    reader: ReaderScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application_runner, "ensure_inputs_kept", lambda run, attempt: None)
+    reader.release_after_the_kill(monkeypatch)
+    assert reader.next_try()["attempt"] == 1

@@ -1,4 +1,4 @@
-"""An application that writes one file to ``--out``: what ``--in`` holds (or ``--say``), for tests without Spark."""
+"""An application that writes what ``--in`` holds (or ``--say``), a file a line, for tests without Spark."""
 
 import argparse
 import pathlib
@@ -19,7 +19,8 @@ if not arguments.write_nothing:
     if arguments.input:
         folder = pathlib.Path(arguments.input.removeprefix("file://"))
         said = "".join(each.read_text() for each in sorted(folder.glob("part-*")))
-    (out / "part-0").write_text(said)
+    for n, line in enumerate(said.split("\n")):
+        (out / f"part-{n}").write_text(line)
     (out / ".part-0.crc").write_text("crc")
     (out / "_SUCCESS").write_text("")
     (out / "_temporary").mkdir(exist_ok=True)
