@@ -16,7 +16,7 @@ TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
 
 
 @cache
-def tests_in(file: str) -> frozenset[str]:
+def named_in(file: str) -> frozenset[str]:
     path = ROOT / file
     if not path.exists():
         return frozenset()
@@ -33,7 +33,7 @@ def unresolved(text: str) -> list[str]:
         named = TEST.findall(held_by)
         if not named:
             wrong.append(f"{number} names no test")
-        wrong += [f"{number}: no {name} in {file}" for file, name in named if name not in tests_in(file)]
+        wrong += [f"{number}: no {name} in {file}" for file, name in named if name not in named_in(file)]
     return wrong
 
 
