@@ -22,20 +22,21 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False
         parser.add_argument(
             "--bundle", metavar="FILE", help="in place of DAG and RUN: a file that `export` has written"
         )
-    parser.add_argument("dag", metavar="DAG", type=_name, nargs="?" if bundle else None, help="DAG id")
+    parser.add_argument("dag", metavar="DAG", type=name, nargs="?" if bundle else None, help="DAG id")
     named = "run id, logical date, or run key as the journal has it"
     if all_runs or bundle:
         parser.add_argument(
-            "run", metavar="RUN", type=_name, nargs="?", help=f"{named}; default: every run" if all_runs else named
+            "run", metavar="RUN", type=name, nargs="?", help=f"{named}; default: every run" if all_runs else named
         )
     else:
-        parser.add_argument("run", metavar="RUN", type=_name, help=named)
-    parser.add_argument("--group", metavar="G", type=_name, help="task group; needed only where a run has several")
+        parser.add_argument("run", metavar="RUN", type=name, help=named)
+    parser.add_argument("--group", metavar="G", type=name, help="task group; needed only where a run has several")
 
 
-def _name(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("expected a name, found an empty string")
+def name(text: str) -> str:
+    """An argparse type: a name that is not empty, as ``"$DAG"`` is where the variable is not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"expected a name, found {text!r}: is the shell's variable set?")
     return text
 
 

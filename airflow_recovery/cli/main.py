@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from airflow_recovery.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
-from airflow_recovery.errors import RecoveryError
+from airflow_recovery.errors import ConfigurationError, RecoveryError
 
 DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
 EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in EXIT_CODES)
@@ -48,6 +48,7 @@ SUBCOMMANDS = (
 def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
     """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
     try:
+        _refuse_empty(args)
         code = int(subcommand.load().run(args))
         sys.stdout.flush()
         return code
@@ -74,3 +75,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         own.set_defaults(chosen=each)
     args = parser.parse_args(argv)
     return execute(args.chosen, args)
+
+
+def _refuse_empty(args: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for an option whose value is empty: it must never mean the same as no option at all.
+
+    ``gc --dag "$DAG"`` with a variable that is not set would sweep every DAG.
+    """
+    for option, value in vars(args).items():
+        if any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, list) else [value])):
+            raise ConfigurationError(
+                f"Expected a value for {option.strip('_').replace('_', '-')}, found an empty text: is the shell's "
+                "variable set? Leave the option out if it is not meant."
+            )

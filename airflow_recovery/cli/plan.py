@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--apply",
         nargs="?",
-        const="",
+        const=True,
         metavar="FILE",
         help="write the resets of --restart, --from or --recompute and clear the tasks; with FILE, those of a plan "
         "saved with --json. Refused where the run has moved on since the plan was made",
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    if args.apply:
+    if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
     prober = prober_of(args, deployment, view)
     found = plan(view.in_use.plan, view.in_use.state, prober, _request(args), published=view.published)

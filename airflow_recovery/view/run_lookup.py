@@ -29,12 +29,8 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     Raises `NothingRecorded`, with the nearest that there is, where the journal has no such DAG, run or group, and where
     there are several groups and none is named.
     """
+    check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
-    if next(iter(store.list(dag)), None) is None:
-        known = [readable(each) for each in folders(store) if not each.startswith("_")]
-        if not known:
-            raise NothingRecorded(f"The journal {store.base_uri} is empty: no run has claimed an attempt yet.")
-        raise NothingRecorded(f"The journal {store.base_uri} has no DAG {dag_id!r}. {_nearest(dag_id, known, 'DAGs')}")
     key = next((each for each in _keys_of(run) if _has(store, f"{dag}{encode(each)}/")), None)
     if key is None:
         key = _key_by_claims(store, dag, run)
@@ -56,8 +52,19 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     return _exact(store, RunIdentity(dag_id, key, group_id))
 
 
+def check_dag(store: ObjectStore, dag_id: str) -> None:
+    """Raise `NothingRecorded`, with the nearest that there are, where the journal has no such DAG."""
+    if _has(store, f"{encode(dag_id)}/"):
+        return
+    known = [readable(each) for each in folders(store) if not each.startswith("_")]
+    if not known:
+        raise NothingRecorded(f"The journal {store.base_uri} is empty: no run has claimed an attempt yet.")
+    raise NothingRecorded(f"The journal {store.base_uri} has no DAG {dag_id!r}. {_nearest(dag_id, known, 'DAGs')}")
+
+
 def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none."""
+    check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
     found = [
@@ -67,8 +74,7 @@ def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> li
         if wanted in (None, group)
     ]
     if not found:
-        what = f"DAG {dag_id!r}" if group_id is None else f"group {group_id!r} of DAG {dag_id!r}"
-        raise NothingRecorded(f"The journal {store.base_uri} has no run of {what}.")
+        raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
     return found
 
 

@@ -103,7 +103,7 @@ def test_airflows_own_parser_reads_every_argument() -> None:
     from airflow.cli.cli_parser import get_parser
 
     args = get_parser().parse_args(["recovery", "plan", *RUN, "--restart", "a", "--from", "b", "--apply", "--json"])
-    assert (args.dag, args.run, args.restart, args.from_, args.apply) == (*RUN, ["a"], ["b"], "")
+    assert (args.dag, args.run, args.restart, args.from_, args.apply) == (*RUN, ["a"], ["b"], True)
 
 
 def parser_with_a_broken_plan(monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:

@@ -66,7 +66,7 @@ def test_without_a_run_every_run_and_group_is_checked(recorded):
 def test_what_is_not_there_is_named(recorded):
     recorded.world().go("raw")
     assert recorded.call("verify", "weather")[0] == ExitCode.NOT_FOUND
-    assert "has no run of DAG 'weather'" in recorded.errors
+    assert "has no DAG 'weather'. The nearest DAGs of 1: flights" in recorded.errors
     assert recorded.call("verify", "flights", "2026-01-02")[0] == ExitCode.NOT_FOUND
     assert recorded.call("verify", "flights", "--group", "other")[0] == ExitCode.NOT_FOUND
 
