@@ -1,5 +1,7 @@
 # `make` alone lists what there is.
 PYTHON_BIN := .venv/bin/python
+# Runs a module of the installed wheel, as a user would, and not the one in this folder.
+ON_WHEEL := $(PYTHON_BIN) -m scripts.wheel
 PYTEST_ARGS ?=
 # Tests that share an Airflow or a Spark run in one worker (tests/conftest.py), in the order of their files.
 TWO_WORKERS := -n 2 --dist loadscope
@@ -10,7 +12,7 @@ TWO_WORKERS := -n 2 --dist loadscope
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install everything into .venv (a second run does nothing)
+setup: ## Install everything into .venv, and build the wheel into dist (a second run does nothing)
 	@scripts/setup.sh
 
 demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up, S3A=1 has all data on S3)
@@ -31,12 +33,12 @@ test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@$(MAKE) --no-print-directory lint
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(TWO_WORKERS) $(PYTEST_ARGS)
 
-CRASH_KIT := $(PYTHON_BIN) -m airflow_recovery.testing.crash_kit
+CRASH_KIT := $(ON_WHEEL) airflow_recovery.testing.crash_kit
 
 drill: ## Simulated bad days, processes killed at every point, real kills of Airflow (MINUTES=10; DRILL=10)
 	@scripts/setup.sh --test
-	$(PYTHON_BIN) -m airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
-	$(PYTHON_BIN) -m airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
+	$(ON_WHEEL) airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
+	$(ON_WHEEL) airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/testing $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1

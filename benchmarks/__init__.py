@@ -1,5 +1,6 @@
 """What recovery costs while nothing fails: ``python -m benchmarks``. Ratios inside one run, never a promise of seconds.
 
 Each benchmark is one file with one function that returns a `benchmarks.report.Report`; `benchmarks.__main__` writes it
-to ``benchmarks/results``. Nothing of the product imports this package, and no test asserts what it measures.
+to ``benchmarks/results``. Nothing of the product imports this package, and no test asserts what it measures. What is
+measured is the installed wheel.
 """

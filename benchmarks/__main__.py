@@ -10,6 +10,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from scripts.wheel import use_wheel
+
+use_wheel()
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
 

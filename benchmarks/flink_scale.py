@@ -20,7 +20,8 @@ from typing import Any
 
 from benchmarks.plot import log_log_svg
 from benchmarks.report import Figure, Report, Table
-from benchmarks.stage import REPOSITORY
+from benchmarks.stage import import_path
+from scripts.wheel import INSTALLED
 
 STEPS = ("graph", "regions", "source_ok", "mid_ok", "mid_one_lost", "sink_all_lost")
 
@@ -109,7 +110,9 @@ def measure(folder: Path, repeats: int | None) -> Report:
 
 def find_peer() -> Path | None:
     """Flink's side, if it and what it needs are there."""
-    folder = Path(os.environ.get("FLINK_PEER", REPOSITORY.parent / "shared" / "peers" / "flink_scheduler"))
+    folder = Path(
+        os.environ.get("FLINK_PEER", Path(__file__).resolve().parents[2] / "shared" / "peers" / "flink_scheduler")
+    )
     usable = (folder / "run.sh").is_file() and shutil.which("java") and shutil.which("mvn")
     return folder if usable else None
 
@@ -165,7 +168,7 @@ def _side_by_side(peer: Path, folder: Path, repeats: int) -> tuple[list[Line], l
             **os.environ,
             "ONLY": f"^({shapes}) ({'|'.join(STEPS)})$",
             "PEER": f"{sys.executable} -m benchmarks.flink_scale_case",
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": import_path(),
         },
         stdout=subprocess.PIPE,
         text=True,
@@ -198,8 +201,8 @@ def _line(
 def _ours(case: tuple[str, int, int], step: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.flink_scale_case", *map(str, case), step],
-        cwd=REPOSITORY,
-        env={**os.environ, "WARM": "0"},
+        cwd=INSTALLED,
+        env={**os.environ, "PYTHONPATH": import_path(), "WARM": "0"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

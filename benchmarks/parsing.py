@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 
 from benchmarks.report import Figure, Report, Table, summary
-from benchmarks.stage import REPOSITORY
+from benchmarks.stage import import_path
 
 GOAL_MS = 1.0
 
@@ -19,7 +20,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     folder.mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.parsing_process", str(folder), str(repeats or 20)],
-        cwd=REPOSITORY,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": import_path()},
         capture_output=True,
         text=True,
         check=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,11 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 BUCKET = "recovery"
 RUN_TIMEOUT_S = 900.0
+
+
+def import_path() -> str:
+    """What a measured process has as its ``PYTHONPATH``: the installed wheel first, and this package."""
+    return os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY)])
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
             CPU_FILE_VARIABLE: str(cpu_file),
             # As in an installation, whose modules were compiled once.
             "PYTHONDONTWRITEBYTECODE": "",
-            "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'dags'}",
+            "PYTHONPATH": f"{import_path()}{os.pathsep}{REPOSITORY / 'dags'}",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "spark"),

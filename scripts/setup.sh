@@ -62,8 +62,8 @@ ensure_java() {
 
 ensure_venv() {
     local python wanted
-    # What is installed is a function of these two files and of where the checkout is (editable install).
-    wanted=$( (pwd; cat pyproject.toml constraints.txt) | cksum)
+    # What is installed is a function of these two files.
+    wanted=$(cat pyproject.toml constraints.txt | cksum)
     if [ -f $STAMP ] && [ "$(cat $STAMP)" = "$wanted" ] && $VENV/bin/python -c '' 2>/dev/null; then
         return
     fi
@@ -74,11 +74,18 @@ ensure_venv() {
     fi
     say "installing into $VENV with $("$python" --version) (a few minutes the first time; details in $LOG)"
     "$python" -m venv --clear $VENV || die "$python -m venv $VENV failed"
-    if ! $VENV/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[spark,dev]' >$LOG 2>&1; then
+    # What the package needs, and not the package: that is installed as a wheel, apart (scripts/wheel.py).
+    if ! $VENV/bin/python -m pip install --disable-pip-version-check -c constraints.txt '.[spark,dev]' >$LOG 2>&1 \
+        || ! $VENV/bin/python -m pip uninstall --yes airflow-recovery >>$LOG 2>&1; then
         tail -n 5 $LOG >&2
         die "pip install failed; see $LOG"
     fi
+    rm -rf build/lib build/bdist.* airflow_recovery.egg-info
     printf '%s' "$wanted" >$STAMP
+}
+
+ensure_wheel() {
+    $VENV/bin/python -m scripts.wheel >$LOG 2>&1 || { tail -n 5 $LOG >&2; die "the wheel could not be built; see $LOG"; }
 }
 
 ensure_versitygw() {
@@ -132,6 +139,7 @@ case "${1:-}" in
     *) die "unknown argument $1; expected nothing, --s3a or --test" ;;
 esac
 ensure_venv
+ensure_wheel
 ensure_java
 if [ -n "${1:-}" ]; then
     ensure_s3a_jars

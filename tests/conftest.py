@@ -1,16 +1,27 @@
-"""Shared fixtures: S3 servers and stores. No test knows which server it talks to (S3.md)."""
+"""Shared fixtures: S3 servers and stores. No test knows which server it talks to.
+
+All tests, and all processes that they start, run the installed wheel of this checkout (`scripts.wheel`).
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+sys.path.append(str(Path(__file__).parents[1]))
+from scripts.wheel import use_wheel
+
+use_wheel()
+
+# ruff: noqa: E402
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
@@ -20,6 +31,11 @@ from airflow_recovery.testing.local_airflow.processes import Processes
 from scripts.class_archive import java_options
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+# One profile for all: how long an example takes says nothing on a machine that is busy with other tests.
+settings.register_profile(
+    "airflow-recovery", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("airflow-recovery")
 
 BUCKET = "recovery-tests"
 KILLS = Path(__file__).parent / "kills"

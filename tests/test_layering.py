@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from our_imports import imports_of, name_called
 
 import airflow_recovery
 
@@ -64,27 +64,6 @@ def modules_of(*names: str) -> list[Path]:
     return found
 
 
-def imports_of(source: str, package: str) -> Iterator[str]:
-    """Every module that the source may import, at any depth, inside functions and under TYPE_CHECKING too."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")
-            base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
-            module = ".".join(part for part in (base, node.module) if part)
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
-            yield from (
-                each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
-
-
-def _called(node: ast.Call) -> str | None:
-    return getattr(node.func, "attr", None) or getattr(node.func, "id", None)
-
-
 def is_inside(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
@@ -111,7 +90,7 @@ def impurities(source: str, package: str) -> list[str]:
                 found.append(module)
         elif module.partition(".")[0] not in PURE_STDLIB:
             found.append(module)
-    calls = (_called(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (name_called(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return found + [f"{called}()" for called in calls if called in IMPURE_CALLS]
 
 

@@ -1,6 +1,7 @@
-"""One archive of our Airflow-free packages and the job's code, for ``--py-files`` and Connect's artifacts.
+"""One archive of what a driver runs of this package, and of the job's code: ``--py-files``, and Connect's artifacts.
 
-Functions of a package are pickled by reference: without the archive a UDF fails on the worker (SPARK.md section 1).
+Functions of a package are pickled by reference: without the archive a UDF fails on the worker. Which rooms of this
+package travel follows from what their files import, so that none can be forgotten.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -16,20 +18,7 @@ from pathlib import Path
 from airflow_recovery.errors import ConfigurationError
 
 _OURS = "airflow_recovery"
-_OUR_PACKAGES = (
-    "channel",
-    "channel_io",
-    "execution",
-    "failover",
-    "job",
-    "journal",
-    "runtime",
-    "shuffle",
-    "source",
-    "storage",
-    "topology",
-)
-_OUR_FILES = ("__init__.py", "errors.py", "py.typed")
+_IMPORT = re.compile(rb"^\s*(?:from|import)\s+airflow_recovery\.(\w+)", re.MULTILINE)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
 
 
@@ -59,11 +48,18 @@ def _top_level(job_ref: str) -> str:
 
 
 def _our_files() -> Iterator[tuple[str, Path]]:
+    """The package itself, which a job's module imports, the driver's room, and all that these import of ours."""
     root = Path(__file__).resolve().parents[1]
-    for name in _OUR_FILES:
-        yield f"{_OURS}/{name}", root / name
-    for package in _OUR_PACKAGES:
-        yield from _tree(root / package, f"{_OURS}/{package}")
+    wanted, seen = ["__init__", "runtime"], set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        room = root / name
+        files = list(_tree(room, f"{_OURS}/{name}")) if room.is_dir() else [(f"{_OURS}/{name}.py", root / f"{name}.py")]
+        yield from files
+        wanted += (each.decode() for _, path in files for each in _IMPORT.findall(path.read_bytes()))
 
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:

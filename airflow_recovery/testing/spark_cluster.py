@@ -122,9 +122,14 @@ def free_port() -> int:
 def spark_home() -> Path:
     """The Spark of the installed wheel."""
     found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise ConfigurationError("expected the Spark wheel, found no pyspark: pip install 'airflow-recovery[spark]'")
-    return Path(found.submodule_search_locations[0])
+    folders = [Path(each) for each in (found.submodule_search_locations if found is not None else None) or ()]
+    if not folders or not (folders[0] / "bin" / "spark-submit").exists():
+        # pyspark-client, which Airflow's Spark provider needs, is a pyspark without Spark.
+        raise ConfigurationError(
+            "expected pyspark with Spark in it, found "
+            f"{'its client alone' if folders else 'none'}: pip install 'airflow-recovery[spark]'"
+        )
+    return folders[0]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,10 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from scripts.wheel import use_wheel
+
+use_wheel()
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
 

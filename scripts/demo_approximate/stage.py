@@ -80,7 +80,7 @@ def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         # Else a parse of the DAG files takes a core while a restart is measured.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
-        "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'dags'}",
+        "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY / "dags")]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(write_spark_conf(folder / "spark-conf")),
         "SPARK_LOCAL_IP": "127.0.0.1",

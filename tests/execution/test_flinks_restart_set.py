@@ -159,13 +159,13 @@ def expected(trouble: Trouble) -> set[str]:
         running |= more
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(troubles(st.just(Determinism.ALWAYS)))
 def test_the_regions_that_run_are_flinks_restart_set(trouble: Trouble) -> None:
     assert really_ran(trouble) == flinks_restart_set(trouble) == expected(trouble)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(troubles(st.sampled_from(Determinism)))
 def test_with_determinism_they_are_those_of_flinks_that_have_to(trouble: Trouble) -> None:
     ran = really_ran(trouble)

@@ -109,7 +109,7 @@ def will_run(world: World) -> set[str]:
     return {each.name for each in found.regions if each.action in (Action.RUN, Action.WAIT)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_fault_67_the_same_plan_whatever_was_cleared_emptied_or_dropped(seed: int) -> None:
     plans = []
@@ -120,7 +120,7 @@ def test_fault_67_the_same_plan_whatever_was_cleared_emptied_or_dropped(seed: in
     assert all(each == plans[0] for each in plans), seed
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_fault_67_what_then_runs_is_what_the_plan_says(seed: int) -> None:
     ran = []

@@ -434,7 +434,7 @@ def cases(draw: st.DrawFn) -> tuple[Case, dict[str, str]]:
     return case, today
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_the_judgement_agrees_with_a_naive_oracle(drawn):
     case, today = drawn
@@ -447,7 +447,7 @@ def test_the_judgement_agrees_with_a_naive_oracle(drawn):
         assert (case.judge().why_must_run(name) is not None) == (name in must_run)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_flinks_restart_set_is_what_then_runs(drawn):
     """Whatever a region that must run would wake must run by its owner's own judgement too: no ping-pong."""

@@ -437,7 +437,7 @@ def supposed(case: RunCase, request: Request) -> None:
             case.gone.add((name, now.number))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(), st.data())
 def test_what_is_planned_is_what_then_runs(drawn, data):
     case, request = drawn
@@ -450,7 +450,7 @@ def test_what_is_planned_is_what_then_runs(drawn, data):
         assert ran == run
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_invariants_6_and_7_all_regions_disjoint_and_the_restart_set_is_closed(drawn):
     case, request = drawn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.job.batches import batch_label, batch_size, batches, number_of_batches
@@ -31,7 +31,6 @@ def test_a_declared_size_is_taken_as_it_is() -> None:
     assert batch_size(100_000, limit=10, declared=7) == 7
 
 
-@settings(deadline=None)
 @given(st.integers(1, 2000), st.integers(1, 700), st.one_of(st.none(), st.integers(1, 300)))
 def test_every_subtask_is_in_one_batch_with_its_neighbours(count: int, limit: int, declared: int | None) -> None:
     keys = [str(at) for at in range(count)]

@@ -455,7 +455,7 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
     return st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(list(KINDS.values())).flatmap(strategy))
 def test_any_record_survives_the_round_trip(record):
     body = encode_record(IDENTITY, record)
@@ -677,7 +677,7 @@ def test_brackets_inside_strings_are_no_depth(body):
     assert codec._depth(body) <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(EXAMPLES)), st.data())
 def test_a_damaged_record_is_refused_or_read_but_never_fails_otherwise(name, data):
     body = bytearray(encode_record(IDENTITY, EXAMPLES[name]))

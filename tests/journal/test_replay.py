@@ -253,7 +253,7 @@ def played(history: list[tuple[str, int, int]]) -> History:
     return run
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(steps(CALM))
 def test_the_history_and_the_fold_come_to_the_same_state(history) -> None:
     run = played(history)
@@ -262,7 +262,7 @@ def test_the_history_and_the_fold_come_to_the_same_state(history) -> None:
     assert found.gaps == ()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps(CALM + PURGES))
 def test_fault_43_what_was_purged_counts_in_neither_even_where_its_events_are_left(history) -> None:
     run = played(history)
@@ -272,7 +272,7 @@ def test_fault_43_what_was_purged_counts_in_neither_even_where_its_events_are_le
     assert [each for each in differences(fold, found.state) if not each.startswith("plans")] == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps(CALM + KILLS))
 def test_where_processes_are_killed_the_history_may_lack_something_and_never_contradicts(history) -> None:
     run = played(history)

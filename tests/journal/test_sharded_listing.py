@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.errors import StoreAccessDenied
@@ -111,7 +111,6 @@ def test_a_listing_that_is_denied_in_one_shard_is_no_shorter_listing(finished: M
 NAMES = st.text("ab/[]_ü.", min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(
     known=st.sets(NAMES, max_size=12),
     others=st.sets(NAMES, max_size=6),

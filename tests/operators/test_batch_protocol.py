@@ -111,7 +111,7 @@ LOSSES = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.sets(st.sampled_from(NAMES), max_size=4),
     # Each is lost once: there is nothing to lose again where it has not been made again by then.

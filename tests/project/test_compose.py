@@ -60,7 +60,7 @@ def test_every_path_of_this_repository_exists(compose: dict[str, Any], services:
         named |= {each.split(":")[0] for each in service.get("volumes", []) if each.startswith(".")}
         named |= {service["build"]["context"]} if "build" in service else set()
     for line in dockerfile(compose):
-        if line.startswith("COPY"):
+        if line.startswith("COPY") and "--from=" not in line:
             sources = [word for word in line.split()[1:-1] if not word.startswith("--")]
             named |= set(sources)
     assert "./dags" in named
@@ -77,7 +77,11 @@ def test_the_image_installs_our_provider_with_the_pinned_versions(compose: dict[
     text = "\n".join(dockerfile(compose))
     pinned = dict(re.findall(r"^(\S+?)==(\S+)", (REPOSITORY / "constraints.txt").read_text(), re.MULTILINE))
     assert f"FROM apache/airflow:{pinned['apache-airflow']}-python3." in text
-    assert "pip install --no-cache-dir -c constraints.txt '.[spark]'" in text
+    # The wheel, and nothing of the source tree beside it.
+    _, built, final = text.split("FROM ")
+    assert "pip wheel --no-cache-dir --no-deps --wheel-dir /tmp/dist ." in built
+    assert 'pip install --no-cache-dir -c constraints.txt "$(ls /tmp/dist/*.whl)[spark]"' in final
+    assert "airflow_recovery" not in final
     minor = int(re.findall(r"-python3\.(\d+)", text)[0])
     assert 10 <= minor <= 13
     assert "openjdk-17-jre-headless" in text

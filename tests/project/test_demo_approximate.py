@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from scripts.wheel import INSTALLED
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
@@ -84,7 +86,7 @@ def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     folder = REPOSITORY / "dags"
     env |= {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
-    env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": f"{REPOSITORY}:{folder}"}
+    env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": f"{INSTALLED}:{folder}"}
     done = subprocess.run(
         [sys.executable, "-c", PARSE, str(folder)], env=env, capture_output=True, text=True, check=False
     )

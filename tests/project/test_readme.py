@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from readme_blocks import SIGNS, python_blocks, write_dags
 
+from scripts.wheel import INSTALLED
+
 PARSE = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
@@ -43,7 +45,10 @@ def parsed(folder: Path) -> Any:
     """What Airflow's own parser finds in a DAGs folder, in a process without a configuration of ours."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     env |= {"AIRFLOW_HOME": str(folder.parent), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
-    env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": str(folder)}  # the DAG processor adds it itself
+    env |= {
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PYTHONPATH": f"{INSTALLED}:{folder}",
+    }
     done = subprocess.run(
         [sys.executable, "-c", PARSE, str(folder)], env=env, capture_output=True, text=True, check=False
     )

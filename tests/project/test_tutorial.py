@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from environments import Environment
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r'^```(?:console|python title="(?P<file>[^"]+)")\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -70,19 +70,18 @@ def run(command: str, folder: Path, env: dict[str, str]) -> str:
 @pytest.mark.airflow
 @pytest.mark.timeout(3 * COMMAND_S)
 def test_a_newcomer_can_follow_it(tmp_path: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
-    env["PYTHONPATH"] = str(TUTORIAL.parents[1])
+    env = Environment(tmp_path / "venv", "spark").variables()
+    folder = tmp_path / "new"
+    folder.mkdir()
     exports = ["set -e"]
     for file, text in steps(TUTORIAL.read_text()):
         if file:
-            (tmp_path / file).write_text(text)
+            (folder / file).write_text(text)
             continue
         command, *expected = text.removeprefix("$ ").splitlines()
         if command.startswith("export "):
             exports.append(command)
             continue
-        command = command.replace("PYTHONPATH=dags", 'PYTHONPATH="dags:$PYTHONPATH"')
-        said = run("\n".join([*exports, command]), tmp_path, env)
+        said = run("\n".join([*exports, command]), folder, env)
         missing = differs(expected, said)
         assert missing is None, f"{command}: expected {missing!r}, found\n{said}"

@@ -25,7 +25,6 @@ from airflow_recovery.runtime.failure import is_missing_input, is_user_error
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.testing.spark_cluster import ConnectServer
 
-ROOT = Path(__file__).resolve().parents[2]
 USER = "airflow"
 
 CLIENT = """
@@ -61,7 +60,7 @@ def client(url: str, folder: Path, *specs: RegionSpec, before: str = "") -> subp
         path = folder / f"{each.region}-{each.attempt}.json"
         path.write_text(each.to_json())
         paths.append(str(path))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{CODE}"}
+    environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{CODE}"}
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT.format(before=before), *paths],
         cwd=folder,

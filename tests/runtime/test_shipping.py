@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from our_imports import imports_of
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.runtime.shipping import build_archive
@@ -41,6 +43,7 @@ def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> Non
     jobs = {each for each in found if not each.startswith("airflow_recovery/")}
     assert jobs == {"shippedjobs/__init__.py", "shippedjobs/deep/steps.py", "shippedjobs/data/airports.csv"}
     assert {"airflow_recovery/__init__.py", "airflow_recovery/errors.py", "airflow_recovery/runtime/main.py"} <= found
+    assert "airflow_recovery/sinks/declaration.py" in found
     assert not {each.split("/")[1] for each in found} & {"operators", "sensors", "hooks", "plugins", "testing"}
 
 
@@ -78,21 +81,77 @@ def test_code_that_is_nowhere_is_refused(code: Path) -> None:
             build_archive(job)
 
 
-def test_archive_works_on_a_machine_without_airflow_and_without_our_checkout(code: Path, tmp_path: Path) -> None:
-    archive = build_archive("lonely:job")
-    blocked = "import sys\nfor name in ('airflow', 'pyspark', 'boto3'): sys.modules[name] = None\n"
-    program = (
-        blocked
-        + "import airflow_recovery, airflow_recovery.runtime.driver as d, airflow_recovery.runtime.connect, lonely\n"
-        "import airflow_recovery.shuffle, airflow_recovery.journal.journal\nprint(d.__file__)"
+IMPORT_ALL = """
+import importlib, sys
+for blocked in ("airflow", "pyspark", "boto3"):
+    sys.modules[blocked] = None  # as where they are not installed
+for name in {names!r}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        if getattr(error, "name", None) is None or error.name.partition(".")[0] == "airflow_recovery":
+            raise
+elsewhere = [name for name, each in sys.modules.items()
+             if name.startswith("airflow_recovery") and not each.__file__.startswith({archive!r})]
+print(elsewhere)
+"""
+
+
+def import_all(archive: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Import every module of ours in the archive, in an interpreter that has nothing else of ours."""
+    names = [module_of(each) for each in zip_names(archive)]
+    code = IMPORT_ALL.format(
+        names=[each for each in names if each.startswith("airflow_recovery")], archive=str(archive)
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
         env={"PYTHONPATH": str(archive)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def module_of(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def zip_names(archive: Path) -> list[str]:
+    return sorted(each for each in names(archive) if each.endswith(".py"))
+
+
+def test_a_driver_imports_all_that_it_has_of_ours_from_the_archive_alone(code: Path, tmp_path: Path) -> None:
+    answer = import_all(build_archive("lonely:job"), tmp_path)
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith(str(archive))
+    assert answer.stdout == "[]\n"
+
+
+def test_control_a_room_that_does_not_travel_is_missed(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_sinks = re.compile(rb"^from airflow_recovery\.(?!sinks)(\w+)", re.MULTILINE)
+    monkeypatch.setattr("airflow_recovery.runtime.shipping._IMPORT", without_sinks)
+    archive = build_archive("lonely:job")
+    answer = import_all(archive, tmp_path)
+    assert "No module named 'airflow_recovery.sinks'" in answer.stderr
+    assert "airflow_recovery.sinks.declaration" in missing_from(archive)
+
+
+def missing_from(archive: Path) -> set[str]:
+    """What the archive's modules import of ours, at any depth and in functions, and the archive does not hold."""
+    held = {module_of(each) for each in zip_names(archive)}
+    held |= {each.rpartition(".")[0] for each in held}
+    with zipfile.ZipFile(archive) as files:
+        imported = {
+            each
+            for name in zip_names(archive)
+            for each in imports_of(files.read(name).decode(), name.rpartition("/")[0].replace("/", "."))
+            if each.startswith("airflow_recovery.")
+        }
+    # `from airflow_recovery.job import files` may mean a module, or a name in one.
+    return {each for each in imported if each not in held and each.rpartition(".")[0] not in held}
+
+
+def test_whatever_a_function_in_it_may_import_of_ours_is_in_it(code: Path) -> None:
+    assert missing_from(build_archive("lonely:job")) == set()

@@ -138,7 +138,7 @@ def test_a_side_input_is_the_same_by_its_rows_else_by_its_attempt():
 # covering
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.lists(st.sampled_from(sorted(KEYS)), max_size=3), max_size=6), st.sets(st.sampled_from(sorted(KEYS)))
 )

@@ -1,0 +1,86 @@
+"""Virtual environments that hold the built wheel and, of all that is installed here, only what was asked for.
+
+Nothing is downloaded: files of the packages are linked from the environment of the tests, as pip would have put them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from scripts.wheel import DIST
+
+LAUNCHER = """#!{python}
+import sys
+from {module} import {function}
+sys.exit({function}())
+"""
+
+
+class Environment:
+    """``airflow-recovery`` with ``extras``, installed from the wheel into ``folder``, and what those need."""
+
+    def __init__(self, folder: Path, *extras: str) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        self.bin = folder / "bin"
+        (site,) = folder.glob("lib/python*/site-packages")
+        (wheel,) = DIST.glob("*.whl")
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.bin / "python")]
+        install = [*pip, "install", "-q", "--no-deps", str(wheel)]
+        subprocess.run(install, env={**os.environ, "PYTHONPATH": ""}, check=True)
+        (ours,) = [each for each in distributions(path=[str(site)]) if each.name == "airflow-recovery"]
+        for name in sorted(needed_by(ours, extras)):
+            self._link(distribution(name), site)
+
+    def variables(self) -> dict[str, str]:
+        """The environment of a shell in which it is activated, without Airflow's settings and Python's paths."""
+        left_out = ("AIRFLOW", "PYTHONPATH", "PYSPARK")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        return {**kept, "PATH": f"{self.bin}{os.pathsep}{os.defpath}{os.pathsep}{java_folder()}"}
+
+    def _link(self, package: Distribution, site: Path) -> None:
+        source = Path(str(package.locate_file("")))
+        for file in package.files or ():
+            at = Path(os.path.normpath(site / file))
+            if not at.is_relative_to(site.parents[2]) or at.exists():
+                continue  # a cache, or a file that several packages have
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.symlink_to(os.path.normpath(source / file))
+        for entry in package.entry_points.select(group="console_scripts"):
+            launcher = self.bin / entry.name
+            launcher.unlink(missing_ok=True)
+            python = self.bin / "python"
+            launcher.write_text(LAUNCHER.format(python=python, module=entry.module, function=entry.attr))
+            launcher.chmod(0o755)
+
+
+def java_folder() -> str:
+    """The folder of ``java``."""
+    home = os.environ.get("JAVA_HOME")
+    folders = [f"{home}/bin"] if home else os.environ["PATH"].split(os.pathsep)
+    return next(each for each in folders if os.access(f"{each}/java", os.X_OK))
+
+
+def needed_by(package: Distribution, extras: Iterable[str]) -> set[str]:
+    """The names of all distributions that ``package`` needs with ``extras``, as the metadata of each says."""
+    found: set[tuple[str, str]] = set()
+    wanted = [(package, extra) for extra in ("", *extras)]
+    while wanted:
+        at, extra = wanted.pop()
+        for text in at.requires or ():
+            requirement = Requirement(text)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            for further in ("", *requirement.extras):
+                key = (canonicalize_name(requirement.name), further)
+                if key not in found:
+                    found.add(key)
+                    wanted.append((distribution(requirement.name), further))
+    return {name for name, _ in found}
