@@ -129,7 +129,7 @@ def fitting_constraints(airflow: str) -> str:
 
 
 def environment(airflow: str) -> Path:
-    """A Python with this Airflow, this checkout, and what the tests need; ours, where it is that."""
+    """A Python with this Airflow and what the tests need; ours, where it is that."""
     if version_of("apache-airflow") == airflow:
         return Path(sys.executable)
     folder = BUILD / f"airflow-{airflow}"
@@ -140,7 +140,8 @@ def environment(airflow: str) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         constraints = folder / "constraints.txt"
         constraints.write_text(fitting_constraints(airflow))
-        _pip(python, "install", "-c", str(constraints), f"apache-airflow=={airflow}", "-e", f"{REPOSITORY}[spark,dev]")
+        _pip(python, "install", "-c", str(constraints), f"apache-airflow=={airflow}", f"{REPOSITORY}[spark,dev]")
+        _pip(python, "uninstall", "--yes", "airflow-recovery")  # the tests run the wheel
         ready.touch()
     return python
 
