@@ -97,6 +97,10 @@ class RecordInvalid(JournalError):
     """A journal object is not a valid record: damaged, too large, from a newer version, or of another run."""
 
 
+class ObjectTooLarge(RecordInvalid, StoreError):
+    """An object is larger than its reader takes: nothing that recovery writes is. None of it was read."""
+
+
 class StreamDamaged(RecordInvalid):
     """An event stream is not as its writer wrote it. What stands before the damage is good."""
 

@@ -35,7 +35,7 @@ from airflow_recovery.journal.records import (
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
@@ -78,9 +78,9 @@ class DelayedStore:
         self._wait()
         return self.inner.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         self._wait()
-        return self.inner.get(key)
+        return self.inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         found = self.inner.list(prefix, start_after=start_after)

@@ -16,7 +16,7 @@ from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.channel_io.slots import peek_slot
 from airflow_recovery.errors import ObjectExists, StoreError, StoreTimeout, StoreUnavailable
-from airflow_recovery.journal.write_once import Backoff
+from airflow_recovery.storage.backoff import Backoff
 from airflow_recovery.storage.object_store import ObjectStore
 
 STREAK = 8

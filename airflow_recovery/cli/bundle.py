@@ -28,7 +28,7 @@ from airflow_recovery.journal.frames import rewritten
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject, check_size
 from airflow_recovery.storage.parallel import get_many
 
 BUNDLE_FORMAT = 1
@@ -178,16 +178,13 @@ class BundleStore:
         installed = ", ".join(f"{name} {number}" for name, number in sorted(self.versions.items()))
         return f"Bundle {self._path}, made at {self.made_at} with {installed}."
 
-    def get(self, key: str) -> StoredObject:
-        """Read ``key``. Raises `ObjectMissing`, and `RecordInvalid` where the file is damaged."""
+    def get(self, key: str, max_bytes: int | None = MAX_RECORD_BYTES) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing`, and `RecordInvalid` where it is too large or the file is damaged."""
         if key not in self._listed:
             raise ObjectMissing(f"{self._path} holds no {key}.")
         try:
             found = self._file.getinfo(f"{_OBJECTS}{key}")
-            if found.file_size > MAX_RECORD_BYTES:
-                raise RecordInvalid(
-                    f"{self._path}: {key} has {found.file_size} bytes, the limit is {MAX_RECORD_BYTES}."
-                )
+            check_size(f"{self._path}: {key}", found.file_size, max_bytes)
             return StoredObject(self._listed[key], self._file.read(found))
         except (KeyError, zipfile.BadZipFile, OSError, EOFError) as error:
             raise RecordInvalid(f"{self._path}: {key} can't be read: {error!r}. Ask for the bundle again.") from error

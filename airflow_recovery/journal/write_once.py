@@ -22,6 +22,7 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from airflow_recovery.storage.backoff import DEFAULT_BACKOFF, Backoff
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 
 
@@ -41,22 +42,6 @@ class Written:
     created: bool
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """Pauses between repeated requests: doubling from ``initial_s`` up to ``cap_s``, the upper half of each random.
-
-    The fixed lower half bounds the number of requests; the random half keeps the workers of a storm apart.
-    """
-
-    initial_s: float = 0.2
-    cap_s: float = 10.0
-
-    def pause_s(self, failures: int, rng: random.Random) -> float:
-        """The pause after that many failures in a row (1 or more)."""
-        whole = min(self.cap_s, self.initial_s * 2.0 ** min(failures - 1, 60))
-        return whole / 2 + rng.random() * whole / 2
-
-
 def write_once(
     store: ObjectStore,
     key: str,
@@ -64,7 +49,7 @@ def write_once(
     *,
     is_mine: Callable[[bytes], bool],
     deadline_s: float = 300.0,
-    backoff: Backoff = Backoff(),
+    backoff: Backoff = DEFAULT_BACKOFF,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     rng: random.Random | None = None,

@@ -137,7 +137,7 @@ def _newest(store: ObjectStore, folder: StageFolder, earlier: Iterable[int]) -> 
 
 def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) -> None:
     def copy(name: str) -> None:
-        store.put(f"{target}/{name}", store.get(f"{source}/{name}").body)
+        store.put(f"{target}/{name}", store.get(f"{source}/{name}", max_bytes=None).body)
 
     with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="recovery-fork") as pool:
         for _ in pool.map(copy, names):

@@ -217,7 +217,7 @@ class ChannelReader(DataSourceStreamReader):
         import pyarrow as pa
 
         try:
-            body = store.get(segment.key).body
+            body = store.get(segment.key, max_bytes=None).body
         except ObjectMissing as missing:
             state = _new_client(self._reading).refresh()
             if state.view != self._reading.attempt:

@@ -59,7 +59,7 @@ class StagedRows:
         each = self._files[at]
         base = self._store.base_uri
         uri = f"{self._manifest.location}/{each.path}"
-        found = self._store.get(uri.removeprefix(f"{base}/"))
+        found = self._store.get(uri.removeprefix(f"{base}/"), max_bytes=None)
         if (found.info.size, found.info.etag) != (each.size, each.etag):
             raise InputAltered(
                 f"{uri}: expected {each.size} bytes with etag {each.etag}, as it was prepared, found "

@@ -4,10 +4,21 @@ This room knows nothing of jobs, attempts or Airflow. It says precisely what a s
 out and unavailable are different errors, and a write with an unknown outcome is never repeated here.
 """
 
+from airflow_recovery.storage.budget import BudgetedStore
 from airflow_recovery.storage.names import decode, encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.storage.parallel import get_many
 from airflow_recovery.storage.probe import probe
 
-__all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "decode", "encode", "get_many", "open_store", "probe"]
+__all__ = [
+    "BudgetedStore",
+    "ObjectInfo",
+    "ObjectStore",
+    "StoredObject",
+    "decode",
+    "encode",
+    "get_many",
+    "open_store",
+    "probe",
+]

@@ -24,7 +24,7 @@ from airflow_recovery.errors import (
     StoreUnsuitable,
 )
 from airflow_recovery.storage.names import checked_key, checked_prefix
-from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
 
 _TEMPORARY = ".tmp-"
 _CHUNK_BYTES = 1024 * 1024
@@ -68,16 +68,17 @@ class LocalStore:
         """Create or overwrite ``key``."""
         return self._write(key, body, os.replace)
 
-    def get(self, key: str) -> StoredObject:
-        """Read ``key``. Raises `ObjectMissing` where it is not there."""
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing`, and `ObjectTooLarge` for more than ``max_bytes``."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
-                body = file.read()
-                modified_s = os.fstat(file.fileno()).st_mtime
+                stat = os.fstat(file.fileno())
+                check_size(path, stat.st_size, max_bytes)
+                body = file.read(stat.st_size)
         except OSError as error:
             self._refuse("read", path, error)
-        return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), modified_s), body)
+        return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), stat.st_mtime), body)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order. Each listed file is read once a process."""

@@ -9,8 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_recovery.errors import ObjectTooLarge
+
 if TYPE_CHECKING:
     from pendulum import DateTime
+
+MAX_OBJECT_BYTES = 64 * 1024 * 1024
+"""The largest object that is read where the reader says nothing else: nothing that recovery writes is larger."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,12 @@ class ObjectStore(Protocol):
         """Create or overwrite ``key``. For liveness signals only: nothing that recovery needs is ever overwritten."""
         ...
 
-    def get(self, key: str) -> StoredObject:
-        """Read ``key``. Raises `ObjectMissing` where it is not there."""
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing` where it is not there.
+
+        Its size is looked at first: of more than ``max_bytes`` nothing is read, and `ObjectTooLarge` is raised.
+        `None` reads whatever is there, for a user's own data.
+        """
         ...
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -67,3 +76,12 @@ class ObjectStore(Protocol):
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a key that is not there is not an error."""
         ...
+
+
+def check_size(uri: str, size: int, max_bytes: int | None) -> None:
+    """Raises `ObjectTooLarge` where the object at ``uri`` has more than ``max_bytes``."""
+    if max_bytes is not None and size > max_bytes:
+        raise ObjectTooLarge(
+            f"{uri}: expected at most {max_bytes} bytes, found {size}: none of them were read. Recovery writes no such "
+            "object: see who else may write there."
+        )

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
+import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured, StoreUnavailable
+from airflow_recovery.errors import (
+    ConfigurationError,
+    ObjectMissing,
+    RecoveryError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    StoreUnsuitable,
+)
+from airflow_recovery.storage.backoff import DEFAULT_BACKOFF
 from airflow_recovery.storage.encryption import Encryption
 from airflow_recovery.storage.names import checked_key, checked_prefix
-from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
 from airflow_recovery.storage.s3_clients import S3Clients
 from airflow_recovery.storage.s3_errors import answered, from_code, translate
 from airflow_recovery.storage.uploads import ExpiryRule, Upload
@@ -28,8 +38,9 @@ _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 class S3Store:
     """Objects below ``s3://bucket/prefix``, over boto3's SDK (imported at the first request).
 
-    Reads are repeated a few times by the SDK. Writes are not: whether an unknown outcome may be repeated is the
-    journal's decision (`airflow_recovery.journal.write_once`). Credentials come from ``session`` (boto3's or
+    Reads are repeated a few times: by the SDK until an answer begins, and here where its body breaks off. Writes are
+    not: whether an unknown outcome may be repeated is the journal's decision
+    (`airflow_recovery.journal.write_once`). Credentials come from ``session`` (boto3's or
     botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. Where the server
     says that they have expired, they are fetched anew once, by ``renew`` where a session was given; then
     `StoreCredentialsExpired` is raised. One instance may be used by many threads.
@@ -50,8 +61,10 @@ class S3Store:
         read_timeout_s: float = 30.0,
         max_read_attempts: int = 4,
         max_connections: int = 64,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._bucket, self._prefix = _bucket_and_prefix(base_uri)
+        self._sleep = sleep
         self._max_read_attempts = max_read_attempts
         self._put_arguments: dict[str, Any] = {} if encryption is None else encryption.put_arguments()
         self._clients = S3Clients(
@@ -88,16 +101,19 @@ class S3Store:
         """Create or overwrite ``key``."""
         return self._write(key, body, {})
 
-    def get(self, key: str) -> StoredObject:
-        """Read ``key``. Raises `ObjectMissing` where a listing confirms that it is not there."""
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing` where a listing confirms that it is not there.
+
+        Raises `ObjectTooLarge`, and reads nothing, where the answer is longer than ``max_bytes``.
+        """
         try:
-            return self._get(key)
+            return self._get(key, max_bytes)
         except ObjectMissing:
             if not self._is_listed(key):
                 raise
         # Written between the two requests, or a server that answers 404 for something else. Once more, then say so.
         try:
-            return self._get(key)
+            return self._get(key, max_bytes)
         except ObjectMissing as error:
             raise StoreUnavailable(
                 f"{self._uri(key)}: the listing shows the object, but reading it says it is not there ({error}) "
@@ -109,7 +125,7 @@ class S3Store:
 
         Only for callers to whom "not there" means "not yet", and for whom a wrong answer changes nothing.
         """
-        return self._get(key)
+        return self._get(key, MAX_OBJECT_BYTES)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
@@ -189,14 +205,37 @@ class S3Store:
                 found.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
         return tuple(found)
 
-    def _get(self, key: str) -> StoredObject:
+    def _get(self, key: str, max_bytes: int | None) -> StoredObject:
+        failures = 0
+        while True:
+            answer = self._begin_to_read(key, max_bytes)
+            try:
+                body = answer["Body"].read()
+            except Exception as error:
+                failures += 1
+                meant = self._translated(error, "read", self._uri(key))
+                if meant is error or failures >= self._max_read_attempts:
+                    raise meant from error
+            else:
+                return StoredObject(self._info(key, len(body), answer, "reading an object"), body)
+            self._sleep(DEFAULT_BACKOFF.pause_s(failures, random.Random()))
+
+    def _begin_to_read(self, key: str, max_bytes: int | None) -> dict[str, Any]:
+        """The answer whose body is still to come, and is not longer than ``max_bytes``.
+
+        The SDK compares the body with the length, and with the checksum where the server keeps one.
+        """
         name = self._prefix + checked_key(key)
         try:
             answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name})
-            body = answer["Body"].read()
         except Exception as error:
             raise self._translated(error, "read", self._uri(key)) from error
-        return StoredObject(_info(key, len(body), answer["ETag"], answer["LastModified"]), body)
+        try:
+            check_size(self._uri(key), self._said(answer, "ContentLength", "reading an object"), max_bytes)
+        except RecoveryError:
+            answer["Body"].close()
+            raise
+        return answer
 
     def _is_listed(self, key: str) -> bool:
         """Whether a listing shows exactly ``key``. It comes first among the keys that it is a prefix of."""
@@ -214,12 +253,14 @@ class S3Store:
             answer = self._clients.ask(_ONCE, lambda client: client.put_object(**arguments))
         except Exception as error:
             raise self._translated(error, "write", self._uri(key)) from error
-        return ObjectInfo(key, len(body), answer["ETag"].strip('"'))
+        return ObjectInfo(key, len(body), self._said(answer, "ETag", "writing an object").strip('"'))
 
     def _translated(self, error: Exception, action: str, uri: str) -> Exception:
         from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
 
-        if not isinstance(error, (BotoCoreError, ClientError, OSError)):
+        # botocore lets urllib3's errors through where a body breaks off within TLS.
+        if not isinstance(error, (BotoCoreError, ClientError, HTTPError, OSError)):
             return error
         meant = translate(error, action=action, uri=uri)
         if isinstance(meant, ObjectMissing) and action != "read":
@@ -228,7 +269,24 @@ class S3Store:
         return meant
 
     def _listed(self, each: Any) -> ObjectInfo:
-        return _info(each["Key"][len(self._prefix) :], each["Size"], each["ETag"], each["LastModified"])
+        size = self._said(each, "Size", "a listing")
+        return self._info(each["Key"][len(self._prefix) :], size, each, "a listing")
+
+    def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
+        from pendulum import instance
+
+        modified = instance(self._said(answer, "LastModified", to))
+        return ObjectInfo(key, size, self._said(answer, "ETag", to).strip('"'), modified)
+
+    def _said(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
+        """What the server said under S3's own ``name``. Raises `StoreUnsuitable` where it said nothing."""
+        if answer.get(name) is None:
+            raise StoreUnsuitable(
+                f"{self.base_uri}: expected {name} in the answer to {to}, as S3 sends it, found none. Without it an "
+                "object that was cut short or exchanged looks whole. Use a server that says it, or take away the proxy "
+                "that drops it."
+            )
+        return answer[name]
 
     def _uri(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
@@ -250,9 +308,3 @@ def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
     if prefix:
         checked_key(prefix.rstrip("/"))
     return found["bucket"], prefix
-
-
-def _info(key: str, size: int, etag: str, modified: Any) -> ObjectInfo:
-    from pendulum import instance
-
-    return ObjectInfo(key, size, etag.strip('"'), instance(modified))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 Told = Callable[[str, float], None]
 """Hears of each request when it is over: ``put_if_absent``, ``put``, ``get``, ``list`` or ``delete``, and seconds."""
@@ -38,10 +38,10 @@ class TimedStore:
         with self._timed("put"):
             return self._inner.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """Timed."""
         with self._timed("get"):
-            return self._inner.get(key)
+            return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Timed up to the first object."""

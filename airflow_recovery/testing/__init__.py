@@ -4,18 +4,31 @@ Nothing of the product imports this room. It needs the ``dev`` extra (moto), and
 """
 
 from airflow_recovery.testing.faulty_store import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
-from airflow_recovery.testing.s3_proxy import Answer, LostReply, S3Proxy, S3Request
+from airflow_recovery.testing.s3_proxy import (
+    Answer,
+    CutReply,
+    Fate,
+    LookThenWrite,
+    LostReply,
+    Rewritten,
+    S3Proxy,
+    S3Request,
+)
 from airflow_recovery.testing.s3_server import SERVERS, MotoServer, S3Server, VersityServer, find_versitygw
 
 __all__ = [
     "SERVERS",
     "Answer",
     "CountingStore",
+    "CutReply",
+    "Fate",
     "Fault",
     "FaultKind",
     "FaultyStore",
+    "LookThenWrite",
     "LostReply",
     "MotoServer",
+    "Rewritten",
     "S3Proxy",
     "S3Request",
     "S3Server",

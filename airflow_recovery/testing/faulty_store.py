@@ -20,7 +20,7 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 PAGE_KEYS = 1000
 
@@ -117,10 +117,10 @@ class FaultyStore:
         self._after(Verb.PUT, key, fault)
         return info
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """A read, with faults."""
         fault = self._before(Verb.GET, key)
-        found = self.inner.get(key)
+        found = self.inner.get(key, max_bytes)
         self._after(Verb.GET, key, fault)
         return found
 
@@ -226,10 +226,10 @@ class CountingStore:
         self._count(Verb.PUT, key)
         return self.inner.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """A read, counted."""
         self._count(Verb.GET, key)
-        return self.inner.get(key)
+        return self.inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """A listing, counted by the page."""

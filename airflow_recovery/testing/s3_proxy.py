@@ -99,7 +99,31 @@ class LostReply:
     then_retried: bool = False
 
 
-Rule = Callable[[S3Request], Answer | LostReply | None]
+@dataclass(frozen=True)
+class CutReply:
+    """The server's answer, whose body breaks off after ``after`` bytes. ``says_length``: of the whole body."""
+
+    after: int
+    says_length: bool = True
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The server's answer with another body, under the same headers but for the length."""
+
+    change: Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class LookThenWrite:
+    """A conditional write as of a server that looks whether the key is there, and then writes: two at once both win.
+
+    A second write after the first is refused with 412, as it should. Only before a server that checks no signatures.
+    """
+
+
+Fate = Answer | LostReply | CutReply | Rewritten | LookThenWrite
+Rule = Callable[[S3Request], "Fate | None"]
 """What happens to a request; `None` where nothing does. Called from several threads, one at a time."""
 
 
@@ -134,7 +158,7 @@ class S3Proxy:
         self._http.server_close()
         self._thread.join()
 
-    def judge(self, request: S3Request) -> Answer | LostReply | None:
+    def judge(self, request: S3Request) -> Fate | None:
         """What happens to ``request``, which is remembered."""
         with self._lock:
             self.requests.append(request)
@@ -191,6 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(fate)
             return
         headers = dict(self.headers.items())
+        if isinstance(fate, LookThenWrite):
+            if proxy.forward("HEAD", self.path, {"Host": headers["Host"]}, b"").status == http.HTTPStatus.OK:
+                self._refuse(Answer(http.HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed"))
+                return
+            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
         answer = proxy.forward(self.command, self.path, headers, body)
         content = answer.read()
         if isinstance(fate, LostReply):
@@ -199,14 +228,21 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             answer = proxy.forward(self.command, self.path, headers, body)
             content = answer.read()
+        if isinstance(fate, Rewritten):
+            content = fate.change(content)
         self.send_response_only(answer.status, answer.reason)
         for name, value in answer.getheaders():
             # Of a HEAD the length is that of the object, which does not come.
             if name.lower() not in _NOT_FORWARDED or (self.command == "HEAD" and name.lower() == "content-length"):
                 self.send_header(name, value)
-        if self.command != "HEAD" and answer.status != http.HTTPStatus.NO_CONTENT:
+        if isinstance(fate, CutReply):
+            self.close_connection = True
+        is_told = not isinstance(fate, CutReply) or fate.says_length
+        if is_told and self.command != "HEAD" and answer.status != http.HTTPStatus.NO_CONTENT:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        if isinstance(fate, CutReply):
+            content = content[: fate.after]
         self.wfile.write(content)
         self.wfile.flush()
 

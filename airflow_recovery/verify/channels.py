@@ -187,4 +187,4 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
 def _rows_at(results: ObjectStore, key: str) -> int | None:
     """Of an output, be it a Parquet file or a folder of them; `None` where there is none."""
     files = [each.key for each in results.list(key) if each.key.endswith(".parquet")]
-    return sum(rows_in(results.get(each).body, each) for each in files) if files else None
+    return sum(rows_in(results.get(each, max_bytes=None).body, each) for each in files) if files else None

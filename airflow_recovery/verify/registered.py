@@ -51,7 +51,7 @@ class Registered:
         """One object's bytes."""
         store = self._open(manifest.location)
         key = _below(store, manifest.location)
-        return store.get(f"{key}/{path}" if key else path).body
+        return store.get(f"{key}/{path}" if key else path, max_bytes=None).body
 
     def _list(self, folder: str) -> list[tuple[str, tuple[int, str]]]:
         store = self._open(folder)

@@ -39,7 +39,7 @@ from airflow_recovery.journal.records import (
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import StreamClosed
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
@@ -111,7 +111,7 @@ class MemoryStore:
             self.objects[key] = body
         return self._info(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         with self._lock:
             if key not in self.objects:
                 raise ObjectMissing(key)
@@ -152,9 +152,9 @@ class ProcessStore:
         self._process.request(f"PUT {key}")
         return self._inner.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         self._process.request(f"GET {key}")
-        return self._inner.get(key)
+        return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """One request a page; what is written in between shows on later pages only."""

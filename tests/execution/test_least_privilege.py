@@ -23,7 +23,7 @@ from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.storage import probe
-from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.storage.s3_clients import S3Clients, new_session
 from airflow_recovery.testing import MotoServer, S3Proxy
@@ -61,8 +61,8 @@ class ByRole:
     def put(self, key: str, body: bytes) -> ObjectInfo:
         return self._store.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
-        return self._store.get(key)
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        return self._store.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         return self._store.list(prefix, start_after=start_after)

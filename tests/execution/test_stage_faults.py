@@ -39,7 +39,7 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.records import ChannelPin, Failure, Reset
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.journal.write_once import Backoff
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 
 def generations(world: StageWorld) -> list[tuple[int, ...]]:
@@ -371,8 +371,8 @@ class LosesReplies:
     def put(self, key: str, body: bytes) -> ObjectInfo:
         return self._inner.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
-        return self._inner.get(key)
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         return self._inner.list(prefix, start_after=start_after)

@@ -28,7 +28,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import Replay, differences, replay
 from airflow_recovery.journal.stream import EventWriter, NoEvents, StreamClosed
-from airflow_recovery.storage.object_store import ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectStore, StoredObject
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.verify import verify_run
@@ -251,8 +251,8 @@ class Lying:
         self._inner, self._about, self._pattern = inner, re.compile(about), re.compile(pattern)
         self.lies = True
 
-    def get(self, key: str) -> StoredObject:
-        found = self._inner.get(key)
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        found = self._inner.get(key, max_bytes)
         if not self.lies or not self._about.search(key):
             return found
         at = self._pattern.search(found.body)

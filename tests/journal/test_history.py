@@ -175,7 +175,7 @@ def test_fault_37_a_wrong_length_is_refused_and_never_taken_for_a_torn_end(strea
 def test_fault_37_a_huge_segment_is_refused_unread(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_SEGMENT_BYTES", 100)
 
-    def get(key: str) -> StoredObject:
+    def get(key: str, max_bytes: int | None = None) -> StoredObject:
         raise AssertionError("not to be asked for")
 
     monkeypatch.setattr(stream.store, "get", get)

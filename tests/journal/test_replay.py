@@ -42,7 +42,7 @@ from airflow_recovery.journal.replay import EventFold, differences, replay
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
-from airflow_recovery.storage.object_store import ObjectInfo, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 
 REGIONS = ("a", "b", "c/1")
@@ -69,7 +69,7 @@ class DictStore:
         self.objects[key] = body
         return self._info(key)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         if key not in self.objects:
             raise ObjectMissing(key)
         return StoredObject(self._info(key), self.objects[key])

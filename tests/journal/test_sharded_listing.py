@@ -91,10 +91,10 @@ def test_missing_outcomes_are_read_over_64_connections(finished: MemoryStore, mo
     read = finished.get
     first = {LAYOUT.attempt(each, 1, "outcome") for each in REGIONS[:64]}
 
-    def get(key: str):  # type: ignore[no-untyped-def]
+    def get(key: str, max_bytes: int):  # type: ignore[no-untyped-def]
         if key in first:
             meet.wait(30)
-        return read(key)
+        return read(key, max_bytes)
 
     monkeypatch.setattr(finished, "get", get)
     journal = Journal(counted, IDENTITY, writer="w")

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.runtime.stage_source import ChannelReader
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 
 class Killed(BaseException):
@@ -46,7 +46,7 @@ class MemoryStore:
             self.objects[key] = body
         return ObjectInfo(key, len(body), "etag")
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         with self._request():
             if key not in self.objects:
                 raise ObjectMissing(key)

@@ -99,7 +99,7 @@ def test_fault_27_a_404_for_a_listed_object_is_not_missing(s3_store: S3Store, mo
         s3_store.get("there")
 
 
-def _answers_404(store: S3Store, key: str) -> None:
+def _answers_404(store: S3Store, key: str, max_bytes: int | None) -> None:
     raise from_code("404", 404, before=f"read {key}", said="Not Found")
 
 

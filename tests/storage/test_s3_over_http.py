@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import http.client
 import random
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_recovery.errors import (
     ObjectExists,
+    ObjectTooLarge,
     StoreAccessDenied,
     StoreCredentialsExpired,
     StoreError,
@@ -21,10 +23,21 @@ from airflow_recovery.errors import (
     StoreUnsuitable,
 )
 from airflow_recovery.journal.write_once import Written, write_once
-from airflow_recovery.storage import ObjectStore, probe
+from airflow_recovery.operators.failures import is_final
+from airflow_recovery.storage import ObjectStore, get_many, probe
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.storage.s3_clients import new_session
-from airflow_recovery.testing import Answer, LostReply, MotoServer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import (
+    Answer,
+    CutReply,
+    Fate,
+    LostReply,
+    MotoServer,
+    Rewritten,
+    S3Proxy,
+    S3Request,
+    S3Server,
+)
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 if TYPE_CHECKING:
@@ -50,15 +63,15 @@ def remote(proxy: S3Proxy) -> S3Store:
     return opened(proxy, renew=Renewals())
 
 
-def opened(proxy: S3Proxy, access_key: str = ACCESS_KEY, renew: Callable[[], AnySession] | None = None) -> S3Store:
+def opened(
+    proxy: S3Proxy, access_key: str = ACCESS_KEY, renew: Callable[[], AnySession] | None = None, **more: Any
+) -> S3Store:
     session = new_session(access_key, SECRET_KEY)
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
-    return S3Store(uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=session, renew=renew)
+    return S3Store(uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=session, renew=renew, **more)
 
 
-def happens(
-    proxy: S3Proxy, *fates: Answer | LostReply | None, to: Callable[[S3Request], bool] = lambda _: True
-) -> None:
+def happens(proxy: S3Proxy, *fates: Fate | None, to: Callable[[S3Request], bool] = lambda _: True) -> None:
     """To the next requests that ``to`` picks, one after the other."""
     left = iter(fates)
     proxy.rules.append(lambda request: next(left, None) if to(request) else None)
@@ -171,6 +184,154 @@ def test_fault_25_a_proxy_that_drops_the_condition_is_found_by_the_probe(
 
 def test_fault_25_negative_control_the_honest_proxy_passes_the_probe(remote: S3Store) -> None:
     probe(remote)
+
+
+# bodies that are not whole
+
+BODY = bytes(range(256)) * 8
+
+
+def is_read(request: S3Request) -> bool:
+    return request.method == "GET" and bool(request.key)
+
+
+def is_listing(request: S3Request) -> bool:
+    return request.method == "GET" and "list-type" in request.query
+
+
+def reads(proxy: S3Proxy) -> int:
+    return sum(map(is_read, proxy.requests))
+
+
+def test_a_body_that_breaks_off_is_read_again_after_a_pause(proxy: S3Proxy) -> None:
+    pauses: list[float] = []
+    remote = opened(proxy, sleep=pauses.append)
+    remote.put("a", BODY)
+    happens(proxy, CutReply(100), CutReply(0), None, to=is_read)
+    assert remote.get("a").body == BODY
+    assert reads(proxy) == 3
+    assert len(pauses) == 2
+    assert pauses[0] < pauses[1]
+
+
+def test_a_body_that_always_breaks_off_is_a_time_out_after_four_reads(proxy: S3Proxy) -> None:
+    pauses: list[float] = []
+    remote = opened(proxy, sleep=pauses.append)
+    remote.put("a", BODY)
+    proxy.rules.append(lambda request: CutReply(100) if is_read(request) else None)
+    with pytest.raises(StoreTimeout, match="no complete answer"):
+        remote.get("a")
+    assert (reads(proxy), len(pauses)) == (4, 3)
+
+
+def load_through_cuts(proxy: S3Proxy, **more: Any) -> int:
+    """How many of ten loads of 20 objects fail where 7 % of the bodies break off."""
+    remote = opened(proxy, sleep=lambda seconds: None, **more)
+    keys = [f"a/{number}" for number in range(20)]
+    for key in keys:
+        remote.put(key, BODY)
+    rng = random.Random(11)
+    proxy.rules.append(lambda request: CutReply(100) if is_read(request) and rng.random() < 0.07 else None)
+
+    def fails() -> bool:
+        try:
+            return {each.body for each in get_many(remote, keys, connections=1).values()} != {BODY}
+        except StoreTimeout:
+            return True
+
+    return sum(fails() for _ in range(10))
+
+
+def test_a_load_gets_through_a_line_that_cuts_bodies(proxy: S3Proxy) -> None:
+    assert load_through_cuts(proxy) == 0
+
+
+def test_control_without_repeats_most_loads_fail_where_bodies_are_cut(proxy: S3Proxy) -> None:
+    assert load_through_cuts(proxy, max_read_attempts=1) > 5
+
+
+def test_a_body_without_a_length_is_refused(remote: S3Store, proxy: S3Proxy) -> None:
+    remote.put("a", BODY)
+    happens(proxy, CutReply(100, says_length=False), to=is_read)
+    with pytest.raises(StoreUnsuitable, match="expected ContentLength in the answer to reading an object") as refused:
+        remote.get("a")
+    assert is_final(refused.value)
+    assert reads(proxy) == 1
+
+
+def test_control_believed_without_a_length_half_a_body_is_read_as_whole(
+    remote: S3Store, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Store, "_said", lambda self, answer, name, to: answer.get(name, 0))
+    remote.put("a", BODY)
+    happens(proxy, CutReply(100, says_length=False), to=is_read)
+    assert remote.get("a").body == BODY[:100]
+
+
+def with_checksum(remote: S3Store, key: str) -> None:
+    """As a server keeps what AWS's SDK has written by its defaults."""
+    bucket, _, prefix = remote.base_uri.removeprefix("s3://").partition("/")
+    client = remote._clients.sending(1)
+    client.put_object(Bucket=bucket, Key=f"{prefix}/{key}", Body=BODY, ChecksumAlgorithm="CRC32")
+
+
+def test_a_body_that_does_not_fit_its_checksum_is_read_again(proxy: S3Proxy) -> None:
+    remote = opened(proxy, sleep=lambda seconds: None)
+    with_checksum(remote, "a")
+    damage = Rewritten(lambda body: b"?" + body[1:])
+    happens(proxy, damage, to=is_read)
+    assert remote.get("a").body == BODY
+    assert reads(proxy) == 2
+    proxy.rules[:] = [lambda request: damage if is_read(request) else None]
+    with pytest.raises(StoreTimeout, match="checksum"):
+        remote.get("a")
+
+
+def test_control_without_a_checksum_a_changed_body_of_the_same_length_is_believed(
+    remote: S3Store, proxy: S3Proxy
+) -> None:
+    remote.put("a", BODY)  # to an endpoint that is not AWS's the SDK sends no checksum
+    happens(proxy, Rewritten(lambda body: b"?" + body[1:]), to=is_read)
+    assert remote.get("a").body == b"?" + BODY[1:]
+
+
+def test_a_body_that_is_too_large_is_not_read(remote: S3Store, proxy: S3Proxy) -> None:
+    remote.put("a", BODY)
+    assert remote.get("a", len(BODY)).body == BODY
+    with pytest.raises(ObjectTooLarge, match=rf"expected at most {len(BODY) - 1} bytes, found {len(BODY)}"):
+        remote.get("a", len(BODY) - 1)
+    assert remote.get("a").body == BODY  # the connection that was given up is none of the next one's
+
+
+# what a server doesn't say
+
+
+def without_etags(body: bytes) -> bytes:
+    return re.sub(rb"<ETag>.*?</ETag>", b"", body)
+
+
+def test_a_listing_without_etags_is_refused_once_and_by_name(remote: S3Store, proxy: S3Proxy) -> None:
+    remote.put("a", b"1")
+    proxy.rules.append(lambda request: Rewritten(without_etags) if is_listing(request) else None)
+    with pytest.raises(
+        StoreUnsuitable, match=r"s3://.*: expected ETag in the answer to a listing.* found none"
+    ) as refused:
+        list(remote.list())
+    assert is_final(refused.value)
+    with pytest.raises(StoreUnsuitable, match="expected ETag"):
+        probe(remote)
+    assert sum(map(is_listing, proxy.requests)) == 2
+
+
+def test_control_a_raw_key_error_would_be_retried(
+    remote: S3Store, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Store, "_said", lambda self, answer, name, to: answer[name])
+    remote.put("a", b"1")
+    proxy.rules.append(lambda request: Rewritten(without_etags) if is_listing(request) else None)
+    with pytest.raises(KeyError) as raised:
+        list(remote.list())
+    assert not is_final(raised.value)
 
 
 REQUESTS: dict[str, Callable[[S3Store], object]] = {

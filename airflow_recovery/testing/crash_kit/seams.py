@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any
 
 from airflow_recovery.storage import s3_clients
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.storage.s3_clients import new_session
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
@@ -103,9 +103,9 @@ class PointedStore:
         """A plain write."""
         return self._put(self._inner.put, key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """A read."""
-        return self._inner.get(key)
+        return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """A listing."""

@@ -13,7 +13,7 @@ from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import JournalListener
 from airflow_recovery.journal.records import Record, RunIdentity
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.stage import stage
 
 R = TypeVar("R", bound=Record)
@@ -74,7 +74,7 @@ class MemoryStore:
         self.on_put(key, body, replaced)
         return info
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """Read."""
         found = self._objects.get(key)
         if found is None:
@@ -134,10 +134,10 @@ class ProcessStore:
         stage().switch(f"PUT {key}")
         return self._way.put(key, body)
 
-    def get(self, key: str) -> StoredObject:
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """One request."""
         stage().switch(f"GET {key}")
-        return self._way.get(key)
+        return self._way.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """One request a page; what is written in between shows on later pages only."""
