@@ -5,8 +5,9 @@ One JSON object a record::
     {"format": 1, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}, "crc": ...}
 
 Reading is strict, since what is read decides what is run: another run's record, a newer format, a wrong checksum, a
-duplicate key, a NaN, or a document that is too large or too deep is refused with `RecordInvalid`. ``crc`` is the crc32
-of the body's canonical JSON; a record without one, as the first journals had them, is read.
+duplicate key, a NaN, an id that has no name in a path, or a document that is too large or too deep is refused with
+`RecordInvalid`. ``crc`` is the crc32 of the body's canonical JSON. A record without one, as the first journals had them,
+is read where it has these fields and no other: one whose ``crc`` was damaged in its name has another.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ KINDS: dict[str, type[Record]] = {
     "publish": Publish,
     "closed": Closed,
 }
+_FIELDS_AT_FIRST = {"format", "kind", *(each.name for each in fields(RunIdentity)), "body"}
 _BODY_FIRST = b'{"body":'
 _KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
 
@@ -115,11 +117,29 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
     check_belongs(document, expected, where=where)
     if "crc" in document and not _has_crc(body, document):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
+    if "crc" not in document and (others := document.keys() - _FIELDS_AT_FIRST):
+        raise RecordInvalid(
+            f"{where}: expected a checksum (crc), found none, and {', '.join(map(repr, sorted(others)))} beside the "
+            "body: the record is damaged. Restore the object."
+        )
     try:
         record: R = from_plain(kind, document["body"])
+        if isinstance(record, PlanRecord):
+            _check_order(record)
         return record
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
+
+
+def _check_order(plan: PlanRecord) -> None:
+    """Raise `ValueError` where a region stands twice, or reads one that does not stand before it."""
+    before: set[str] = set()
+    for region in plan.regions:
+        unknown = [each for each in region.inputs if each not in before]
+        if unknown or region.name in before:
+            found = f"which reads {unknown[0]!r}" if unknown else "a second time"
+            raise ValueError(f"expected regions in topological order, each once, found {region.name!r}, {found}")
+        before.add(region.name)
 
 
 def parse_versioned(body: bytes, what: str, newest: int, *, where: str) -> dict[str, Any]:
@@ -229,6 +249,17 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _id(value: Any) -> str:
+    # It stands in keys: neither empty, nor with half a character, which has no bytes (`UnicodeEncodeError`).
+    if not isinstance(value, str) or not (value if value.isascii() else value.encode()):
+        raise ValueError(f"expected an id, found {value!r}")
+    return value
+
+
+def _ids(value: Any) -> tuple[str, ...]:
+    return tuple(_id(each) for each in _list(value))
+
+
 def _numbers(value: Any) -> tuple[int, ...]:
     if not all(type(each) is int and each >= 0 for each in _list(value)):
         raise ValueError(f"expected numbers, found {value!r}")
@@ -280,9 +311,10 @@ def _manifest(value: Any) -> PartitionManifest:
 # How the fields that are not plain JSON scalars are read back.
 _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     RegionPlan: {
+        "name": _id,
         "vertices": _names,
-        "results": _names,
-        "inputs": _names,
+        "results": _ids,
+        "inputs": _ids,
         "vertex_fingerprints": _tuple_of(_pair),
         "reads": _names,
         "determinism": _tuple_of(_mode),
@@ -292,8 +324,11 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "channels_in": _tuple_of(_record(ChannelPlan)),
         "channels_out": _tuple_of(_record(ChannelPlan)),
     },
-    ChannelPlan: {"reconnect": Reconnect, "overflow": Overflow},
-    InputPin: {"digests": _tuple_of(_pair)},
+    ChannelPlan: {"result": _id, "producer": _id, "reconnect": Reconnect, "overflow": Overflow},
+    InputPin: {"region": _id, "digests": _tuple_of(_pair)},
+    RunAttempt: {"dag_id": _id, "run_key": _id, "group_id": _id, "region": _id},
+    SharedPin: {"key": _id, "region": _id},
+    ChannelPin: {"result": _id},
     PlanRecord: {
         "regions": _tuple_of(_record(RegionPlan)),
         "retention": _optional(_record(Retention)),
@@ -302,6 +337,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     Retention: {"policy": ReleasePolicy},
     AdoptedParts: {"dropped": _numbers},
     Claim: {
+        "region": _id,
         "inputs": _tuple_of(_record(InputPin)),
         "owner": _optional(_record(RunAttempt)),
         "base": _tuple_of(_record(AdoptedParts)),
@@ -309,6 +345,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "after": _tuple_of(_record(InputPin)),
     },
     Part: {
+        "region": _id,
         "splits": _names,
         "outputs": _tuple_of(_manifest),
         "lost": _optional(_record(Failure)),
@@ -316,6 +353,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     },
     PartRef: {"splits": _names},
     Outcome: {
+        "region": _id,
         "state": AttemptState,
         "inputs": _tuple_of(_record(InputPin)),
         "externals": _tuple_of(_record(ExternalObject)),
@@ -333,11 +371,16 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "channels": _tuple_of(_record(ChannelPin)),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
-    PublishedRegion: {"results": _names},
-    SplitGeneration: {"splits": _homes, "gone": _homes},
+    PublishedRegion: {"region": _id, "results": _names},
+    SplitGeneration: {"vertex": _id, "splits": _homes, "gone": _homes},
     CommitSpec: {"kind": CommitKind, "mode": CommitMode},
-    Committed: {"end": CommitEnd},
-    Lost: {"evidence": _names, "plan": _tuple_of(_pair)},
+    Committed: {"region": _id, "end": CommitEnd},
+    Reset: {"region": _id},
+    Released: {"region": _id},
+    CommitterTurn: {"region": _id},
+    CommitterDead: {"region": _id},
+    Hold: {"region": _id},
+    Lost: {"region": _id, "evidence": _names, "plan": _tuple_of(_pair)},
     Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},
     Closed: {"highest": _tuple_of(_record(InputPin))},
 }

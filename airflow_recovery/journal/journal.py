@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -142,9 +142,16 @@ class Journal:
                 newest_closed = max(newest_closed, number)
             elif info.key == self.layout.snapshot:
                 snapshot = info
+            else:
+                self._check_known(info.key, names)
         for (region, attempt), numbers in parts.items():
             marks[region].setdefault(attempt, {})["parts"] = _length_of(numbers)
         closed_at = self.closed_at(newest_closed) if newest_closed else {}
+        for region, found in marks.items():
+            for attempt, marked in found.items():
+                if "has_outcome" in marked and "is_claimed" not in marked and attempt > closed_at.get(region, 0):
+                    self._confirm_claimed(region, attempt)
+                    marked["is_claimed"] = True
         attempts = {name: {n: Attempt(n, **each) for n, each in found.items()} for name, found in marks.items()}
         state = RunState(
             regions={name: RegionState(in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
@@ -222,6 +229,8 @@ class Journal:
                 keys[key.region, key.attempt] = info.key
             elif key is not None and key.kind == "outcome":
                 ended.add((key.region, key.attempt))
+            elif key is None:
+                self._check_known(info.key)
         opened = [key for attempt, key in keys.items() if attempt not in ended]
         found = get_many(self.store, opened)
         return tuple(self._decode(Claim, found[key].body, key) for key in opened)
@@ -373,6 +382,36 @@ class Journal:
         if key not in self._told:
             self._told.add(key)
             self._listener.wrote(record)
+
+    def _check_known(self, key: str, names: Container[str] | None = None) -> None:
+        """Refuse an object of a kind that a later version has added, of whatever region, or of one of ``names``.
+
+        What it says may be a person's "keep this": nobody may judge, or delete, who does not know.
+        """
+        kind = self.layout.unknown_kind(key)
+        if kind is not None and (names is None or key.removeprefix(self.layout.prefix).split("/")[1] in names):
+            raise RecordInvalid(
+                f"{self.store.base_uri}/{key}: expected a kind of record that this version knows, found {kind!r}: a "
+                "newer version has written it. Upgrade airflow-recovery here. Where no version of it did, move the "
+                "object away."
+            )
+
+    def _confirm_claimed(self, region: str, attempt: int) -> None:
+        """Of an attempt with an outcome that was listed without its claim: pages are of different moments.
+
+        Raises `RecordInvalid` where there is no claim: its number would be given out again, and its files overwritten.
+        """
+        key = self.layout.attempt(region, attempt, "claim")
+        try:
+            self.store.get(key)
+        except ObjectMissing as error:
+            raise RecordInvalid(
+                f"{self.store.base_uri}/{key}: expected the claim of {region}@{attempt}, which has ended, found "
+                "nothing: something deletes objects of the journal, perhaps a lifecycle rule of the bucket. Exempt the "
+                "journal, and restore the object (a bucket with versions has it). Where it is gone for good, delete "
+                f"all of this run below {self.store.base_uri}/{self.layout.prefix} and below the results, and clear "
+                "the run: it is made again."
+            ) from error
 
     def _end(self, outcome: Outcome, state: AttemptState) -> ObjectInfo:
         if outcome.state is not state:

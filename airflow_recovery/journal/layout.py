@@ -32,13 +32,18 @@ from functools import cached_property
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
+# Each fits exactly what the methods below write: a number that is written in another way is another name.
+_NUMBER = "[0-9]{8}"
+_TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
 _ATTEMPT_KEY = re.compile(
-    r"t/([^/]+)/(\d{8})\.(?:(claim|outcome|reset|lost|released|committed)|(committer|confirmed|hold|part)-(\d{4,8}))"
+    rf"t/([^/]+)/({_NUMBER})\."
+    rf"(?:(claim|outcome|reset|lost|released|committed)|(part)-({_TURN})|(committer|confirmed|hold)-(?!0000)({_TURN}))"
 )
-_PLAN_KEY = re.compile(r"plan/([0-9a-f]+)")
-_PUBLISH_KEY = re.compile(r"publish/(\d{8})")
-_ASSIGNMENT_KEY = re.compile(r"assignment-(\d{8})")
-_CLOSED_KEY = re.compile(r"closed(?:-(\d{8}))?")
+_KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
+_PLAN_KEY = re.compile("plan/([0-9a-f]+)")
+_PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
+_ASSIGNMENT_KEY = re.compile(f"assignment-({_NUMBER})")
+_CLOSED_KEY = re.compile(f"closed(?:-({_NUMBER}))?")
 
 SHARED_FOLDER = "_shared"
 SHARED = "(shared)"
@@ -64,6 +69,11 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
             raise ValueError(f"expected a logical date in UTC (+00:00), found {logical_date!r}")
         return f"date-{logical_date.removesuffix('+00:00').replace(':', '')}Z"
     return f"run-{run_id}"
+
+
+def parse_number(segment: str) -> int | None:
+    """The number of an attempt as the name of a folder has it, eight ASCII digits; `None` for any other name."""
+    return int(segment) if re.fullmatch(_NUMBER, segment) else None
 
 
 @dataclass(frozen=True)
@@ -175,7 +185,19 @@ class JournalLayout:
     def parse_attempt(self, key: str) -> AttemptKey | None:
         """Inverse of `attempt`; ``region`` is in its encoded form. `None` for any other key."""
         found = _ATTEMPT_KEY.fullmatch(key.removeprefix(self.prefix))
-        return AttemptKey(found[1], int(found[2]), found[3] or found[4], int(found[5] or 0)) if found else None
+        if found is None:
+            return None
+        region, number, plain, part, part_number, turned, turn = found.groups()
+        return AttemptKey(region, int(number), plain or part or turned, int(part_number or turn or 0))
+
+    def unknown_kind(self, key: str) -> str | None:
+        """The kind of an object below ``t/`` that no version up to this one writes; `None` for every other key.
+
+        A kind is a word, with a number or without: ``<n>.<word>``, ``<n>.<word>-<number>``. What begins with ``x-`` may
+        be passed over by who does not know it, and so may what has no such name: what a file system or a tool leaves.
+        """
+        found = _KIND_BELOW_T.fullmatch(key.removeprefix(self.prefix))
+        return found[1] if found is not None and self.parse_attempt(key) is None else None
 
     def parse_plan(self, key: str) -> str | None:
         """The plan hash, or `None` for any other key."""

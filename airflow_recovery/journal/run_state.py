@@ -96,8 +96,11 @@ class RegionState:
 
     @cached_property
     def top(self) -> int:
-        """The highest number ever claimed (0 if none)."""
-        return max([self.closed_at, *(n for n, each in self.attempts.items() if each.is_claimed)])
+        """The highest number ever claimed (0 if none).
+
+        Whatever there is of an attempt tells that it was: its claim, the oldest of its objects, may have been deleted.
+        """
+        return max(self.closed_at, *self.attempts, 0)
 
     @cached_property
     def mark(self) -> int:

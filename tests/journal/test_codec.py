@@ -400,7 +400,7 @@ def test_there_is_an_example_of_every_kind_and_of_every_field():
 
 
 def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
-    text = st.text(st.characters(codec="utf-8"))
+    text = st.text(st.characters(codec="utf-8"), min_size=1)  # ids may not be empty
     number = st.integers(0, 2**53)
     if kind in (PartitionManifest, ResultObject):
         # Paths are looked at when they are read: see test_damage for those that are refused.
@@ -452,7 +452,21 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
     if kind is not Failure:
         by_annotation["Failure | None"] = st.none() | st.deferred(lambda: strategy(Failure))
     assert is_dataclass(kind)
-    return st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
+    found = st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
+    return found.map(in_order) if kind is PlanRecord else found
+
+
+def in_order(plan: PlanRecord) -> PlanRecord:
+    """The same regions, each once, and each after those that it reads."""
+    regions = list({each.name: each for each in plan.regions}.values())
+    before = [{each.name for each in regions[:at]} for at in range(len(regions))]
+    return replace(
+        plan,
+        regions=tuple(
+            replace(each, inputs=tuple(found for found in each.inputs if found in known))
+            for each, known in zip(regions, before, strict=True)
+        ),
+    )
 
 
 @settings(max_examples=150)
@@ -508,6 +522,70 @@ def test_fault_35_control_without_the_checksum_a_changed_digit_is_believed():
     """As in the first journals, whose records are read all the same: there, only the store vouches for the bytes."""
     body = (GOLDEN / "v1" / "outcome.json").read_bytes().replace(b'"attempt":2', b'"attempt":3')
     assert decode_record(IDENTITY, Outcome, body, where="x").attempt == 3
+
+
+def damaged_in_the_name_of_its_checksum(name: str = "outcome") -> list[bytes]:
+    """Every flip of a bit in the name ``crc`` that leaves a document, with one digit of the body changed besides."""
+    body = encode_record(IDENTITY, EXAMPLES[name]).replace(b'"attempt":2', b'"attempt":3')
+    at = body.index(b'"crc":') + 1
+    found = [body[:n] + bytes([body[n] ^ 1 << bit]) + body[n + 1 :] for n in range(at, at + 3) for bit in range(7)]
+    return [each for each in found if is_json(each)]
+
+
+def is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
+
+
+def test_fault_111_a_record_whose_checksum_was_damaged_in_its_name_is_found():
+    found = damaged_in_the_name_of_its_checksum()
+    assert len(found) > 10
+    for each in found:
+        refused(each, r"expected a checksum \(crc\), found none", Outcome)
+
+
+def test_fault_111_control_where_any_field_may_stand_there_it_is_believed(monkeypatch):
+    found = damaged_in_the_name_of_its_checksum()
+    every = {field for each in found for field in json.loads(each)}
+    monkeypatch.setattr(codec, "_FIELDS_AT_FIRST", every)
+    assert {decode_record(IDENTITY, Outcome, each, where="x").attempt for each in found} == {3}
+
+
+@pytest.mark.parametrize("name", ["", "\ud800"], ids=["empty", "half a character"])
+@pytest.mark.parametrize(
+    ("record", "change"),
+    [
+        ("claim", lambda body, name: body.update(region=name)),
+        ("claim", lambda body, name: body["inputs"][0].update(region=name)),
+        ("outcome", lambda body, name: body["inputs"][0].update(region=name)),
+        ("reset", lambda body, name: body.update(region=name)),
+        ("plan", lambda body, name: body["regions"][0].update(name=name)),
+        ("publish", lambda body, name: body["regions"][0].update(region=name)),
+        ("closed", lambda body, name: body["highest"][0].update(region=name)),
+        ("assignment", lambda body, name: body.update(vertex=name)),
+    ],
+)
+def test_fault_105_an_id_that_has_no_key_is_refused(record, change, name):
+    found = json.loads(encode_record(IDENTITY, EXAMPLES[record]))
+    change(found["body"], name)
+    refused(codec.resealed(found), "invalid body", KINDS[record])
+
+
+@pytest.mark.parametrize(
+    ("regions", "said"),
+    [
+        ([("P", ()), ("C", ("Q",))], "found 'C', which reads 'Q'"),
+        ([("C", ("P",)), ("P", ())], "found 'C', which reads 'P'"),
+        ([("P", ("P",))], "found 'P', which reads 'P'"),
+        ([("P", ()), ("P", ())], "found 'P', a second time"),
+    ],
+)
+def test_fault_105_a_plan_that_is_no_topology_is_refused(regions, said):
+    plan = PlanRecord("job", tuple(RegionPlan(name, (), (), inputs, True, None) for name, inputs in regions))
+    refused(encode_record(IDENTITY, plan), said, PlanRecord)
 
 
 def test_a_field_that_came_later_is_not_written_while_it_has_its_default():

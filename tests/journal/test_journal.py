@@ -355,6 +355,7 @@ def test_a_base_that_the_listing_lacks_is_listed_again(journal):
 
 
 def test_a_damaged_record_is_refused_and_named(journal):
+    journal.claim(claim())
     journal.store.put_if_absent(journal.layout.attempt("P", 1, "outcome"), b'{"format": 1')
     with pytest.raises(RecordInvalid, match=r"t/P/00000001\.outcome"):
         state(journal)

@@ -9,6 +9,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.journal.records import (
     AttemptState,
+    Claim,
     InputPin,
     Outcome,
     Publish,
@@ -21,8 +22,13 @@ from airflow_recovery.storage.local import LocalStore
 
 
 def finish(journal: Journal, region: str, attempt: int, *inputs: InputPin) -> None:
+    journal.claim(claim(region, attempt))
     manifest = PartitionManifest(region.lower(), f"file:///data/{region}/{attempt}", ())
     journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", inputs=inputs, outputs=(manifest,)))
+
+
+def claim(region: str, attempt: int) -> Claim:
+    return Claim(region, attempt, "w", "hash", (), "run", 1, "ti", "tag", "now")
 
 
 def cut(number: int, **attempts: int) -> Publish:
@@ -91,6 +97,7 @@ def test_of_a_parallel_vertex_every_subtask_s_part_that_stands(journal):
     for key, attempt in (("jan", 1), ("feb", 1), ("feb", 2)):
         region, location = f"m[{key}]", f"file:///data/m~5B{key}~5D/{attempt}/m"
         outputs = (PartitionManifest("m", location, ()),)
+        journal.claim(claim(region, attempt))
         journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", outputs=outputs))
     journal.publish(
         Publish(2, tuple(PublishedRegion(f"m[{key}]", n, "e", ("m",)) for key, n in (("jan", 1), ("feb", 2))))
