@@ -64,6 +64,10 @@ class Deployment(Protocol):
         """
         ...
 
+    def is_live_run(self, dag_id: str, run_id: str) -> bool | None:
+        """Whether Airflow has this DAG run, and has not ended it. `None`: it can't be asked, or knows no such run."""
+        ...
+
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt | None:
         """Set the finished tasks of a re-created run to success. `None`: there is no way into Airflow."""
         ...
@@ -105,6 +109,9 @@ class StandaloneDeployment:
         return self._by_root[root]
 
     def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:
+        """There is no way into Airflow from here."""
+
+    def is_live_run(self, dag_id: str, run_id: str) -> None:
         """There is no way into Airflow from here."""
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Sequence
 
@@ -14,6 +15,10 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import Retention
+
+log = logging.getLogger(__name__)
+
+ENDED_RUN_STATES = ("success", "failed")
 
 
 class AirflowDeployment:
@@ -68,6 +73,31 @@ class AirflowDeployment:
         cleared = hook.clear(dag_id, run_id, ClearRequest(consumers=consumers, unblock=True)).cleared
         # What neither runs nor has ended begins with a pre-check of its own, and needs no clear.
         return (*cleared, *(key for key in task_keys if key in tries and key not in begun))
+
+    def is_live_run(self, dag_id: str, run_id: str) -> bool | None:
+        """Through Airflow's API; without ``[recovery] api_conn_id``, from the metadata database itself.
+
+        `None` where neither gives an answer, or knows of no such run: it may be another deployment's.
+        """
+        try:
+            state = self._run_state(dag_id, run_id)
+        except Exception as error:  # a host without a database or a connection; `gc` says that it was not told
+            log.debug("Airflow was not asked for the state of %s / %s: %s", dag_id, run_id, error)
+            return None
+        return None if state is None else state not in ENDED_RUN_STATES
+
+    def _run_state(self, dag_id: str, run_id: str) -> str | None:
+        if self._settings.api_conn_id:
+            from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+            return RecoveryApiHook(self._settings.api_conn_id).dag_run_state(dag_id, run_id)
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            found = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        return None if found is None else str(getattr(found, "value", found))
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
         """Through the endpoint in the API server; without ``[recovery] api_conn_id``, in the metadata database itself.

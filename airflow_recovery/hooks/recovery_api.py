@@ -93,6 +93,15 @@ class RecoveryApiHook(BaseHook):
         self._raise_for(response, "/api/v2/pools")
         return int(response.json()["slots"])
 
+    def dag_run_state(self, dag_id: str, run_id: str) -> str | None:
+        """The state of a DAG run by Airflow's own REST API, `None` where there is no such run."""
+        path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}"
+        response = self._authorised("GET", path, None)
+        if response.status_code == 404:
+            return None
+        self._raise_for(response, path)
+        return str(response.json()["state"])
+
     def note(self, dag_id: str, run_id: str, task_key: str, note: str) -> None:
         """Give a task instance a note, by Airflow's own REST API; one that a person has written stays."""
         task_id, _, index = task_key.partition("|")

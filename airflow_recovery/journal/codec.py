@@ -6,8 +6,8 @@ One JSON object a record::
 
 Reading is strict, since what is read decides what is run: another run's record, a newer format, a wrong checksum, a
 duplicate key, a NaN, an id that has no name in a path, or a document that is too large or too deep is refused with
-`RecordInvalid`. ``crc`` is the crc32 of the body's canonical JSON. A record without one, as the first journals had them,
-is read where it has these fields and no other: one whose ``crc`` was damaged in its name has another.
+`RecordInvalid`. ``crc`` is the crc32 of the body's canonical JSON. A record without one, as the first journals had
+them, is read where it has these fields and no other: one whose ``crc`` was damaged in its name has another.
 """
 
 from __future__ import annotations

@@ -71,6 +71,11 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
     return f"run-{run_id}"
 
 
+def names_record(path: str) -> bool:
+    """Whether ``path``, below the prefix of some run, is the name of a record: every one says whose run it is."""
+    return any(each.fullmatch(path) for each in (_ATTEMPT_KEY, _PLAN_KEY, _PUBLISH_KEY, _CLOSED_KEY))
+
+
 def parse_number(segment: str) -> int | None:
     """The number of an attempt as the name of a folder has it, eight ASCII digits; `None` for any other name."""
     return int(segment) if re.fullmatch(_NUMBER, segment) else None

@@ -7,11 +7,13 @@ never touched: it may be another deployment's. It rests on the same two looks as
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from airflow_recovery.errors import JournalError, StoreError
+from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
@@ -40,8 +42,11 @@ from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import Retention, duration_text
 
+log = logging.getLogger(__name__)
+
 WHO = "gc"
 DAY_S = 24 * 3600
+OPEN_ATTEMPT_S = 7 * DAY_S
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,15 @@ class SweepOptions:
     """What is asked for.
 
     ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
-    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none.
+    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none. ``open_attempt_s``:
+    but none with an attempt that was claimed since, and may be running, as far as anybody knows.
     """
 
     retention: Retention
     grace_s: float = 3600.0
     dag_id: str | None = None
     purge_older_than_s: float | None = None
+    open_attempt_s: float = OPEN_ATTEMPT_S
     dry_run: bool = False
 
 
@@ -92,22 +99,30 @@ class Sweeper:
     """One sweep over ``journal`` and ``results``, the stores of one deployment.
 
     ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named.
+    ``is_live_run(dag_id, run_id)``: whether Airflow has that DAG run, and has not ended it; `None`: nobody can say.
     """
 
     def __init__(
-        self, journal: ObjectStore, results: ObjectStore, options: SweepOptions, cached: CachedViews | None = None
+        self,
+        journal: ObjectStore,
+        results: ObjectStore,
+        options: SweepOptions,
+        cached: CachedViews | None = None,
+        *,
+        is_live_run: Callable[[str, str], bool | None] = lambda dag_id, run_id: None,
     ) -> None:
         self._store = journal
         self._results = results
         self._options = options
         self._cached = cached
+        self._is_live_run = is_live_run
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
         self._runs: list[SweptRun] = []
 
     def sweep(self) -> SweepReport:
-        """Everything once. A run that can't be read is left as it is, with a warning; the others are swept.
+        """Everything once. A run that can't be read is left as it is, and told of; the others are swept.
 
         Raises the store's errors where not even the runs can be listed.
         """
@@ -120,7 +135,9 @@ class Sweeper:
                 self._report.warnings.append(said)
         # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
         self._views = self._listed_views()
-        for identity in find_runs(self._store, self._options.dag_id):
+        runs, unread = find_runs(self._store, self._options.dag_id)
+        self._report.unread += unread
+        for identity in runs:
             self._guarded(identity)
         if self._options.dag_id is None:
             # After the runs: what they have let go of is nobody's any more.
@@ -130,15 +147,16 @@ class Sweeper:
         return self._report
 
     def _guarded(self, identity: RunIdentity) -> None:
-        journal = Journal(self._store, identity, writer=self._writer)
         # Shared results belong to no run, and have no history of their own.
         is_shared = identity == shared_identity(identity.run_key)
         try:
+            journal = Journal(self._store, identity, writer=self._writer)
             with nullcontext(journal) if is_shared else recorded_journal(journal) as told:
                 self._sweep_run(told)
-        except (JournalError, StoreError) as error:
+        except Exception as error:  # whatever is wrong with one run, the others are swept
             said = f"{type(error).__name__}: {error}"
             self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {said}")
+            log.debug("%s", said, exc_info=True)
 
     def _sweep_run(self, journal: Journal) -> None:
         identity = journal.identity
@@ -153,7 +171,8 @@ class Sweeper:
             dry_run=self._options.dry_run,
             drop_cached=lambda region, number: self._drop_cached(run, region, number),
         )
-        if Purge(run, releaser, self._results, self._report, self._options, who=WHO).execute():
+        purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
+        if purge.execute():
             return
         sweep_channels(
             run,

@@ -35,8 +35,8 @@ from airflow_recovery.topology.retention import duration_text
 if TYPE_CHECKING:
     from airflow_recovery.shuffle.sweep import SweptRun
 
-_IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>\d+)/(?P<key>(?P<kind>log|seg|out)/.+)")
-_OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>\d+)/.+")
+_IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
+_OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
 
 
 def sweep_channels(

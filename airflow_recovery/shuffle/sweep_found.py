@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
-from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
+from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
@@ -91,30 +90,44 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
     found = RunData()
     for info in results.list(layout.data):
         parts = info.key[len(layout.data) :].split("/")
-        if len(parts) > 2 and len(parts[1]) == 8 and parts[1].isdigit():
-            found.attempts.setdefault((parts[0], int(parts[1])), AttemptData()).add(info)
+        number = parse_number(parts[1]) if len(parts) > 2 else None
+        if number:
+            found.attempts.setdefault((parts[0], number), AttemptData()).add(info)
         else:
             found.strangers.append(info)
     return found
 
 
-def find_runs(journal: ObjectStore, dag_id: str | None = None) -> list[RunIdentity]:
-    """Every run that the journal's store holds, of one DAG or of all. Costs a listing, and one read a run."""
-    prefix = f"{encode(dag_id)}/" if dag_id else ""
+def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[RunIdentity], list[str]]:
+    """Every run that the journal's store holds, of one DAG or of all. Costs a listing, and one read a run.
+
+    And why it is not known whose run it is, of every folder of which that holds.
+    """
     folders: dict[str, list[str]] = {}
-    for key in _keys_of_runs(journal, prefix):
-        parts = key.split("/")
-        if len(parts) > 3 and parts[3] != "h":
-            # Any object but a sign of life will do: all carry the identity of their run. Tombstones stay the longest.
-            # Others are for where the first one is damaged: that has to be told, not passed over.
+    for key in _keys_of_runs(journal, "" if dag_id is None else f"{encode(dag_id)}/"):
+        parts = key.split("/", 3)
+        if len(parts) > 3 and names_record(parts[3]):
+            # Any record will do: all carry the identity of their run. Tombstones stay the longest. Others are for where
+            # the first one is damaged: that is told by who reads the run.
             keys = folders.setdefault("/".join(parts[:3]), [])
             if len(keys) < _KEYS_TRIED:
                 keys.append(key)
-    found = (
-        next((one for key in keys if (one := _identity(journal, folder, key)) is not None), None)
-        for folder, keys in folders.items()
-    )
-    return [identity for identity in found if identity is not None]
+    found: list[RunIdentity] = []
+    unread: list[str] = []
+    for folder, keys in folders.items():
+        why = ""
+        for key in keys:
+            try:
+                found.append(_identity(journal, folder, key))
+                break
+            except ObjectMissing:
+                continue  # another sweeper purges it
+            except RecordInvalid as error:
+                why = str(error)
+        else:
+            if why:
+                unread.append(f"{journal.base_uri}/{folder} was left as it is, and nothing says whose run it is: {why}")
+    return found, unread
 
 
 def find_shared(journal: ObjectStore) -> list[str]:
@@ -133,12 +146,15 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
         yield info.key
 
 
-def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity | None:
-    """From a record: a name in a path may be shortened. `None` where it is none of ours, or of another place."""
-    document: Any
+def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity:
+    """From a record: a name in a path may be shortened. Raises `RecordInvalid` where it is none of this place."""
+    document = parse_json(journal.get(key).body, where=key)
+    names = [document.get(each.name) if isinstance(document, dict) else None for each in fields(RunIdentity)]
     try:
-        document = parse_json(journal.get(key).body, where=key)
-        identity = RunIdentity(str(document["dag_id"]), str(document["run_key"]), str(document["group_id"]))
-    except (RecordInvalid, ObjectMissing, KeyError, TypeError):
-        return None
-    return identity if JournalLayout(identity).prefix == f"{folder}/" else None
+        identity = RunIdentity(*(str(each or "") for each in names))
+        is_here = JournalLayout(identity).prefix == f"{folder}/"
+    except ValueError:  # an id that is empty, or no text
+        is_here = False
+    if not is_here:
+        raise RecordInvalid(f"{key}: expected a record of the run in whose folder it lies, found one of {names}.")
+    return identity

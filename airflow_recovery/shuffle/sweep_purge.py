@@ -9,10 +9,11 @@ above them. So a zombie of the old run can neither start at attempt 1 nor finish
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost
-from airflow_recovery.journal.records import AttemptState, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.journal.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
 from airflow_recovery.shuffle.parts_in_use import made_of
 from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
 from airflow_recovery.shuffle.sweep_channels import purged_channels
@@ -37,6 +38,7 @@ class Purge:
         options: SweepOptions,
         *,
         who: str,
+        is_live_run: Callable[[str, str], bool | None],
     ) -> None:
         self._run = run
         self._journal = run.journal
@@ -46,13 +48,14 @@ class Purge:
         self._report = report
         self._options = options
         self._who = who
+        self._is_live_run = is_live_run
         self._tombstones = [key for key in run.ages.stored_s if self._layout.parse_closed(key) is not None]
         self._rest = [key for key in run.ages.stored_s if key not in self._tombstones]
 
     def execute(self) -> bool:
         """One step, where one is due. False: this run is not being purged, and is swept like every other."""
         if self._is_closed():
-            if self._rest or any(number <= self._closed_at(name) for name, number in self._run.data.attempts):
+            if self._rest or self._purged_data():
                 self._delete()
             return True
         limit_s = self._options.purge_older_than_s
@@ -77,6 +80,10 @@ class Purge:
         if pinned:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(pinned)} is pinned")
             return False
+        at_work = next((why for each in claims if (why := self._why_at_work(each))), None)
+        if at_work is not None:
+            self._report.add(run.where, Action.KEPT, f"{silent}, but {at_work}")
+            return False
         if not self._options.dry_run:
             try:
                 for claim in claims:
@@ -88,6 +95,25 @@ class Purge:
         grace = duration_text(self._options.grace_s)
         self._report.add(run.where, Action.CLOSED, f"{silent}; its data goes at a sweep {grace} later")
         return True
+
+    def _why_at_work(self, claim: Claim) -> str | None:
+        """Why the driver of an open attempt may be running, which in cluster mode gives no sign of life.
+
+        What Airflow says comes first: it knows whether the DAG run has ended, where it can be asked and has it.
+        """
+        attempt = f"{claim.region}@{claim.attempt}"
+        dag_id = claim.owner.dag_id if claim.owner is not None else self._journal.identity.dag_id
+        is_live = self._is_live_run(dag_id, claim.airflow_run_id)
+        if is_live is not None:
+            return f"{attempt} is open, and Airflow's run {claim.airflow_run_id} has not ended" if is_live else None
+        key = self._layout.attempt(claim.region, claim.attempt, "claim")
+        age_s, limit_s = self._run.ages.since_newest_s([key]), self._options.open_attempt_s
+        if age_s >= limit_s:
+            return None
+        return (
+            f"{attempt} is open, was claimed {duration_text(age_s)} ago, and Airflow does not say whether its run has "
+            f"ended: kept for {duration_text(limit_s)} (or --force)"
+        )
 
     def _delete(self) -> None:
         run, grace_s = self._run, self._options.grace_s
@@ -105,9 +131,7 @@ class Purge:
         pinned = {(encode(name), number) for name, number in used}
         has_come_back = any(each.top > each.closed_at for each in state.regions.values())
         objects = size = 0
-        for name, number in sorted(run.data.attempts):
-            if number > self._closed_at(name):
-                continue
+        for name, number in self._purged_data():
             data = run.data.attempts[name, number]
             if (name, number) in pinned:
                 self._report.add(
@@ -143,6 +167,11 @@ class Purge:
                 if shared is not None and number <= state.closed_at and not self._options.dry_run:
                     owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, number)
                     end_pin(self._journal, shared, owner, self._who)
+
+    def _purged_data(self) -> list[tuple[str, int]]:
+        """The attempts with data that were closed: the region's name as a path segment, and the number."""
+        found = sorted(self._run.data.attempts)
+        return [(name, number) for name, number in found if number <= self._closed_at(name)]
 
     def _closed_at(self, name: str) -> int:
         return self._run.state.of(self._run.names.get(name, "")).closed_at

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import StoreError
+from airflow_recovery.journal.layout import parse_number
 from airflow_recovery.shuffle.sweep_found import CLOCK_MARGIN_S
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
@@ -49,14 +50,14 @@ def _why_kept(upload: Upload, by_prefix: dict[str, SweptRun], now_s: float, grac
     else:
         return "it is another writer's: no journal has such a run"
     region = run.names.get(parts[depth]) if len(parts) > depth + 2 else None
-    number = parts[depth + 1] if region is not None else ""
-    if region is None or not number.isdigit():
+    number = parse_number(parts[depth + 1]) if region is not None else None
+    if region is None or number is None:
         return "it is another writer's: it belongs to no attempt"
     state = run.state.of(region)
-    attempt = state.attempts.get(int(number))
+    attempt = state.attempts.get(number)
     if attempt is not None and attempt.is_open:
         return "its attempt is open"
-    if int(number) > state.top:
+    if number > state.top:
         return "its attempt was never claimed"
     age_s = max(0.0, now_s - upload.initiated_s - CLOCK_MARGIN_S)
     if age_s < grace_s:

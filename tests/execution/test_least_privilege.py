@@ -140,7 +140,7 @@ class Deployment:
         driver = S3Clients(new_session("driver", "x"), region_name=REGION, endpoint_url=self.proxy.endpoint_url)
         driver.sending(1).create_multipart_upload(Bucket=bucket, Key=key)
         assert self.calls("gc", "gc", "--grace", "0s") == 0
-        assert self.calls("gc", "gc", "--grace", "0s", "--purge", "--older-than", "0s") == 0
+        assert self.calls("gc", "gc", "--grace", "0s", "--purge", "--older-than", "0s", "--force") == 0
 
 
 @pytest.fixture(scope="module")
