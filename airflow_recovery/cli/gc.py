@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     older_than_s = parse_duration_s(args.older_than) if args.purge else None
     if older_than_s is not None and older_than_s < DAY_S and not args.force:
         raise ConfigurationError(
-            f"Expected --older-than to be 1d or more, found {args.older_than}: a run at work may say nothing for hours, "
-            "and it would be closed. Where none is at work, add --force."
+            f"Expected --older-than to be 1d or more, found {args.older_than}: a run at work may say nothing for "
+            "hours, and it would be closed. Where none is at work, add --force."
         )
     deployment = deployment_of(args)
     if args.dag is not None:
