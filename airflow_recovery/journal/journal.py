@@ -150,8 +150,7 @@ class Journal:
         for region, found in marks.items():
             for attempt, marked in found.items():
                 if "has_outcome" in marked and "is_claimed" not in marked and attempt > closed_at.get(region, 0):
-                    self._confirm_claimed(region, attempt)
-                    marked["is_claimed"] = True
+                    marked["is_claimed"] = self._confirm_claimed(region, attempt)
         attempts = {name: {n: Attempt(n, **each) for n, each in found.items()} for name, found in marks.items()}
         state = RunState(
             regions={name: RegionState(in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
@@ -396,8 +395,8 @@ class Journal:
                 "object away."
             )
 
-    def _confirm_claimed(self, region: str, attempt: int) -> None:
-        """Of an attempt with an outcome that was listed without its claim: pages are of different moments.
+    def _confirm_claimed(self, region: str, attempt: int) -> bool:
+        """Of an attempt with an outcome that was listed without its claim: pages are of different moments. True.
 
         Raises `RecordInvalid` where there is no claim: its number would be given out again, and its files overwritten.
         """
@@ -412,6 +411,7 @@ class Journal:
                 f"all of this run below {self.store.base_uri}/{self.layout.prefix} and below the results, and clear "
                 "the run: it is made again."
             ) from error
+        return True
 
     def _end(self, outcome: Outcome, state: AttemptState) -> ObjectInfo:
         if outcome.state is not state:

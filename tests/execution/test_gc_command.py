@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from fakes import PAIR, World
+from fakes import PAIR, Killed, Process, World
 
+from airflow_recovery.cli import gc as gc_command
+from airflow_recovery.cli.in_airflow import AirflowDeployment
 from airflow_recovery.cli.main import main
+from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.owner import own_prefix
+from airflow_recovery.journal.records import AttemptState
 from airflow_recovery.storage.local import LocalStore
 
 
@@ -77,3 +83,116 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_p
 def test_what_cannot_be_meant_is_refused(tmp_path, capsys, arguments):
     assert gc(tmp_path, *arguments) == 2
     assert "Expected" in capsys.readouterr().err
+
+
+# runs at work
+
+
+def test_fault_107_a_purge_of_less_than_a_day_is_refused(world, tmp_path, capsys):
+    before = sorted(path for path in tmp_path.rglob("*"))
+    for older_than in ("0s", "23h"):
+        assert gc(tmp_path, "--purge", "--older-than", older_than) == 2
+        assert f"Expected --older-than to be 1d or more, found {older_than}: " in capsys.readouterr().err
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    assert gc(tmp_path, "--force") == 2
+    assert "Expected --force with --purge only" in capsys.readouterr().err
+
+
+def test_fault_107_control_with_force_it_is_closed(world, tmp_path, capsys):
+    assert gc(tmp_path, "--purge", "--older-than", "0s", "--force") == 0
+    assert "closed   dag / date" in capsys.readouterr().out
+
+
+@pytest.fixture
+def at_work(tmp_path: Path) -> World:
+    """P@1 has said nothing for two days, as in cluster mode; its driver may be at work."""
+    world = World(PAIR)
+    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
+    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    process = Process()
+    with pytest.raises(Killed):
+        world.go("P", process=process, on_written=process.kill)
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
+    return world
+
+
+PURGE = ("--purge", "--older-than", "1d", "--grace", "0s")
+
+
+def test_fault_107_an_attempt_that_may_be_running_keeps_its_run(at_work, tmp_path, capsys):
+    assert gc(tmp_path, *PURGE) == 0
+    said = "P@1 is open, was claimed 47h ago, and Airflow does not say whether its run has ended: kept for 7d"
+    assert said in capsys.readouterr().out
+    assert at_work.state().of("P").open_attempt is not None
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (time.time() - 8 * 24 * 3600,) * 2)
+    assert gc(tmp_path, *PURGE) == 0
+    assert at_work.state().is_closed
+
+
+@pytest.mark.parametrize(("state", "is_closed"), [("running", False), ("queued", False), ("failed", True)])
+@pytest.mark.parametrize("age_days", [2, 30])
+def test_fault_107_what_airflow_says_of_the_run_comes_first(
+    at_work, tmp_path, airflows_runs, state, is_closed, age_days
+):
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (time.time() - age_days * 24 * 3600,) * 2)
+    airflows_runs("dag", at_work.run_id, state)
+    args = argparse.Namespace(
+        **dict.fromkeys(("dag", "retention", "connect")), **dict.fromkeys(("dry_run", "json", "force"), False)
+    )
+    args.purge, args.older_than, args.grace = True, "1d", "0s"
+    for force in (False, True) if not is_closed else (False,):
+        args.force = force
+        args.open_deployment = lambda args: AirflowDeployment(
+            RecoverySettings(journal=f"{tmp_path}/journal", results=f"{tmp_path}/journal/_results")
+        )
+        assert gc_command.run(args) == 0
+        assert at_work.state().is_closed is is_closed
+
+
+def test_fault_107_a_run_that_airflow_does_not_know_is_judged_by_its_age(at_work, tmp_path, airflows_runs):
+    airflows_runs("another", at_work.run_id, "failed")
+    deployment = AirflowDeployment(RecoverySettings(journal=f"{tmp_path}/journal", results=f"{tmp_path}/results"))
+    assert deployment.is_live_run("dag", at_work.run_id) is None
+
+
+def test_fault_107_where_no_database_answers_nothing_is_concluded(tmp_path, monkeypatch):
+    def fails() -> None:
+        raise RuntimeError("no database here")
+
+    monkeypatch.setattr("airflow.utils.session.create_session", fails)
+    deployment = AirflowDeployment(RecoverySettings(journal=f"{tmp_path}/journal", results=f"{tmp_path}/results"))
+    assert deployment.is_live_run("dag", "run") is None
+
+
+def test_fault_107_control_without_the_look_the_run_is_closed_and_the_live_attempt_fenced(
+    at_work, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("airflow_recovery.shuffle.sweep_purge.Purge._why_at_work", lambda purge, claim: None)
+    assert gc(tmp_path, *PURGE) == 0
+    assert at_work.state().is_closed
+    assert at_work.journal().read_outcome("P", 1).state is AttemptState.FENCED
+
+
+@pytest.fixture
+def airflows_runs(monkeypatch):
+    """Airflow's own table of runs, on a database in memory: ``add(dag_id, run_id, state)``."""
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import create_engine, insert
+    from sqlalchemy.orm import Session
+    from sqlalchemy.pool import StaticPool
+
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    DagRun.__table__.create(engine)
+    monkeypatch.setattr("airflow.utils.session.create_session", lambda: Session(engine))
+
+    def add(dag_id: str, run_id: str, state: str) -> None:
+        row = {"dag_id": dag_id, "run_id": run_id, "run_after": datetime(2026, 1, 1, tzinfo=timezone.utc)}
+        with Session(engine) as session:
+            session.execute(insert(DagRun).values(**row, state=state, run_type="manual", log_template_id=1))
+            session.commit()
+
+    yield add
+    engine.dispose()

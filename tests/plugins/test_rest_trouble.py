@@ -225,3 +225,20 @@ def test_a_ledger_whose_records_are_damaged(rest: RestWorld) -> None:
             rest.world.journal_store.put(each.key, b"{")
     (found,) = ask(rest, "/channels").json()["channels"]
     assert (found["edge"], found["counts"]) == ("raw", None)
+
+
+@pytest.mark.parametrize("route", OF_RECORDS)
+def test_fault_105_a_plan_that_names_an_unknown_input(rest: RestWorld, route: str) -> None:
+    layout, store = rest.world.journal().layout, rest.world.journal_store
+    (plan,) = [each.key for each in store.list(f"{layout.prefix}plan/")]
+    store.put(plan, store.get(plan).body.replace(b'"inputs":["raw"]', b'"inputs":["war"]'))
+    document = json.loads(store.get(plan).body)
+    del document["crc"]
+    store.put(plan, json.dumps(document).encode())
+    assert "which reads 'war'" in refused(rest, route, 502, "unreadable")
+
+
+@pytest.mark.parametrize("route", OF_RECORDS)
+def test_fault_108_a_record_of_a_kind_to_come(rest: RestWorld, route: str) -> None:
+    rest.world.journal_store.put(rest.world.journal().layout.attempt("raw", 1, "voided"), b"{}")
+    assert "found 'voided': a newer version has written it. Upgrade" in refused(rest, route, 502, "unreadable")
