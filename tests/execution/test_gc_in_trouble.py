@@ -33,7 +33,7 @@ def test_fault_103_an_empty_dag_is_no_dag(kept: Kept, capsys, more) -> None:
     with pytest.raises(SystemExit) as ended:
         kept.gc("--dag", "", "--grace", "0s", *more)
     assert ended.value.code == ExitCode.USAGE
-    assert "expected a name, found an empty string" in capsys.readouterr().err
+    assert "expected a name, found ''" in capsys.readouterr().err
     assert data(world, "P", 1)
 
 

@@ -86,6 +86,15 @@ def test_the_rest_door_uses_airflows_own_api(monkeypatch: pytest.MonkeyPatch) ->
     assert http.seen == [("GET", "/api/v2/pools/a%20pool", None), ("GET", "/api/v2/pools/gone", None)]
 
 
+def test_the_state_of_a_dag_run_is_asked_of_airflows_own_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    http = Http((200, {"state": "running"}), (404, {"detail": "no such run"}))
+    asked = hook(monkeypatch, http)
+    assert asked.dag_run_state("a dag", "manual__1+1") == "running"
+    assert asked.dag_run_state("a dag", "gone") is None
+    path = "/api/v2/dags/a%20dag/dagRuns"
+    assert http.seen == [("GET", f"{path}/manual__1%2B1", None), ("GET", f"{path}/gone", None)]
+
+
 def test_a_user_who_may_not_see_pools_is_told_by_the_hook_and_hidden_by_the_door(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
