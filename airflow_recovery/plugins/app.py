@@ -18,7 +18,7 @@ from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.errors import NotMine
 from airflow_recovery.execution.rebuild import RebuildRequest
-from airflow_recovery.plugins import page, rest_channels, rest_pin, rest_plan, rest_release, rest_run
+from airflow_recovery.plugins import page, rest_channels, rest_description, rest_pin, rest_plan, rest_release, rest_run
 from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
 from airflow_recovery.plugins.rebuild import set_finished
@@ -33,7 +33,7 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for each in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, page):
+for each in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
     app.include_router(each.router)
 
 

@@ -48,6 +48,8 @@ class Operation(str, Enum):
     """How many slots a pool has; ``text`` names it."""
     NOTE = "note"
     """Put ``text`` as the note of the task instance that asks."""
+    DESCRIBE = "describe"
+    """What is installed and configured there (`description`)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Call:
 class Answer:
     """The server's answer to the call with the same ``call_id``: at most one of the others; none, to a note.
 
-    ``slots``: of the pool; `None` for one that is not there, -1 for one without limit.
+    ``slots``: of the pool; `None` for one that is not there, -1 for one without limit. ``description``: plain JSON.
     """
 
     call_id: str
@@ -93,6 +95,7 @@ class Answer:
     result: ClearResult | None = None
     error: str | None = None
     slots: int | None = None
+    description: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
@@ -102,6 +105,7 @@ class Answer:
             "result": None if self.result is None else self.result.to_json(),
             "error": self.error,
             **({} if self.slots is None else {"slots": self.slots}),
+            **({} if self.description is None else {"description": self.description}),
         }
 
     @classmethod
@@ -115,6 +119,7 @@ class Answer:
                 None if result is None else ClearResult.from_json(result),
                 value["error"],
                 value.get("slots"),
+                value.get("description"),
             )
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"expected an answer, found {str(value)[:200]!r}") from error

@@ -35,6 +35,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
     request, and everything of this attempt is rolled back with the session.
     """
     from airflow_recovery.plugins.compare_and_clear import clear, observe
+    from airflow_recovery.plugins.description import describe
     from airflow_recovery.plugins.notes import leave_note
     from airflow_recovery.plugins.pools import pool_slots
 
@@ -48,6 +49,8 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
         elif call.operation is Operation.NOTE:
             leave_note(session, scope, call.text or "")
             found = Answer(call_id)
+        elif call.operation is Operation.DESCRIBE:
+            found = Answer(call_id, description=describe(session))
         elif call.operation is Operation.OBSERVE or call.request is None:
             found = Answer(call_id, observation=observe(session, scope.dag_id, scope.run_id))
         else:

@@ -30,6 +30,7 @@ def test_a_call_survives_json(call: Call) -> None:
         Answer("c", observation=Observation({"g.b|3": TaskTry("g.b", 3, 2, "id", None)})),
         Answer("c", result=ClearResult(("a",), {"b": (2, "running"), "gone": (0, None)})),
         Answer("c", error="why"),
+        Answer("c", description={"version": "0.1.0"}),
     ],
 )
 def test_an_answer_survives_json(answer: Answer) -> None:
