@@ -25,8 +25,10 @@ CLI_IN_AIRFLOW = ("cli.definition", "cli.in_airflow")
 
 # What each room may not know. Nothing of a run knows the command line, its own checker, or what is there for tests.
 MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(CORE, (*AIRFLOW, "cli", "testing", "verify", "view")),
+    **dict.fromkeys(CORE, (*AIRFLOW, "cli", "doctor", "testing", "verify", "view")),
     **dict.fromkeys(AIRFLOW_SIDE, ("cli", "testing", "verify")),
+    # What can be looked at without Airflow; the command line and the operator look at the same.
+    "doctor": (*AIRFLOW, "cli", "testing", "verify", "view"),
     # The checker must not believe what it checks.
     "verify": (*AIRFLOW, "cli", "testing", "view", *(each for each in CORE if each not in ("errors", "storage"))),
     # The command line and Airflow's pages tell of a run in the same words, with Airflow or without.

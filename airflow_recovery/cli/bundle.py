@@ -2,6 +2,7 @@
 
     bundle.json       format, identity, versions, and the listing as the store gave it
     plan.json         as `plan --json` says it, where one could be made
+    doctor.json       what `doctor` said where the bundle was made, without writing anything
     journal/<key>     the objects, with what looks like a secret replaced (`airflow_recovery.cli.scrub`); beside the
                       journal's the control logs of channels, whose keys are others
 
@@ -32,7 +33,7 @@ from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, Store
 from airflow_recovery.storage.parallel import get_many
 
 BUNDLE_FORMAT = 1
-_INDEX, _PLAN, _OBJECTS = "bundle.json", "plan.json", "journal/"
+_INDEX, _PLAN, _DOCTOR, _OBJECTS = "bundle.json", "plan.json", "doctor.json", "journal/"
 _NO_LOGS = "an earlier version has made this bundle, without their logs"
 _PACKAGES = (
     "airflow-recovery",
@@ -56,9 +57,17 @@ class Written:
 
 
 def write_bundle(
-    path: Path, store: ObjectStore, results: ObjectStore, identity: RunIdentity, plan: dict[str, Any] | str
+    path: Path,
+    store: ObjectStore,
+    results: ObjectStore,
+    identity: RunIdentity,
+    plan: dict[str, Any] | str,
+    *,
+    doctor: list[dict[str, str]] | None = None,
 ) -> Written:
     """Write the run's bundle to ``path``. ``plan`` is the plan's document, or why there is none.
+
+    ``doctor``: the results of its checks, as JSON values.
 
     Raises `ConfigurationError` where the file is there already or can't be written, and the store's errors.
     """
@@ -87,6 +96,8 @@ def write_bundle(
                 file.writestr(f"{_OBJECTS}{info.key}", clean)
             if isinstance(plan, dict):
                 file.writestr(_PLAN, json.dumps(scrubbed_json(plan), indent=1))
+            if doctor is not None:
+                file.writestr(_DOCTOR, json.dumps(scrubbed_json(doctor), indent=1))
             file.writestr(
                 _INDEX, json.dumps(_index(store, identity, listed, bodies, altered, plan, no_channels), indent=1)
             )

@@ -41,9 +41,10 @@ class _Arguments:
 
 def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
-        from airflow_recovery.cli.in_airflow import open_in_airflow
+        from airflow_recovery.cli.in_airflow import doctor_checks, open_in_airflow
 
         args.open_deployment = open_in_airflow
+        args.doctor_checks = doctor_checks
         args.verbose = False  # asked for by the decorator
         run_quietly(args)
 

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     CLEAR_BY_HAND = 6
     VIOLATED = 7
     REFUSED = 8
+    UNFIT = 9
 
     @property
     def meaning(self) -> str:
@@ -43,6 +44,7 @@ _MEANINGS = {
     ExitCode.CLEAR_BY_HAND: "applied, and the named tasks have to be cleared by hand",
     ExitCode.VIOLATED: "verify found an invariant violated",
     ExitCode.REFUSED: "refused: somebody counts on it, or it is too late; nothing was changed",
+    ExitCode.UNFIT: "doctor found something that will not work",
 }
 EXIT_CODES = tuple(ExitCode)
 

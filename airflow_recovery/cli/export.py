@@ -13,6 +13,7 @@ from airflow_recovery.cli.arguments import add_run_arguments, journal_of
 from airflow_recovery.cli.bundle import write_bundle
 from airflow_recovery.cli.connect import add_connect_argument
 from airflow_recovery.cli.deployment import Deployment, deployment_of
+from airflow_recovery.cli.doctor import results_for_bundle
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.plan import plan_document
 from airflow_recovery.cli.probing import prober_of
@@ -37,13 +38,20 @@ def run(args: argparse.Namespace) -> int:
     identity = journal.identity
     name = re.sub(r"[^\w.-]+", "_", f"recovery-{identity.dag_id}-{identity.run_key}")[:150]
     path = Path(args.out or f"{name}.zip")
-    written = write_bundle(path, journal.store, deployment.results, identity, _plan(args, deployment, journal))
+    written = write_bundle(
+        path,
+        journal.store,
+        deployment.results,
+        identity,
+        _plan(args, deployment, journal),
+        doctor=results_for_bundle(args),
+    )
     if args.json:
         document = {"file": str(path), "objects": written.objects, "altered": written.altered}
         print(json.dumps({**document, "missing": written.missing}, indent=1))
     else:
         masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
-        said = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, and versions."
+        said = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, and what doctor says."
         print(said + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
     return ExitCode.DONE
 

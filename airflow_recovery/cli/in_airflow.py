@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_recovery.cli.deployment import Deployment
 from airflow_recovery.errors import ConfigurationError
@@ -15,6 +16,9 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.topology.retention import Retention
+
+if TYPE_CHECKING:
+    from airflow_recovery.doctor.checking import Check
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +126,31 @@ class AirflowDeployment:
 def open_in_airflow(args: argparse.Namespace) -> Deployment:
     """The deployment of this ``airflow.cfg``. Raises `ConfigurationError` where no journal is set."""
     del args
-    # As Airflow's own `connections` command does: a connection in the metadata database counts, where there is one. It
-    # is looked for last, so with the connections in the environment or a secrets backend no database is needed.
-    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    _use_connections()
     return AirflowDeployment(RecoverySettings.load())
+
+
+def doctor_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
+    """The checks of ``doctor`` for this ``airflow.cfg``. For a bundle, nothing is written and no door is tried."""
+    from airflow_recovery.doctor.components import Component
+    from airflow_recovery.hooks.doctor import AirflowChecks
+
+    _use_connections()
+    run_region = None
+    if args.spark:
+        from airflow_recovery.operators.doctor import region_check
+
+        run_region = region_check(args.spark_timeout)
+    component = Component(args.component)
+    checks = AirflowChecks(
+        component, args.conn, writes=not is_for_bundle, asks_api_server=not is_for_bundle, run_region=run_region
+    )
+    return checks.checks()
+
+
+def _use_connections() -> None:
+    """As Airflow's own `connections` command does: one in the metadata database counts, where there is a database.
+
+    It is looked for last, so with the connections in the environment or a secrets backend no database is needed.
+    """
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")

@@ -41,6 +41,7 @@ SUBCOMMANDS = (
     Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.cli.export"),
     Subcommand("release", "let the data of one result go now", "airflow_recovery.cli.release"),
     Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.cli.pin"),
+    Subcommand("doctor", "whether what is installed and configured here will work", "airflow_recovery.cli.doctor"),
     Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.cli.gc"),
 )
 

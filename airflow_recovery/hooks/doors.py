@@ -157,6 +157,13 @@ class StateStoreDoor(_Door):
         """Give this task instance a note. Raises `BackendNotInstalled`, `NotMine`."""
         self._call(Operation.NOTE, None, noted(text))
 
+    def describe(self) -> dict[str, Any]:
+        """What is installed and configured in the API server. Raises `BackendNotInstalled`, `NotMine`."""
+        description = self._call(Operation.DESCRIBE, None).description
+        if description is None:
+            raise errors.RecoveryError("Expected a description in the API server's answer, found none.")
+        return description
+
     def _call(self, operation: Operation, request: ClearRequest | None, text: str | None = None) -> Answer:
         call = Call(uuid.uuid4().hex, operation, request, text)
         self._own.write(CALL_KEY, call.to_json())

@@ -85,6 +85,10 @@ class RecoveryApiHook(BaseHook):
         """Set the finished tasks of a re-created run to success. A repeated request finds nothing left to set."""
         return Rebuilt.from_json(self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", request.to_json()))
 
+    def describe(self) -> dict[str, Any]:
+        """What is installed and configured in the API server (`airflow_recovery.plugins.description`)."""
+        return self._ask("GET", f"{API_PREFIX}/description", None)
+
     def pool_slots(self, name: str) -> int | None:
         """The slots of a pool: -1 without limit, `None` where there is no such pool."""
         response = self._authorised("GET", f"/api/v2/pools/{quote(name, safe='')}", None)

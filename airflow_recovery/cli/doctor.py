@@ -1,0 +1,162 @@
+"""``doctor``: whether what is installed and configured here can recover tonight; one line for each thing looked at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
+from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
+from airflow_recovery.doctor.components import Component
+from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, summary
+from airflow_recovery.errors import ConfigurationError
+
+_SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
+_BUNDLE_TIMEOUT_S = 5.0
+_MAX_RESULTS = 100
+_MAX_CHARACTERS = 2000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What this machine is, and how far to go."""
+    parser.add_argument(
+        "--component",
+        choices=[each.value for each in Component],
+        default=Component.WORKER.value,
+        help="what runs here, and needs its settings and rights; default: worker",
+    )
+    parser.add_argument(
+        "--conn", metavar="ID", default="spark_default", help="the connection that DAGs give to regions"
+    )
+    parser.add_argument("--spark", action="store_true", help="also run one small region with that connection")
+    parser.add_argument(
+        "--timeout", metavar="S", type=_seconds, default=TIMEOUT_S, help="for each check, in seconds; default: 20"
+    )
+    parser.add_argument(
+        "--spark-timeout", metavar="S", type=_seconds, default=300.0, help="for the region, in seconds; default: 300"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. `ExitCode.UNFIT` where anything is wrong."""
+    results: list[CheckResult] = []
+    for each in run_checks(_checks_of(args), args.timeout):
+        results.append(each)
+        if not args.json:
+            print(f"{_SIGNS[each.status]}{scrubbed(each.text())}", flush=True)
+    if args.json:
+        print(json.dumps(_document(results), indent=1))
+    else:
+        print(summary(results))
+    return ExitCode.UNFIT if is_wrong(results) else ExitCode.DONE
+
+
+def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
+    """What a bundle holds of it: nothing is written, cleared or run for that, and nothing is waited for for long."""
+    asked = argparse.Namespace(**vars(args))
+    asked.component, asked.conn, asked.spark = Component.WORKER.value, "spark_default", False
+    results = list(run_checks(_checks_of(asked, is_for_bundle=True), _BUNDLE_TIMEOUT_S))[:_MAX_RESULTS]
+    found = _document(results)["results"]
+    return [{name: text[:_MAX_CHARACTERS] for name, text in each.items()} for each in found]
+
+
+def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
+    """What can be looked at without Airflow: versions, the stores of the options, and the spark-submit of this shell."""
+    from airflow_recovery.doctor.components import READING
+    from airflow_recovery.doctor.stores import check_places, check_store
+    from airflow_recovery.doctor.versions import check_archive
+
+    if args.spark:
+        raise ConfigurationError(
+            "Expected `airflow recovery doctor --spark`, found `python -m airflow_recovery doctor --spark`: a region "
+            "runs with a connection of Airflow's. Leave --spark out, or call it through Airflow."
+        )
+    component = Component(args.component)
+    needs = component.needs
+    yield Check("versions", _versions)
+    try:
+        deployment = args.open_deployment(args)
+    except ConfigurationError as error:
+        yield Check("journal", partial(_raise, error))
+    else:
+        journal, results = deployment.journal, deployment.results
+        yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
+        for what, store, right, policy in (
+            ("journal", journal, needs.journal, needs.policies[0]),
+            ("results", results, needs.results, needs.policies[1]),
+        ):
+            if right:
+                allowed = right & READING if is_for_bundle else right
+                yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
+        if needs.spark:
+            on_s3 = journal.base_uri.startswith("s3")
+            yield Check("the driver's archive", partial(check_archive, dict(os.environ), on_s3=on_s3), timeout_s=60.0)
+    if needs.spark:
+        yield Check("Spark", _spark, timeout_s=60.0)
+
+
+def _checks_of(args: argparse.Namespace, *, is_for_bundle: bool = False) -> Iterable[Check]:
+    """Those of Airflow, where its command line has put them into ``args``."""
+    make = getattr(args, "doctor_checks", standalone_checks)
+    found: Iterable[Check] = make(args, is_for_bundle=is_for_bundle)
+    return found
+
+
+def _document(results: list[CheckResult]) -> dict[str, Any]:
+    document: dict[str, Any] = scrubbed_json(
+        {"ok": not is_wrong(results), "results": [each.to_json() for each in results]}
+    )
+    return document
+
+
+def _versions() -> Iterator[CheckResult]:
+    from airflow_recovery.doctor.versions import (
+        check_packages,
+        check_pyspark,
+        check_python,
+        installed_versions,
+        requirements,
+    )
+
+    installed = installed_versions()
+    yield from check_python(sys.version_info[:2])
+    yield from check_packages(requirements(), installed, in_airflow=False)
+    yield from check_pyspark(installed)
+
+
+def _spark() -> Iterator[CheckResult]:
+    from airflow_recovery.doctor.spark import (
+        check_binary,
+        check_java,
+        check_spark_version,
+        find_binary,
+        installation_of,
+    )
+
+    environment = dict(os.environ)
+    binary = find_binary("spark-submit", environment)
+    yield from check_binary("spark-submit", binary)
+    yield from check_java(environment)
+    if binary is not None:
+        yield from check_spark_version(installation_of(binary, environment), binary)
+
+
+def _raise(error: Exception) -> Iterator[CheckResult]:
+    raise error
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 86_400:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text!r}")
+    return found

@@ -1,0 +1,83 @@
+"""Running checks one after the other: none stops the others, and none is waited for without end."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_recovery.doctor.result import CheckResult, wrong
+from airflow_recovery.errors import RecoveryError
+
+TIMEOUT_S = 20.0
+STOPPING_S = 15.0
+"""For so long a check that was stopped may still clean up."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """``results`` is called in a thread of its own. ``timeout_s``: in place of the general one.
+
+    ``stop`` is called, from another thread, where it has run out of time.
+    """
+
+    name: str
+    results: Callable[[], Iterable[CheckResult]]
+    timeout_s: float | None = None
+    stop: Callable[[], None] | None = None
+
+
+def run_checks(checks: Iterable[Check], timeout_s: float = TIMEOUT_S) -> Iterator[CheckResult]:
+    """The results of all, as they come. Whatever a check raises is a result as well.
+
+    A check that has no answer in time is left behind in its thread, which is no reason for the process to wait.
+    """
+    for each in checks:
+        yield from _run(each, each.timeout_s or timeout_s)
+
+
+def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
+    told: queue.SimpleQueue[CheckResult | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            for each in check.results():
+                told.put(each)
+        except RecoveryError as error:
+            told.put(_failed(check, error))
+        except Exception as error:
+            told.put(_failed(check, f"{type(error).__name__}: {error}"))
+        finally:
+            told.put(None)
+
+    thread = threading.Thread(target=run, name=f"doctor: {check.name}", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = told.get(timeout=max(deadline - time.monotonic(), 0.0))
+        except queue.Empty:
+            break
+        if found is None:
+            return
+        yield found
+    if check.stop is not None:
+        check.stop()
+        thread.join(STOPPING_S)
+    yield wrong(
+        check.name,
+        expected=f"an answer within {timeout_s:g} s",
+        found="none",
+        next_step="Look whether what is asked is up, and can be reached from this machine; --timeout gives it longer.",
+    )
+
+
+def _failed(check: Check, found: object) -> CheckResult:
+    return wrong(
+        check.name,
+        expected="this to be looked at",
+        found=found,
+        next_step="What the message asks for comes first; then call this again.",
+    )

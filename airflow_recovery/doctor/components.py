@@ -1,0 +1,66 @@
+"""The parts of a deployment, and what each of them has to be able to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+
+class Right(Flag):
+    """What a role may do with the objects of a store (``docs/s3.md``)."""
+
+    NONE = 0
+    LIST = auto()
+    GET = auto()
+    PUT = auto()
+    DELETE = auto()
+    ABORT = auto()
+    """Unfinished multipart uploads."""
+
+
+READING = Right.LIST | Right.GET
+
+
+class Component(str, Enum):
+    """Where the check runs: what is configured here is what this component has."""
+
+    WORKER = "worker"
+    API_SERVER = "api-server"
+    TRIGGERER = "triggerer"
+    SCHEDULER = "scheduler"
+    DAG_PROCESSOR = "dag-processor"
+    GC = "gc"
+    """Where ``airflow recovery gc`` runs."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it has to be able to do."""
+        return _NEEDS[self]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """``policies``: those of ``docs/s3.md`` that give it its rights on journal and results."""
+
+    journal: Right = Right.NONE
+    results: Right = Right.NONE
+    policies: tuple[str, str] = ("", "")
+    spark: bool = False
+    asks_api_server: bool = False
+
+
+_READS = Needs(READING, Right.LIST, ("reader", "reader"))
+_NEEDS = {
+    Component.WORKER: Needs(
+        READING | Right.PUT,
+        READING | Right.PUT | Right.DELETE | Right.ABORT,
+        ("worker-journal and driver-journal", "worker-results and driver-results"),
+        spark=True,
+        asks_api_server=True,
+    ),
+    Component.API_SERVER: _READS,
+    Component.TRIGGERER: _READS,
+    Component.SCHEDULER: Needs(),
+    Component.DAG_PROCESSOR: Needs(),
+    Component.GC: Needs(READING | Right.PUT | Right.DELETE, Right.LIST | Right.DELETE | Right.ABORT, ("gc", "gc")),
+}

@@ -1,0 +1,77 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+
+class Status(str, Enum):
+    """What became of one check."""
+
+    OK = "ok"
+    NOT_CHECKED = "not checked"
+    """It can't be seen from here; nothing is known to be wrong."""
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line. ``found`` says what there is; where that is wrong, ``expected`` and ``next_step`` say the rest."""
+
+    check: str
+    status: Status
+    found: str
+    expected: str = ""
+    next_step: str = ""
+
+    def text(self) -> str:
+        """The line for people, without the status."""
+        if self.status is Status.OK:
+            told = self.found
+        elif self.status is Status.NOT_CHECKED:
+            told = f"not checked: {_sentence(self.found)}"
+        else:
+            told = f"expected {self.expected}, found {_sentence(self.found)}"
+        return " ".join(f"{self.check}: {told} {self.next_step}".split())
+
+    def to_json(self) -> dict[str, str]:
+        """Plain JSON values."""
+        return {**asdict(self), "status": self.status.value}
+
+
+def ok(check: str, found: str) -> CheckResult:
+    """As it should be."""
+    return CheckResult(check, Status.OK, found)
+
+
+def wrong(check: str, *, expected: str, found: object, next_step: str) -> CheckResult:
+    """Something that will fail. ``found`` may be the error that was raised."""
+    return CheckResult(check, Status.WRONG, _told(found), expected, next_step)
+
+
+def not_checked(check: str, why: object, next_step: str = "") -> CheckResult:
+    """What can't be seen from here."""
+    return CheckResult(check, Status.NOT_CHECKED, _told(why), next_step=next_step)
+
+
+def is_wrong(results: Iterable[CheckResult]) -> bool:
+    """Whether anything is."""
+    return any(each.status is Status.WRONG for each in results)
+
+
+def summary(results: Iterable[CheckResult]) -> str:
+    """``9 ok, 1 not checked, 2 wrong.``"""
+    found = [each.status for each in results]
+    return ", ".join(f"{found.count(each)} {each.value}" for each in Status) + "."
+
+
+def _told(found: object) -> str:
+    # KeyError, of which some errors of ours are, quotes its message.
+    text = str(found.args[0]) if isinstance(found, Exception) and found.args else str(found)
+    return " ".join(text.split()) or repr(found)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,273 @@
+"""Whether an application can be submitted from here: spark-submit, Java, Spark's jars, and the master."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from glob import glob
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
+from airflow_recovery.runtime.submit import submit_environment
+
+SPARK_SERIES = "4.2"
+OLDEST_JAVA = 17
+CONNECT_MODULES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
+"""What Spark's client imports."""
+
+_PROGRAM_TIMEOUT_S = 15.0
+_REACH_TIMEOUT_S = 5.0
+_CLASS_PATHS = {
+    "driver": ("spark.driver.extraClassPath", "spark.jars"),
+    "executor": ("spark.executor.extraClassPath", "spark.jars"),
+}
+_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d+)")
+
+
+@dataclass(frozen=True)
+class SparkConnection:
+    """What a connection says of where Spark is; nothing of it is secret.
+
+    ``master``: as spark-submit is told, or ``sc://host:port``. ``binary``: what the provider's hook calls.
+    """
+
+    conn_id: str
+    master: str
+    binary: str = "spark-submit"
+    is_connect: bool = False
+    is_cluster: bool = False
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The Spark that a binary belongs to. Versions are those of its jars; `None` where they have other names."""
+
+    binary: str
+    home: Path
+    spark: str | None
+    hadoop: str | None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Its ``spark-defaults.conf``."""
+
+
+def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
+    """The path of ``spark-submit`` as a task finds it: on the PATH, else beside this Python."""
+    return shutil.which(name, path=submit_environment(environment).get("PATH", ""))
+
+
+def check_binary(name: str, found: str | None) -> Iterator[CheckResult]:
+    """Whether there is one."""
+    if found is not None:
+        yield ok(name, found)
+        return
+    yield wrong(
+        name,
+        expected=f"{name} on the PATH of this component, or beside its Python",
+        found="none",
+        next_step="pip install 'airflow-recovery[spark]', or put the bin folder of a Spark on the PATH.",
+    )
+
+
+def installation_of(binary: str, environment: Mapping[str, str]) -> Installation | None:
+    """The Spark that ``binary`` starts, found as its own script finds it; `None` where that fails."""
+    home = environment.get("SPARK_HOME") or _found_home(binary, submit_environment(environment))
+    if not home or not (Path(home) / "jars").is_dir():
+        return None
+    names = [each.name for each in (Path(home) / "jars").glob("*.jar")]
+    folder = Path(environment.get("SPARK_CONF_DIR") or Path(home) / "conf")
+    return Installation(
+        binary,
+        Path(home),
+        _version_in(names, r"spark-core_[\d.]+-(.+)\.jar"),
+        _version_in(names, r"hadoop-client-api-(.+)\.jar"),
+        _defaults(folder / "spark-defaults.conf"),
+    )
+
+
+def check_spark_version(found: Installation | None, binary: str) -> Iterator[CheckResult]:
+    """Of the Spark that is submitted to."""
+    if found is None:
+        yield wrong(
+            "Spark",
+            expected=f"{binary} to belong to a Spark with a folder of jars",
+            found="none",
+            next_step="Set SPARK_HOME to the folder of that Spark, or unset it where it names another one.",
+        )
+    elif found.spark is None:
+        yield not_checked("Spark", f"no jar in {found.home}/jars tells its version")
+    elif found.spark == SPARK_SERIES or found.spark.startswith(f"{SPARK_SERIES}."):
+        yield ok("Spark", f"{found.spark} in {found.home}")
+    else:
+        yield wrong(
+            "Spark",
+            expected=SPARK_SERIES,
+            found=f"{found.spark} in {found.home}",
+            next_step="pip install 'airflow-recovery[spark]', or name a Spark of that version with SPARK_HOME.",
+        )
+
+
+def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
+    """The ``java`` that spark-submit takes: of JAVA_HOME, else of the PATH."""
+    home = environment.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH", ""))
+    how = "JAVA_HOME" if home else "the PATH"
+    expected = f"Java {OLDEST_JAVA} or newer, by JAVA_HOME or on the PATH"
+    advice = f"Install Java {OLDEST_JAVA}, and set JAVA_HOME to it in this component."
+    if java is None:
+        yield wrong("Java", expected=expected, found="none", next_step=advice)
+        return
+    try:
+        done = subprocess.run(
+            [java, "-version"],
+            env={**environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROGRAM_TIMEOUT_S,
+            check=False,
+        )
+        said = done.stderr + done.stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield wrong(
+            "Java", expected=expected, found=f"{java} (by {how}), which does not run: {error}", next_step=advice
+        )
+        return
+    version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said)
+    if version is None:
+        found = f"{java} (by {how}), which does not tell its version: {said.strip()[:200] or 'it says nothing'}"
+        yield wrong("Java", expected=expected, found=found, next_step=advice)
+    elif int(version[2]) < OLDEST_JAVA:
+        yield wrong("Java", expected=expected, found=f"{version[1]} at {java} (by {how})", next_step=advice)
+    else:
+        yield ok("Java", f"{version[1]} at {java} (by {how})")
+
+
+def check_s3_jars(found: Installation) -> Iterator[CheckResult]:
+    """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, for both sides.
+
+    What a task adds by its own ``jars=``, ``packages=`` or ``conf=`` is not seen here.
+    """
+    check = "Spark's jars for S3"
+    advice = "Take the jars of docs/s3.md into the image, and name them in both class paths of spark-defaults.conf."
+    if "hadoop-aws" in found.conf.get("spark.jars.packages", ""):
+        yield ok(check, f"spark.jars.packages = {found.conf['spark.jars.packages']}")
+        return
+    own = [each.name for each in (found.home / "jars").glob("hadoop-aws-*.jar")]
+    for side, keys in _CLASS_PATHS.items():
+        entries = [each for key in keys for each in re.split("[:,]", found.conf.get(key, "")) if each]
+        names = [*own, *(name for each in entries for name in _jars_at(each))]
+        version = _version_in(names, r"hadoop-aws-(.+)\.jar")
+        if version is None or (found.hadoop is not None and version != found.hadoop):
+            yield wrong(
+                check,
+                expected=f"hadoop-aws {found.hadoop or 'of the version of its Hadoop'} on the {side}'s class path",
+                found=version or "none",
+                next_step=advice,
+            )
+            return
+    yield ok(check, f"hadoop-aws {found.hadoop or ''} on both class paths".replace("  ", " "))
+
+
+def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[CheckResult]:
+    """Whether Spark's client can be imported in this process. Imports nothing."""
+    missing = [each for each in find if not _is_there(each)]
+    if not missing:
+        yield ok("Spark Connect's client", "installed")
+        return
+    yield wrong(
+        "Spark Connect's client",
+        expected="pyspark, pandas, pyarrow and gRPC in this environment",
+        found=f"no {', '.join(missing)}",
+        next_step="pip install 'airflow-recovery[spark]'.",
+    )
+
+
+def check_master(connection: SparkConnection, environment: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Whether somebody listens where the connection says. Nothing is asked of the master."""
+    check, master = f"connection {connection.conn_id}", connection.master
+    if master.startswith("local"):
+        yield ok(check, f"{master}, in a process of this machine")
+    elif master.startswith(("spark://", "sc://")):
+        yield _reached(check, master)
+    elif master == "yarn" and not (environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")):
+        yield wrong(
+            check,
+            expected="HADOOP_CONF_DIR or YARN_CONF_DIR for the master yarn",
+            found="neither",
+            next_step="Set one of them in this component, to the folder of the cluster's configuration.",
+        )
+    else:
+        yield not_checked(check, f"whether {master} answers is seen by a region alone", "Call this with --spark.")
+
+
+def _reached(check: str, master: str) -> CheckResult:
+    scheme, _, rest = master.partition("://")
+    addresses = [(each["host"].strip("[]"), int(each["port"])) for each in _ADDRESS.finditer(rest)]
+    expected = f"{scheme}://host:port with somebody who listens"
+    advice = "Start it, correct the connection, or open the way from this component to it."
+    if not addresses:
+        return wrong(check, expected=expected, found=f"{master}, without a port", next_step=advice)
+    failed = []
+    for host, port in addresses:
+        try:
+            with socket.create_connection((host, port), timeout=_REACH_TIMEOUT_S):
+                return ok(check, f"{scheme}://{host}:{port} listens")
+        except OSError as error:  # noqa: PERF203  a standby of the master may be down
+            failed.append(f"{host}:{port}: {error}")
+    return wrong(check, expected=expected, found="; ".join(failed), next_step=advice)
+
+
+def _found_home(binary: str, environment: Mapping[str, str]) -> str:
+    """By the script that ``spark-submit`` itself asks."""
+    folder = Path(binary).resolve().parent
+    script = folder / "find-spark-home"
+    if not script.is_file():
+        return str(folder.parent)
+    try:
+        done = subprocess.run(
+            ["bash", "-c", 'source "$0"; echo "$SPARK_HOME"', str(script)],
+            env={**environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROGRAM_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _version_in(names: Iterable[str], pattern: str) -> str | None:
+    found = [each[1] for name in names if (each := re.fullmatch(pattern, name))]
+    return found[0] if found else None
+
+
+def _defaults(path: Path) -> dict[str, str]:
+    """A file of properties as Spark reads it: a key, then blanks or an equals sign, then its value."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = (re.fullmatch(r"\s*([^#\s=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*", each) for each in lines)
+    return {each[1]: each[2] for each in found if each}
+
+
+def _jars_at(entry: str) -> list[str]:
+    """The names of the jars that one entry of a class path stands for."""
+    path = entry.removeprefix("file://").removeprefix("file:").removeprefix("local:")
+    if path.endswith("/*"):
+        path = f"{path}.jar"
+    return [Path(each).name for each in glob(path)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

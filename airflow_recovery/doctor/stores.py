@@ -1,0 +1,184 @@
+"""Whether journal and results can be used from here, with the rights that this component needs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from airflow_recovery.doctor.clocks import check_clock
+from airflow_recovery.doctor.components import Right
+from airflow_recovery.doctor.result import CheckResult, ok, wrong
+from airflow_recovery.errors import ObjectMissing, RecoveryError, StoreError
+from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.probe import probe
+from airflow_recovery.storage.uploads import Upload, UploadStore
+
+if TYPE_CHECKING:
+    from pendulum import DateTime
+
+FOLDER = "_doctor"
+"""Below a store's base: what a check writes, for as long as it runs."""
+
+_NAMES = {
+    Right.LIST: "list",
+    Right.PUT: "put",
+    Right.GET: "get",
+    Right.ABORT: "abort uploads",
+    Right.DELETE: "delete",
+}
+"""In the order in which they are tried."""
+
+
+def check_places(journal: str, results: str) -> Iterator[CheckResult]:
+    """Whether the two URIs keep out of each other's way."""
+    check = "journal and results"
+    if _is_among(journal, results):
+        yield wrong(
+            check,
+            expected="the results beside the journal, or in a folder of it whose name begins with an underscore",
+            found=f"the results {results} among the journals of {journal}",
+            next_step="Give [recovery] results a prefix of its own, or leave it empty.",
+        )
+    elif _is_among(results, journal):
+        yield wrong(
+            check,
+            expected="the journal beside the results",
+            found=f"the journal {journal} among the results of {results}, where gc looks for data that nobody reads",
+            next_step="Give [recovery] journal a prefix of its own, before the first run.",
+        )
+    else:
+        yield ok(check, f"{journal} and {results}")
+
+
+def check_store(
+    what: str, store: ObjectStore, needed: Right, policy: str, *, token: str | None = None
+) -> Iterator[CheckResult]:
+    """Try each right of ``needed``; where it may write, also whether the store keeps its promises, and its clock.
+
+    ``what``: journal or results. ``policy``: names the documents of ``docs/s3.md``. What is written lies below
+    `FOLDER`, and is removed again.
+    """
+    token = token or uuid.uuid4().hex
+    key = f"{FOLDER}/{token}"
+    tried = _Tried(store, key)
+    allowed = ", ".join(name for right, name in _NAMES.items() if right in needed)
+    failed = {}
+    try:
+        for right, name in _NAMES.items():
+            if right in needed and (error := tried.error(right)) is not None:
+                failed[name] = error
+        if failed:
+            yield wrong(
+                f"rights on the {what}",
+                expected=f"to {allowed} below {store.base_uri}",
+                found="; ".join(f"{name}: {error}" for name, error in failed.items()),
+                next_step=f"Give this role the policies {policy} of docs/s3.md, or correct the connection.",
+            )
+        else:
+            yield ok(f"rights on the {what}", f"{allowed} below {store.base_uri}")
+        if tried.written_s is not None:
+            began_s, ended_s, told_s = tried.written_s
+            yield check_clock(f"clock of the {what}", "the store", began_s, ended_s, told_s, unit_s=1.0)
+        if Right.PUT in needed and "put" not in failed:
+            yield from _check_promises(what, store, token)
+    finally:
+        with suppress(StoreError):
+            store.delete([key])
+    if Right.PUT in needed and not failed:
+        yield from _check_removed(what, store, token, may_delete=Right.DELETE in needed)
+
+
+def check_owner(what: str, look: Callable[[], None]) -> Iterator[CheckResult]:
+    """``look`` raises `ConfigurationError` where the prefix is another deployment's."""
+    check = f"owner of the {what}"
+    try:
+        look()
+    except RecoveryError as error:
+        yield wrong(
+            check, expected="nobody's, or this deployment's", found=error, next_step="Settle that before the first run."
+        )
+    else:
+        yield ok(check, "nobody else")
+
+
+class _Tried:
+    """Requests of one kind each, on one object of ours."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._written_s: tuple[float, float] | None = None
+        self._modified: DateTime | None = None
+
+    @property
+    def written_s(self) -> tuple[float, float, float] | None:
+        """When the object was written: from and to by this machine's clock, and by the store's. `None`: not known."""
+        if self._written_s is None or self._modified is None:
+            return None
+        return (*self._written_s, self._modified.timestamp())
+
+    def error(self, right: Right) -> StoreError | None:
+        """What the store says against it; `None` where it does it."""
+        try:
+            self._try(right)
+        except StoreError as error:
+            return error
+        return None
+
+    def _try(self, right: Right) -> None:
+        if right is Right.LIST:
+            list(self._store.list(f"{self._key}/"))
+        elif right is Right.PUT:
+            began_s = time.time()
+            self._store.put_if_absent(self._key, b"airflow recovery doctor")
+            self._written_s = (began_s, time.time())
+        elif right is Right.GET:
+            # What is not there is told from what is denied to who may list.
+            with suppress(ObjectMissing):
+                self._modified = self._store.get(self._key).info.modified
+        elif right is Right.DELETE:
+            self._store.delete([self._key])
+        elif right is Right.ABORT and isinstance(self._store, UploadStore):
+            # One that nobody has begun: "no such upload" is said to who may abort.
+            self._store.abort_upload(Upload(self._key, "airflow-recovery-doctor", 0.0))
+
+
+def _check_promises(what: str, store: ObjectStore, token: str) -> Iterator[CheckResult]:
+    check = f"conditional writes and listings of the {what}"
+    try:
+        probe(store, token=token)
+    except StoreError as error:
+        yield wrong(
+            check,
+            expected="a second write of an object to be refused, and a listing to show what was just written",
+            found=error,
+            next_step="Take another store, or switch it on in the server or the proxy before it (docs/s3.md).",
+        )
+    else:
+        yield ok(check, "as they must be")
+
+
+def _check_removed(what: str, store: ObjectStore, token: str, *, may_delete: bool) -> Iterator[CheckResult]:
+    """The role of a journal may not delete, and that is right: then a few bytes stay."""
+    check = f"what this has written to the {what}"
+    left = [each.key for folder in (FOLDER, "_probe") for each in store.list(f"{folder}/{token}")]
+    if not left:
+        yield ok(check, "is removed again")
+    elif not may_delete:
+        yield ok(check, f"a few bytes stay ({', '.join(left)}): who may not delete from a journal is right")
+    else:
+        yield wrong(
+            check,
+            expected="it to be gone when it was deleted",
+            found=f"{', '.join(left)} in the listing",
+            next_step="Look for versioning, a lock or a cache before the store; what is released must go.",
+        )
+
+
+def _is_among(base: str, other: str) -> bool:
+    """Whether ``other`` lies where runs lie below ``base``: no name of a DAG begins with an underscore."""
+    base, other = (each.rstrip("/").replace("s3a://", "s3://") for each in (base, other))
+    return other == base or (other.startswith(f"{base}/") and not other[len(base) + 1 :].startswith("_"))

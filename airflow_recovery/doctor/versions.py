@@ -1,0 +1,217 @@
+"""Whether the versions that are installed here fit each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+from pathlib import Path
+
+from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.runtime.shipping import build_archive
+from airflow_recovery.runtime.submit import submit_environment
+
+OURS = "airflow-recovery"
+PYTHONS = ((3, 10), (3, 13))
+"""The oldest and the newest that are supported."""
+
+REGION_JOB = "airflow_recovery.doctor.region:job"
+"""The job of one small region."""
+
+_PLUGIN_GROUPS = ("apache_airflow_provider", "airflow.plugins")
+_ARCHIVE_TIMEOUT_S = 60.0
+_IN_THE_DRIVER = """
+import importlib, json, sys
+archive, *modules = sys.argv[1:]
+sys.path.insert(0, archive)
+failed = ""
+for each in modules:
+    try:
+        importlib.import_module(each)
+    except Exception as error:
+        failed = f"{type(error).__name__}: {error}"
+        break
+ours = sys.modules.get("airflow_recovery")
+where = getattr(ours, "__file__", "") or ""
+print(json.dumps({"python": list(sys.version_info[:2]), "where": where, "failed": failed}))
+"""
+
+
+def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
+    """``found``: major and minor."""
+    oldest, newest = (".".join(map(str, each)) for each in PYTHONS)
+    name = ".".join(map(str, found))
+    if PYTHONS[0] <= found <= PYTHONS[1]:
+        yield ok("Python", name)
+        return
+    yield wrong(
+        "Python",
+        expected=f"{oldest} to {newest}",
+        found=name,
+        next_step="Install Airflow and airflow-recovery for one of these.",
+    )
+
+
+def installed_versions() -> dict[str, str]:
+    """Of the packages that `requirements` names, by name; what is not installed is left out."""
+    found: dict[str, str] = {}
+    for name in (OURS, *requirements()):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # noqa: PERF203
+            continue
+    return found
+
+
+def requirements() -> dict[str, tuple[str, str | None]]:
+    """What our own package asks for: by name, the versions and the extra; `None` for what everybody needs.
+
+    Empty where our package is not installed, but only lies on the Python path, or where there is no `packaging`.
+    """
+    try:
+        from packaging.requirements import Requirement
+
+        declared = requires(OURS) or ()
+    except (ImportError, PackageNotFoundError):
+        return {}
+    found: dict[str, tuple[str, str | None]] = {}
+    for text in declared:
+        requirement = Requirement(text)
+        extra = next((each for each in ("spark",) if f'extra == "{each}"' in str(requirement.marker or "")), None)
+        if requirement.marker is None or extra is not None:
+            found[requirement.name] = (str(requirement.specifier), extra)
+    return found
+
+
+def check_packages(
+    wanted: Mapping[str, tuple[str, str | None]], installed: Mapping[str, str], *, in_airflow: bool
+) -> Iterator[CheckResult]:
+    """Each package that we need, and those of an extra that are installed. Without Airflow, not what is Airflow's."""
+    if not wanted:
+        yield not_checked("packages", "what airflow-recovery needs is not known here, where pip has not installed it")
+        return
+    from packaging.specifiers import SpecifierSet
+
+    if OURS in installed:
+        yield ok(OURS, installed[OURS])
+    for name, (specifier, extra) in wanted.items():
+        found = installed.get(name)
+        if found is None and (extra is not None or not (in_airflow or not name.startswith("apache-airflow"))):
+            continue
+        if found is not None and SpecifierSet(specifier).contains(found, prereleases=True):
+            yield ok(name, found)
+            continue
+        of = f"[{extra}]" if extra else ""
+        yield wrong(
+            name,
+            expected=f"version {specifier}" if specifier else "it to be installed",
+            found=found or "nothing",
+            next_step=f"pip install 'airflow-recovery{of}', with Airflow's constraints, in this environment.",
+        )
+
+
+def check_pyspark(installed: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Both packages own the same files: two versions are a mixture of both."""
+    package, client = installed.get("pyspark"), installed.get("pyspark-client")
+    if package is None or client is None:
+        return
+    if package == client:
+        yield ok("pyspark and pyspark-client", f"both {package}")
+        return
+    yield wrong(
+        "pyspark and pyspark-client",
+        expected="the same version of both, since they write the same files",
+        found=f"pyspark {package} and pyspark-client {client}",
+        next_step=f"pip uninstall both, then pip install pyspark=={package} pyspark-client=={package}.",
+    )
+
+
+def check_entry_points() -> Iterator[CheckResult]:
+    """What Airflow finds us by."""
+    missing = [
+        group
+        for group in _PLUGIN_GROUPS
+        if not any(each.value.startswith("airflow_recovery.") for each in entry_points(group=group))
+    ]
+    if not missing:
+        yield ok("entry points", "Airflow finds the provider and its plugin")
+        return
+    yield wrong(
+        "entry points",
+        expected=f"airflow-recovery's in the groups {' and '.join(_PLUGIN_GROUPS)}",
+        found=f"none in {' and '.join(missing)}",
+        next_step="Install the package with pip in this environment; a folder on PYTHONPATH is not enough.",
+    )
+
+
+def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
+    """Whether the Python of a driver on this machine can import what is sent to it.
+
+    ``environment`` is the one that spark-submit gets. A driver on a cluster has a Python of its own, which only a
+    region tells of.
+    """
+    check = "the driver's archive"
+    try:
+        archive = build_archive(REGION_JOB)
+    except (ConfigurationError, OSError) as error:
+        yield wrong(
+            check,
+            expected="airflow-recovery's code in an archive for Spark's drivers",
+            found=error,
+            next_step="Install airflow-recovery as files (pip does), and make the temporary folder writable.",
+        )
+        return
+    yield from _imported(check, archive, submit_environment(environment), on_s3=on_s3)
+
+
+def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
+    python = environment["PYSPARK_DRIVER_PYTHON"]
+    job_module = REGION_JOB.partition(":")[0]
+    modules = ["airflow_recovery.runtime.driver", job_module, "pendulum", *(["botocore.session"] if on_s3 else [])]
+    expected = f"{python} to import what is sent to drivers"
+    try:
+        # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.
+        done = subprocess.run(
+            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), *modules],
+            env={**environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ARCHIVE_TIMEOUT_S,
+            check=False,
+        )
+        told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        done, told = None, {"failed": str(error), "python": (), "where": ""}
+    if told is None:
+        assert done is not None
+        told = {"failed": done.stderr.strip()[-500:] or f"exit code {done.returncode}", "python": (), "where": ""}
+    if told["failed"]:
+        yield wrong(
+            check,
+            expected=expected,
+            found=told["failed"],
+            next_step="Set PYSPARK_PYTHON to a Python that has boto3 and pendulum, and reinstall airflow-recovery.",
+        )
+    elif not told["where"].startswith(f"{archive}{os.sep}"):
+        yield wrong(
+            check,
+            expected=f"airflow_recovery from {archive.name}",
+            found=told["where"] or "none",
+            next_step="Take the other airflow_recovery off the path of the driver's Python.",
+        )
+    elif tuple(told["python"]) != sys.version_info[:2]:
+        here, there = (".".join(map(str, each)) for each in (sys.version_info[:2], told["python"]))
+        yield wrong(
+            check,
+            expected=f"Python {here} for drivers, as in this process",
+            found=f"Python {there} ({python})",
+            next_step="Set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to one minor version, here and on the cluster.",
+        )
+    else:
+        found = version(OURS) if OURS in installed_versions() else "as here"
+        yield ok(check, f"{python} imports it (airflow-recovery {found})")
