@@ -14,7 +14,7 @@ from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
 from airflow_recovery.doctor.components import Component
-from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, summary
+from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_checked, summary
 from airflow_recovery.errors import ConfigurationError
 
 _SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
@@ -62,14 +62,21 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
     """What a bundle holds of it: nothing is written, cleared or run for that, and nothing is waited for for long."""
     asked = argparse.Namespace(**vars(args))
     asked.component, asked.conn, asked.spark = Component.WORKER.value, "spark_default", False
-    results = list(run_checks(_checks_of(asked, is_for_bundle=True), _BUNDLE_TIMEOUT_S))[:_MAX_RESULTS]
+    results: list[CheckResult] = []
+    try:
+        for each in run_checks(_checks_of(asked, is_for_bundle=True), _BUNDLE_TIMEOUT_S):
+            results.append(each)
+            if len(results) == _MAX_RESULTS:
+                break
+    except Exception as error:  # who asks for help gets the rest of the bundle all the same
+        results.append(not_checked("doctor", f"{type(error).__name__}: {error}"))
     found = _document(results)["results"]
     return [{name: text[:_MAX_CHARACTERS] for name, text in each.items()} for each in found]
 
 
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
-    """What can be looked at without Airflow: versions, the stores of the options, and the spark-submit of this shell."""
-    from airflow_recovery.doctor.components import READING
+    """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
+    from airflow_recovery.doctor.components import DRIVING, READING, Right
     from airflow_recovery.doctor.stores import check_places, check_store
     from airflow_recovery.doctor.versions import check_archive
 
@@ -90,7 +97,7 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
         yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
         for what, store, right, policy in (
             ("journal", journal, needs.journal, needs.policies[0]),
-            ("results", results, needs.results, needs.policies[1]),
+            ("results", results, needs.results | (DRIVING if needs.spark else Right.NONE), needs.policies[1]),
         ):
             if right:
                 allowed = right & READING if is_for_bundle else right

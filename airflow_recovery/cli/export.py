@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**document, "missing": written.missing}, indent=1))
     else:
         masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
-        said = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, and what doctor says."
+        said = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
         print(said + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
     return ExitCode.DONE
 

@@ -19,6 +19,8 @@ class Right(Flag):
 
 
 READING = Right.LIST | Right.GET
+DRIVING = READING | Right.PUT | Right.DELETE | Right.ABORT
+"""What a Spark driver does with results. Where it runs on a worker, it has the worker's credentials."""
 
 
 class Component(str, Enum):
@@ -53,7 +55,7 @@ _READS = Needs(READING, Right.LIST, ("reader", "reader"))
 _NEEDS = {
     Component.WORKER: Needs(
         READING | Right.PUT,
-        READING | Right.PUT | Right.DELETE | Right.ABORT,
+        Right.LIST | Right.DELETE,
         ("worker-journal and driver-journal", "worker-results and driver-results"),
         spark=True,
         asks_api_server=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_recovery import job as declare
-from airflow_recovery.topology.result_type import ResultType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +20,15 @@ def twice(number: int) -> int:
     return 2 * number
 
 
-@job.vertex(result=ResultType.BLOCKING)
-def doubled(spark: SparkSession) -> DataFrame:
-    """Numbers, doubled by a function of this module."""
+@job.source
+def numbers(spark: SparkSession) -> DataFrame:
+    """Nothing from outside."""
+    return spark.range(ROWS)
+
+
+@job.sink
+def doubled(numbers: DataFrame) -> DataFrame:
+    """Computed by a function of this module."""
     from pyspark.sql.functions import udf
 
-    return spark.range(ROWS).select(udf(twice, "long")("id").alias("number"))
+    return numbers.select(udf(twice, "long")("id").alias("number"))

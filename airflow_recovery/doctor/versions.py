@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -35,9 +34,10 @@ for each in modules:
     except Exception as error:
         failed = f"{type(error).__name__}: {error}"
         break
-ours = sys.modules.get("airflow_recovery")
-where = getattr(ours, "__file__", "") or ""
-print(json.dumps({"python": list(sys.version_info[:2]), "where": where, "failed": failed}))
+ours = [each for name, each in sys.modules.items() if name.partition(".")[0] == "airflow_recovery"]
+places = [getattr(each, "__file__", None) or "" for each in ours]
+elsewhere = [each for each in places if not each.startswith(archive + "/")]
+print(json.dumps({"python": list(sys.version_info[:2]), "elsewhere": elsewhere, "failed": failed}))
 """
 
 
@@ -186,10 +186,10 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
         )
         told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        done, told = None, {"failed": str(error), "python": (), "where": ""}
+        done, told = None, {"failed": str(error), "python": (), "elsewhere": []}
     if told is None:
         assert done is not None
-        told = {"failed": done.stderr.strip()[-500:] or f"exit code {done.returncode}", "python": (), "where": ""}
+        told = {"failed": done.stderr.strip()[-500:] or f"exit code {done.returncode}", "python": (), "elsewhere": []}
     if told["failed"]:
         yield wrong(
             check,
@@ -197,12 +197,12 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
             found=told["failed"],
             next_step="Set PYSPARK_PYTHON to a Python that has boto3 and pendulum, and reinstall airflow-recovery.",
         )
-    elif not told["where"].startswith(f"{archive}{os.sep}"):
+    elif told["elsewhere"]:
         yield wrong(
             check,
-            expected=f"airflow_recovery from {archive.name}",
-            found=told["where"] or "none",
-            next_step="Take the other airflow_recovery off the path of the driver's Python.",
+            expected=f"all of airflow_recovery from {archive.name}",
+            found=f"some from {told['elsewhere'][0]}: the archive lacks it, or another one is in the way",
+            next_step="Reinstall airflow-recovery with pip, and not in the editable way.",
         )
     elif tuple(told["python"]) != sys.version_info[:2]:
         here, there = (".".join(map(str, each)) for each in (sys.version_info[:2], told["python"]))

@@ -10,13 +10,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.clocks import check_clock
-from airflow_recovery.doctor.components import READING, Component, Right
+from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import (
     SparkConnection,
@@ -385,6 +386,8 @@ class AirflowChecks:
         yield Check("journal and results", partial(check_places, settings.journal, settings.results))
         stores = open_stores(settings)
         rights = {"journal": needs.journal, "results": needs.results}
+        if needs.spark and self._drivers_run_here():
+            rights["results"] |= DRIVING
         for (what, right), policy in zip(rights.items(), needs.policies, strict=True):
             if right:
                 allowed = right if self._writes else right & READING
@@ -392,6 +395,15 @@ class AirflowChecks:
         if needs.journal and settings.deployment is not None:
             look = partial(self._look_for_owner, stores, settings.deployment)
             yield Check("owner of the journal", partial(check_owner, "journal", look))
+
+    def _drivers_run_here(self) -> bool:
+        """With this machine's credentials. Where the connection can't be read, that is told apart from this."""
+        with suppress(Exception):
+            found = read_connection(self._conn_id)
+            if found is not None:
+                connection = spark_connection(found)
+                return not (connection.is_connect or connection.is_cluster)
+        return True
 
     @staticmethod
     def _look_for_owner(stores: Stores, deployment: str) -> None:
@@ -436,7 +448,9 @@ def spark_connection(found: Connection) -> SparkConnection:
     if found.conn_type == CONNECT:
         from airflow_recovery.runtime.connect import host_of
 
-        return SparkConnection(found.conn_id, f"sc://{host_of(connect_url(found))}", is_connect=True)
+        host = host_of(connect_url(found))
+        has_port = ":" in host.rpartition("]")[2]
+        return SparkConnection(found.conn_id, f"sc://{host if has_port else f'{host}:15002'}", is_connect=True)
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     hook = SparkSubmitHook(conn_id=found.conn_id)

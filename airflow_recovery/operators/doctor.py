@@ -101,7 +101,7 @@ def region_check(timeout_s: float) -> Callable[[RecoverySettings, str], Check]:
 
 
 class RegionTrial:
-    """One region of `airflow_recovery.doctor.region`, run by the protocol that tasks run; then its traces are removed."""
+    """One region of `airflow_recovery.doctor.region`, run by the protocol of tasks; then its traces are removed."""
 
     def __init__(self, settings: RecoverySettings, conn_id: str, *, token: str | None = None) -> None:
         token = token or uuid.uuid4().hex

@@ -71,6 +71,12 @@ class Recorded:
         return code, said.out
 
 
+@pytest.fixture(autouse=True)
+def bundles_without_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start Java for each; `test_doctor_command` has those with it."""
+    monkeypatch.setattr("airflow_recovery.cli.export.results_for_bundle", lambda args: [])
+
+
 @pytest.fixture
 def recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
     """A journal in a local folder."""

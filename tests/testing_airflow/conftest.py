@@ -23,6 +23,7 @@ def launch(home: Path, *, recovery_backend: bool) -> LocalAirflow:
     env = {
         "DOORS_OUT": str(home / "out"),
         "AIRFLOW__RECOVERY__JOURNAL": (home / "journal").as_uri(),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
     }
     airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend)
     airflow.env["AIRFLOW_CONN_AIRFLOW_RECOVERY_DEFAULT"] = api_connection(

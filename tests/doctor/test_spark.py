@@ -1,0 +1,191 @@
+"""spark-submit, Java, the jars and the master, in worlds that are as they should be and in broken ones."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.doctor.result import CheckResult, Status
+from airflow_recovery.doctor.spark import (
+    SPARK_SERIES,
+    SparkConnection,
+    check_binary,
+    check_connect_client,
+    check_java,
+    check_master,
+    check_s3_jars,
+    check_spark_version,
+    find_binary,
+    installation_of,
+)
+from airflow_recovery.doctor.versions import requirements
+
+JARS = ("spark-core_2.13-4.2.0.jar", "hadoop-client-api-3.5.0.jar")
+
+
+def wrong_of(results: Iterable[CheckResult]) -> CheckResult:
+    """The one that is; it says what was expected, what was found, and what to do."""
+    (found,) = [each for each in results if each.status is Status.WRONG]
+    assert found.expected
+    assert found.found
+    assert found.next_step
+    return found
+
+
+def statuses(results: Iterable[CheckResult]) -> list[Status]:
+    return [each.status for each in results]
+
+
+def program(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def spark(home: Path, *jars: str, conf: str = "") -> str:
+    """A Spark in a folder; the path of its spark-submit."""
+    (home / "jars").mkdir(parents=True)
+    (home / "conf").mkdir()
+    for each in jars:
+        (home / "jars" / each).touch()
+    (home / "conf" / "spark-defaults.conf").write_text(conf)
+    return program(home / "bin" / "spark-submit", "true")
+
+
+def test_the_series_is_the_one_that_the_package_installs() -> None:
+    specifier, extra = requirements()["pyspark"]
+    assert (specifier.startswith(f"=={SPARK_SERIES}."), extra) == (True, "spark")
+
+
+def test_spark_submit_of_the_path(tmp_path: Path) -> None:
+    path = spark(tmp_path, *JARS)
+    found = find_binary("spark-submit", {"PATH": f"{tmp_path}/bin"})
+    assert found == path
+    assert statuses(check_binary("spark-submit", found)) == [Status.OK]
+    # Beside this Python, as a task finds it too.
+    assert find_binary("spark-submit", {"PATH": "/nowhere"}) not in (None, path)
+
+
+def test_no_spark_submit() -> None:
+    assert "airflow-recovery[spark]" in wrong_of(check_binary("spark3-submit", None)).next_step
+
+
+def test_the_version_of_the_spark_that_is_submitted_to(tmp_path: Path) -> None:
+    binary = spark(tmp_path / "4.2", *JARS)
+    found = installation_of(binary, {"PATH": "/usr/bin:/bin"})
+    assert found is not None
+    assert (found.home, found.spark, found.hadoop) == (tmp_path / "4.2", "4.2.0", "3.5.0")
+    assert statuses(check_spark_version(found, binary)) == [Status.OK]
+    other = spark(tmp_path / "3.5", "spark-core_2.12-3.5.1.jar", "hadoop-client-api-3.3.4.jar")
+    old = installation_of(other, {"PATH": "/usr/bin:/bin"})
+    assert "3.5.1" in wrong_of(check_spark_version(old, other)).found
+    # SPARK_HOME wins, as it does in spark-submit.
+    elsewhere = installation_of(binary, {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(tmp_path / "3.5")})
+    assert "SPARK_HOME" in wrong_of(check_spark_version(elsewhere, binary)).next_step
+    assert (
+        "SPARK_HOME" in wrong_of(check_spark_version(installation_of(binary, {"SPARK_HOME": "/x"}), binary)).next_step
+    )
+
+
+def test_the_spark_of_the_wheel_is_found_by_its_own_script() -> None:
+    binary = find_binary("spark-submit", {"PATH": "/nowhere"})
+    assert binary is not None
+    found = installation_of(binary, {"PATH": "/usr/bin:/bin"})
+    assert found is not None
+    assert found.home.name == "pyspark"
+
+
+@pytest.mark.parametrize("version", ["17.0.9", "21", "25.0.1"])
+def test_java_of_the_path(tmp_path: Path, version: str) -> None:
+    program(tmp_path / "java", f"echo 'openjdk version \"{version}\" 2024-01-01' >&2")
+    (found,) = check_java({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert (found.status, version in found.found) == (Status.OK, True)
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("echo 'openjdk version \"11.0.2\"' >&2", "11.0.2"),
+        ("echo 'java version \"1.8.0_321\"' >&2", "1.8.0_321"),
+        ("exit 127", "does not tell its version"),
+    ],
+)
+def test_a_java_that_spark_can_not_use(tmp_path: Path, does: str, told: str) -> None:
+    program(tmp_path / "java", does)
+    found = wrong_of(check_java({"PATH": f"{tmp_path}:/usr/bin:/bin"}))
+    assert told in found.found
+    assert "JAVA_HOME" in found.next_step
+
+
+def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
+    program(tmp_path / "good" / "java", "echo 'openjdk version \"17\"' >&2")
+    program(tmp_path / "home" / "bin" / "java", "echo 'openjdk version \"11\"' >&2")
+    environment = {"PATH": f"{tmp_path}/good:/usr/bin:/bin"}
+    assert statuses(check_java(environment)) == [Status.OK]
+    assert "by JAVA_HOME" in wrong_of(check_java({**environment, "JAVA_HOME": str(tmp_path / "home")})).found
+    assert "No such file" in wrong_of(check_java({**environment, "JAVA_HOME": str(tmp_path / "gone")})).found
+    assert wrong_of(check_java({"PATH": "/nowhere"})).found == "none"
+
+
+def jars_of(home: Path, *jars: str, conf: str = "") -> list[CheckResult]:
+    found = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin"})
+    assert found is not None
+    return list(check_s3_jars(found))
+
+
+def class_paths(folder: Path, sides: tuple[str, ...] = ("driver", "executor")) -> str:
+    return "# jars\n" + "".join(f"spark.{side}.extraClassPath   {folder}/*\n" for side in sides)
+
+
+def test_hadoop_aws_in_the_jars_of_spark_or_on_both_class_paths(tmp_path: Path) -> None:
+    folder = tmp_path / "s3a"
+    folder.mkdir()
+    (folder / "hadoop-aws-3.5.0.jar").touch()
+    assert statuses(jars_of(tmp_path / "own", "hadoop-aws-3.5.0.jar")) == [Status.OK]
+    assert statuses(jars_of(tmp_path / "paths", conf=class_paths(folder))) == [Status.OK]
+    listed = f"spark.jars={folder}/hadoop-aws-3.5.0.jar,{folder}/sdk.jar"
+    assert statuses(jars_of(tmp_path / "jars", conf=listed)) == [Status.OK]
+    packages = "spark.jars.packages org.apache.hadoop:hadoop-aws:3.5.0"
+    assert statuses(jars_of(tmp_path / "packages", conf=packages)) == [Status.OK]
+
+
+def test_hadoop_aws_that_is_missing_or_of_another_hadoop(tmp_path: Path) -> None:
+    none = wrong_of(jars_of(tmp_path / "none"))
+    assert (none.found, "docs/s3.md" in none.next_step) == ("none", True)
+    assert wrong_of(jars_of(tmp_path / "old", "hadoop-aws-3.3.4.jar")).found == "3.3.4"
+    folder = tmp_path / "s3a"
+    folder.mkdir()
+    (folder / "hadoop-aws-3.5.0.jar").touch()
+    driver_alone = wrong_of(jars_of(tmp_path / "driver", conf=class_paths(folder, ("driver",))))
+    assert "executor's class path" in driver_alone.expected
+
+
+def test_a_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert statuses(check_connect_client()) == [Status.OK]
+    missing = wrong_of(check_connect_client(["json", "no_such_module", "no_such.module"]))
+    assert missing.found == "no no_such_module, no_such.module"
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_listens_and_one_that_does_not(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        there = SparkConnection("c", f"{scheme}://127.0.0.1:{port}")
+        assert statuses(check_master(there, {})) == [Status.OK]
+        standby = SparkConnection("c", f"{scheme}://127.0.0.1:1,127.0.0.1:{port}")
+        assert statuses(check_master(standby, {})) == [Status.OK]
+    gone = wrong_of(check_master(there, {}))
+    assert f"127.0.0.1:{port}" in gone.found
+    assert "without a port" in wrong_of(check_master(SparkConnection("c", f"{scheme}://host"), {})).found
+
+
+def test_other_masters() -> None:
+    assert statuses(check_master(SparkConnection("c", "local[2]"), {})) == [Status.OK]
+    assert "HADOOP_CONF_DIR" in wrong_of(check_master(SparkConnection("c", "yarn"), {})).expected
+    (asked,) = check_master(SparkConnection("c", "yarn"), {"HADOOP_CONF_DIR": "/etc/hadoop"})
+    assert (asked.status, "--spark" in asked.next_step) == (Status.NOT_CHECKED, True)

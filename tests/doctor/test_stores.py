@@ -1,0 +1,181 @@
+"""Rights, promises, clock and debris of a store: real ones, and broken in one point each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
+from airflow_recovery.doctor.result import CheckResult, Status
+from airflow_recovery.doctor.stores import check_owner, check_places, check_store
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.object_store import StoredObject
+from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.storage.s3_clients import new_session
+from airflow_recovery.testing import Fault, FaultKind, FaultyStore, MotoServer, S3Proxy, Verb
+from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
+from airflow_recovery.testing.s3_server import REGION
+
+PAGE = Path(__file__).parents[2] / "docs" / "s3.md"
+RIGHTS, PROMISES = "rights on the journal", "conditional writes and listings of the journal"
+
+
+def checked(store: ObjectStore, needed: Right = DRIVING, what: str = "journal") -> list[CheckResult]:
+    return list(check_store(what, store, needed, "worker-journal"))
+
+
+def wrongs(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
+    """Those that are, by check. Each says what was expected, what was found, and what to do."""
+    found = {each.check: each for each in results if each.status is Status.WRONG}
+    for each in found.values():
+        assert each.expected, each
+        assert each.found, each
+        assert each.next_step, each
+    return found
+
+
+def test_a_store_as_it_should_be_and_nothing_is_left_in_it(store: ObjectStore) -> None:
+    found = checked(store)
+    assert {each.status for each in found} == {Status.OK}
+    assert {RIGHTS, PROMISES, "clock of the journal"} < {each.check for each in found}
+    assert list(store.list()) == []
+
+
+def test_reading_writes_nothing(store: ObjectStore) -> None:
+    found = checked(FaultyStore(store, denying(Verb.PUT_IF_ABSENT, Verb.PUT, Verb.DELETE)), READING)
+    assert [(each.check, each.status) for each in found] == [(RIGHTS, Status.OK)]
+
+
+def denying(*verbs: Verb) -> list[Fault]:
+    return [Fault(verb, FaultKind.DENIED, times=None) for verb in verbs]
+
+
+@pytest.mark.parametrize(
+    ("verb", "right"),
+    [(Verb.PUT_IF_ABSENT, "put"), (Verb.GET, "get"), (Verb.LIST, "list"), (Verb.DELETE, "delete")],
+)
+def test_each_right_that_is_missing_is_named(local_store: LocalStore, verb: Verb, right: str) -> None:
+    found = wrongs(checked(FaultyStore(local_store, denying(verb))))[RIGHTS]
+    assert found.found.startswith(f"{right}: ")
+    assert "docs/s3.md" in found.next_step
+
+
+def test_a_journal_whose_role_may_not_delete_is_right_and_what_stays_is_told(local_store: LocalStore) -> None:
+    found = checked(FaultyStore(local_store, denying(Verb.DELETE)), READING | Right.PUT)
+    assert wrongs(found) == {}
+    assert "a few bytes stay" in found[-1].found
+    assert len(list(local_store.list())) == 2
+
+
+def test_results_that_stay_after_they_were_deleted(local_store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_store, "delete", lambda keys: None)
+    assert "in the listing" in wrongs(checked(local_store))["what this has written to the journal"].found
+
+
+def test_a_store_that_overwrites(store: ObjectStore) -> None:
+    found = wrongs(checked(FaultyStore(store, ignores_if_none_match=True)))
+    assert list(found) == [PROMISES]
+    assert "no conditional writes" in found[PROMISES].found
+
+
+def test_a_store_with_stale_listings(store: ObjectStore) -> None:
+    found = wrongs(checked(FaultyStore(store, hides_from_lists="_probe/")))
+    assert "stale listings" in found[PROMISES].found
+
+
+@pytest.mark.parametrize("apart_s", [3600.0, -3600.0])
+def test_a_store_whose_clock_is_wrong(local_store: LocalStore, monkeypatch: pytest.MonkeyPatch, apart_s: float) -> None:
+    get = local_store.get
+
+    def later(key: str) -> StoredObject:
+        found = get(key)
+        assert found.info.modified is not None
+        return replace(found, info=replace(found.info, modified=found.info.modified.add(seconds=int(apart_s))))
+
+    monkeypatch.setattr(local_store, "get", later)
+    clock = wrongs(checked(local_store))["clock of the journal"]
+    assert ("ahead" if apart_s > 0 else "behind") in clock.found
+
+
+@pytest.mark.parametrize(
+    ("journal", "results"),
+    [
+        ("s3://b/recovery", "s3://b/recovery"),
+        ("s3://b/recovery", "s3a://b/recovery/data"),
+        ("s3://b/recovery/journal", "s3://b/recovery"),
+    ],
+)
+def test_places_that_are_in_each_others_way(journal: str, results: str) -> None:
+    assert "prefix of its own" in wrongs(check_places(journal, results))["journal and results"].next_step
+
+
+@pytest.mark.parametrize(
+    ("journal", "results"),
+    [("s3://b/journal", "s3://b/results"), ("s3://b/r", "s3://b/r/_results"), ("s3://b/r", "s3://b/r2")],
+)
+def test_places_that_are_not(journal: str, results: str) -> None:
+    assert wrongs(check_places(journal, results)) == {}
+
+
+def test_the_journal_of_another_deployment() -> None:
+    def refuse() -> None:
+        raise ConfigurationError("Expected it to be the journal of 'a', found that of 'b'.")
+
+    assert "'b'" in wrongs(check_owner("journal", refuse))["owner of the journal"].found
+    assert wrongs(check_owner("journal", lambda: None)) == {}
+
+
+# The policies of docs/s3.md
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MotoServer]:
+    with MotoServer() as server:
+        for bucket in ("my-journal", "my-results"):
+            server.create_bucket(bucket)
+        yield server
+
+
+def as_documented(
+    server: MotoServer, component: Component, statements: tuple[Statement, ...], needed: Right, what: str
+) -> list[CheckResult]:
+    """What the check says to a role that has exactly ``statements``."""
+    with S3Proxy(server, Enforced({"role": statements})) as proxy:
+        session = new_session("role", "x")
+        uri = f"s3://my-{what}/recovery"
+        store = S3Store(uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=session)
+        return list(check_store(what, store, needed, component.needs.policies[what == "results"]))
+
+
+ROLES = {
+    Component.WORKER: ("worker-journal", "worker-results"),
+    Component.API_SERVER: ("reader", "reader"),
+    Component.TRIGGERER: ("reader", "reader"),
+    Component.GC: ("gc", "gc"),
+}
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("component", ROLES)
+def test_the_documented_policies_are_enough(server: MotoServer, component: Component) -> None:
+    policies = documented(PAGE.read_text())
+    journal, results = ROLES[component]
+    needs = component.needs
+    assert wrongs(as_documented(server, component, policies[journal], needs.journal, "journal")) == {}
+    assert wrongs(as_documented(server, component, policies[results], needs.results, "results")) == {}
+
+
+@pytest.mark.s3
+def test_a_driver_on_the_worker_needs_the_drivers_policies_as_well(server: MotoServer) -> None:
+    policies = documented(PAGE.read_text())
+    worker, driver = policies["worker-results"], policies["driver-results"]
+    assert wrongs(as_documented(server, Component.WORKER, worker + driver, DRIVING, "results")) == {}
+    found = wrongs(as_documented(server, Component.WORKER, worker, DRIVING, "results"))["rights on the results"]
+    for right in ("put: ", "abort uploads: "):
+        assert right in found.found
+    assert "worker-results and driver-results" in found.next_step
