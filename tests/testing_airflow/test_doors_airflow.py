@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from conftest import api_connection
+from doctor_in_airflow import BACKEND, PLUGIN, REST_DOOR, STORE_DOOR, doctor_command, doctor_task, wrong
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
@@ -167,3 +169,26 @@ def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: Lo
     assert read(airflow, run_id, "cleared") == ["P"]
     ran = {each.stem for each in folder(airflow, run_id).glob("*-ran-*.json")}
     assert ran == {"start-ran-1", "P-ran-1", "P-ran-2", "stop-ran-1"}
+
+
+def test_doctor_finds_nothing_wrong_as_a_task_and_over_the_connection(airflow: LocalAirflow) -> None:
+    state, said = doctor_task(airflow)
+    assert state == "success", said
+    for check in (STORE_DOOR, BACKEND, PLUGIN, "clock of the API server", "clock of the database", "Java"):
+        assert f"OK  {check}: " in said
+    found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default")
+    assert wrong(found) == []
+    for check in (REST_DOOR, BACKEND, PLUGIN, "API server's [recovery]"):
+        assert found[check]["status"] == "ok"
+
+
+def test_control_doctor_names_what_is_broken(airflow: LocalAirflow) -> None:
+    broken = {"AIRFLOW__RECOVERY__JOURNAL": (airflow.home / "other").as_uri(), "AIRFLOW_CONN_SPARK_DEFAULT": ""}
+    found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default", **broken)
+    assert wrong(found) == ["API server's [recovery]", "connection spark_default"]
+    viewer = api_connection(airflow.url, airflow.viewer.user, airflow.viewer.password)
+    found = doctor_command(
+        airflow, AIRFLOW__RECOVERY__API_CONN_ID="viewer", AIRFLOW_CONN_VIEWER=viewer, AIRFLOW__RECOVERY__RESULTS=""
+    )
+    assert wrong(found) == ["API server's plugin"]
+    assert "HTTP 403" in found["API server's plugin"]["found"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doctor_in_airflow import BACKEND, OUR_BACKEND, REST_DOOR, STORE_DOOR, doctor_command, doctor_task, wrong
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
@@ -39,3 +40,21 @@ def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_withou
     found = said(airflow_without_backend, {"door": "store"})
 
     assert found["error"].startswith("BackendNotInstalled: ")
+
+
+def test_doctor_finds_the_back_end_that_is_not_set_in_the_api_server(airflow_without_backend: LocalAirflow) -> None:
+    state, log = doctor_task(airflow_without_backend)
+    assert state == "failed"
+    assert f"WRONG  {STORE_DOOR}: expected a way to clear tasks" in log
+    assert "set `[state_store] backend" in log
+    # The command line's own setting is not the API server's, and says nothing.
+    mine = {"AIRFLOW__STATE_STORE__BACKEND": OUR_BACKEND}
+    unasked = doctor_command(airflow_without_backend, **mine)
+    assert [name for name, each in unasked.items() if each["status"] == "not checked"] == [
+        "API server: plugin, [state_store] backend, doors"
+    ]
+    asked = doctor_command(airflow_without_backend, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default", **mine)
+    assert (asked[BACKEND]["status"], asked[REST_DOOR]["status"]) == ("ok", "ok")
+    assert "MetastoreBackend; tasks use [recovery] api_conn_id" in asked[BACKEND]["found"]
+    there = doctor_command(airflow_without_backend, "--component", "api-server")
+    assert wrong(there) == ["[state_store] backend"]
