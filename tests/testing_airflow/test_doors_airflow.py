@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from conftest import api_connection
 from doctor_in_airflow import BACKEND, PLUGIN, REST_DOOR, STORE_DOOR, doctor_command, doctor_task, wrong
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
@@ -186,9 +185,8 @@ def test_control_doctor_names_what_is_broken(airflow: LocalAirflow) -> None:
     broken = {"AIRFLOW__RECOVERY__JOURNAL": (airflow.home / "other").as_uri(), "AIRFLOW_CONN_SPARK_DEFAULT": ""}
     found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default", **broken)
     assert wrong(found) == ["API server's [recovery]", "connection spark_default"]
-    viewer = api_connection(airflow.url, airflow.viewer.user, airflow.viewer.password)
-    found = doctor_command(
-        airflow, AIRFLOW__RECOVERY__API_CONN_ID="viewer", AIRFLOW_CONN_VIEWER=viewer, AIRFLOW__RECOVERY__RESULTS=""
-    )
+    viewer = {"login": airflow.viewer.user, "password": airflow.viewer.password}
+    connection = json.dumps({"conn_type": "airflow_recovery", "host": airflow.url, **viewer})
+    found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="viewer", AIRFLOW_CONN_VIEWER=connection)
     assert wrong(found) == ["API server's plugin"]
     assert "HTTP 403" in found["API server's plugin"]["found"]
