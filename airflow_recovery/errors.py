@@ -217,6 +217,10 @@ class AppendedAlready(RecoveryError):
 
 
 class SinkRefused(RecoveryError):
+    """The target refuses what was to be committed, and will refuse it again; nothing was changed."""
+
+
+class HoldsOther(SinkRefused):
     """The target holds another attempt than the one that was to be committed, and nothing was changed."""
 
 

@@ -34,13 +34,15 @@ def claim_attempt(
     epoch: str | None,
     owner: RunAttempt | None,
     process: str | None,
+    commit_number: int | None,
     prepare_journal: Callable[[], None],
 ) -> Claim:
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
 
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
     ``splits``: of a region that commits split by split; what the attempt takes over is pinned by its claim.
-    ``process`` is the one with which the attempt ends, where that is so.
+    ``process`` is the one with which the attempt ends, where that is so; ``commit_number`` is what its target is to
+    count it as.
     ``prepare_journal`` is called before the first claim with this plan.
     """
     run.scheduler.live_check()
@@ -67,6 +69,7 @@ def claim_attempt(
         reading=splits.reading if splits is not None else stage.code if stage is not None else None,
         channels=stage.pins if stage is not None else (),
         after=stage.after if stage is not None else (),
+        commit_number=commit_number,
     )
     run.journal.claim(claim)
     run.log.info(

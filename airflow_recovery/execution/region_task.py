@@ -25,7 +25,7 @@ from enum import Enum
 from airflow_recovery.errors import InputLost, NoDoor, PagesDisagree
 from airflow_recovery.execution.adoption import split_work
 from airflow_recovery.execution.attempt import claim_attempt, pins_of, run_claimed
-from airflow_recovery.execution.commit import check_not_appended, commit_own, roll_forward
+from airflow_recovery.execution.commit import check_not_appended, commit_own, number_in_target, roll_forward
 from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.execution.failover_restart import failover_restart, restart_others
 from airflow_recovery.execution.first_attempt import first_attempt_inputs
@@ -142,7 +142,8 @@ class RegionTask:
             return None
         prepared = state.of(self._region).prepared_attempt
         if prepared is not None:
-            roll_forward(self._run, prepared)
+            mine = state.of(self._region)
+            roll_forward(self._run, prepared, mine, lambda: self._why_it_would_run(state, externals))
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None
@@ -192,6 +193,10 @@ class RegionTask:
         self._observation = self._run.scheduler.observe()
         return self._observation is not None
 
+    def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
+        self._run.scheduler.live_check()
+        return self._run.judge(state, {self._region: externals}).why_not_standing(self._region)
+
     # the ways a try can go
 
     def _keep(self, judged: Judgement) -> RegionResult:
@@ -231,6 +236,7 @@ class RegionTask:
         pins = pins_of(self._run, self._region, inputs)
         splits = split_work(self._run, region, state, pins, externals) if region.split_source is not None else None
         stage = stage_work(state, region, self._run.stages) if region.is_stage else None
+        check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
             self._claim(state, pins, splits, stage),
             inputs,
@@ -290,6 +296,7 @@ class RegionTask:
             epoch=self._epoch,
             owner=self._owner,
             process=None if self._drivers.outlive_their_task else own_process(),
+            commit_number=number_in_target(self._run, self._region, state),
             prepare_journal=self._prepare_journal,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_recovery.execution.stage_work import StageWork
@@ -42,6 +42,7 @@ class ClaimedAttempt:
     def trace(self) -> AttemptTrace:
         """What its outcome will say that it rests on."""
         claim = self.claim
+        commit = None if self.commit is None else replace(self.commit, number=claim.commit_number)
         return AttemptTrace(
             claim.region,
             claim.attempt,
@@ -49,7 +50,7 @@ class ClaimedAttempt:
             self.fingerprint,
             claim.inputs,
             self.externals,
-            self.commit,
+            commit,
             claim.channels,
         )
 

@@ -25,7 +25,7 @@ class AirflowSinkResources:
         self._stores = stores
 
     def database(self, conn_id: str) -> DatabaseAddress:
-        """A connection's address; its extra's texts are parameters of the driver. Raises `ConfigurationError`."""
+        """A connection's address; its extra's texts and numbers are options. Raises `ConfigurationError`."""
         from airflow.sdk import BaseHook
         from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -43,7 +43,7 @@ class AirflowSinkResources:
             database=connection.schema,
             user=connection.login,
             password=connection.password,
-            options=tuple(sorted((str(key), value) for key, value in extra.items() if isinstance(value, str))),
+            options=tuple(sorted((str(key), str(value)) for key, value in extra.items() if type(value) in (str, int))),
         )
 
     def open_location(self, location: str) -> ObjectStore:

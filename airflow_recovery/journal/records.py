@@ -316,6 +316,8 @@ class Claim:
     """Of a stage: the channels at its ends, in the generations that the attempt works with."""
     after: tuple[InputPin, ...] = later(())
     """Of a stage: of each stage before it, the newest attempt that had ended. It has restarted behind that one."""
+    commit_number: int | None = later(None)
+    """As which attempt the target of its sink is to count it: above whatever was committed there before."""
 
 
 @dataclass(frozen=True)
@@ -471,7 +473,8 @@ class CommitEnd(str, Enum):
 
     COMMITTED = "COMMITTED"
     ABANDONED = "ABANDONED"
-    """It will never be committed: what it had prepared is gone, and nobody is left who could still commit it."""
+    """It will never be committed: what it had prepared is gone, was reset, or is refused by its target for good; and
+    nobody is left who could still commit it, or the target would refuse that."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,16 @@ the task's process (never in Spark). Knows nothing of the journal, nor of who ma
 `airflow_recovery.execution.commit`. Names are Flink's two-phase commit's: `Committer`, `Committable`, prepare, commit.
 """
 
-from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, DatabaseAddress, Probe, SinkResources
+from airflow_recovery.sinks.committer import (
+    Committable,
+    Committer,
+    CommitToken,
+    DatabaseAddress,
+    Held,
+    Probe,
+    RemembersAttempts,
+    SinkResources,
+)
 from airflow_recovery.sinks.declaration import CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks.delta import DeltaTable
 from airflow_recovery.sinks.postgres import PostgresTable
@@ -22,9 +31,11 @@ __all__ = [
     "CommittingSink",
     "DatabaseAddress",
     "DeltaTable",
+    "Held",
     "PostgresTable",
     "Probe",
     "ProbedSink",
+    "RemembersAttempts",
     "SinkResources",
     "sink_of",
     "spec_of",

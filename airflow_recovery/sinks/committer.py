@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from airflow_recovery.errors import SinkRefused
+from airflow_recovery.errors import HoldsOther
 from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
@@ -15,13 +15,19 @@ from airflow_recovery.topology.committing import CommitMode
 
 @dataclass(frozen=True)
 class CommitToken:
-    """The name of one commit: attempt ``attempt`` of one region of one run. It is the same in whatever process."""
+    """The name of one commit: attempt ``attempt`` of one region of one run. It is the same in whatever process.
+
+    ``writer`` is the random id of the process that finished the attempt. Another journal (the first one was lost, moved
+    or emptied, or another deployment commits to the same target) counts its attempts from 1 as well: by the writer a
+    target tells the two apart. `None`: of a finish of the version before, whose target keeps no writer beside it.
+    """
 
     dag_id: str
     run_key: str
     group_id: str
     region: str
     attempt: int
+    writer: str | None = None
 
     @property
     def lineage(self) -> str:
@@ -32,6 +38,23 @@ class CommitToken:
     def text(self) -> str:
         """For people."""
         return f"{self.region}@{self.attempt} of {self.dag_id} / {self.run_key}"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a target holds of a lineage: the attempt, and the process that finished it, where that was written down."""
+
+    attempt: int
+    writer: str | None = None
+
+    def is_of(self, token: CommitToken) -> bool:
+        """It is this very token that was applied."""
+        return (self.attempt, self.writer) == (token.attempt, token.writer)
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"attempt {self.attempt}" + (f" of process {self.writer}" if self.writer is not None else "")
 
 
 @dataclass(frozen=True)
@@ -58,13 +81,23 @@ class Committer(Protocol):
     def commit(self, committable: Committable) -> str:
         """Make what was prepared visible, all of it or nothing. Returns the target's own name of the commit.
 
-        A token sink returns as well where the token was applied before. Raises `SinkRefused` where the target holds an
-        attempt that this one must not follow, and `SinkNotApplied` where it is certain that nothing was applied.
+        A token sink returns as well where the token was applied before. Raises `HoldsOther` where the target holds an
+        attempt that this one must not follow, `SinkRefused` where it refuses these rows for good, and `SinkNotApplied`
+        where it is certain that nothing was applied.
         """
         ...
 
     def probe(self, token: CommitToken) -> Probe:
         """Was this token applied?"""
+        ...
+
+
+@runtime_checkable
+class RemembersAttempts(Protocol):
+    """What the committer of a token sink may have besides: then the next attempt is counted above what is there."""
+
+    def held(self, token: CommitToken) -> Held | None:
+        """What the target holds of the token's lineage. Raises as `Committer.probe` does."""
         ...
 
 
@@ -77,8 +110,8 @@ class DatabaseAddress:
     database: str | None
     user: str | None
     password: str | None = field(default=None, repr=False)
-    options: tuple[tuple[str, str], ...] = ()
-    """Further parameters of the driver, such as ``sslmode``."""
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What else is known of the connection, such as ``sslmode``; not all of it is for the driver."""
 
 
 class SinkResources(Protocol):
@@ -97,13 +130,20 @@ class SinkResources(Protocol):
         ...
 
 
-def refused(token: CommitToken, target: str, held: int | None, mode: CommitMode) -> SinkRefused:
-    """The target holds another attempt of the lineage, which ``token`` must not follow."""
+def refused(token: CommitToken, target: str, held: Held | None, mode: CommitMode, remove: str = "") -> HoldsOther:
+    """The target holds another attempt of the lineage, which ``token`` must not follow.
+
+    ``remove``: how a person takes the token out of the target.
+    """
     if mode is CommitMode.REPLACE:
-        advice = "This process is late: a newer attempt counts, and nothing was changed."
+        advice = "There a newer attempt counts, or that of another journal: nothing was changed."
     else:
         advice = (
-            "In mode append its rows would be there twice, so nothing was changed. Remove that attempt's rows and its "
-            "token from the target, and clear the task; or declare mode='replace'."
+            "In mode append its rows would be there twice, so nothing was changed. Where it is not an earlier attempt "
+            "of this journal, it is that of another one: this one was moved, emptied or lost since, or another "
+            f"deployment commits there. Remove that attempt's rows and its token from the target{remove}, and clear "
+            "the task; or declare mode='replace'."
         )
-    return SinkRefused(f"{token.text}: expected to commit to {target}, found attempt {held} of it there. {advice}")
+    there = held.text if held is not None else "another attempt"
+    mine = f" by process {token.writer}" if token.writer is not None else ""
+    return HoldsOther(f"{token.text}: expected to commit it{mine} to {target}, found {there} of it there. {advice}")

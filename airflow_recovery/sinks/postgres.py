@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkUnavailable
-from airflow_recovery.sinks.committer import Committable, CommitToken, Probe, SinkResources, refused
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
+from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 TOKENS = "airflow_recovery_commits"
-"""The table that holds, for each lineage and target, the attempt that is in it. Lies in the target's schema."""
+"""The table that holds, for each lineage and target, the attempt that is in it. Lies in the target's schema.
+
+``writer`` is ``<attempt>/<process that finished it>``. A version of ours that knows no writers leaves the column as it
+is: what it says of another attempt than ``attempt`` counts as nothing.
+"""
 CONNECT_TIMEOUT_S = 30
 IDLE_TIMEOUT_S = 30
 """A process that is frozen between two statements holds its locks no longer: the server ends its transaction."""
 LOCK_TIMEOUT_S = 120
 _STAGE = "airflow_recovery_stage"
+_OPTIONS = {
+    "application_name", "channel_binding", "connect_timeout", "gssdelegation", "gssencmode", "gsslib", "keepalives",
+    "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname", "load_balance_hosts", "options",
+    "require_auth", "requirepeer", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcertmode",
+    "sslcompression", "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslpassword", "sslrootcert",
+    "sslsni", "target_session_attrs", "tcp_user_timeout",
+}  # fmt: skip
+"""libpq's keywords that a connection's extra may set. The others are fields of the connection, or Airflow's own: libpq
+refuses what it does not know. Not the encoding: what is copied is UTF-8."""
+_REFUSING = ("22", "23", "28", "3D", "3F", "42", "44")
+"""Classes of SQLSTATE that are final: data, constraints, authorisation, names, syntax and rights."""
+_REFUSED_AT_THE_DOOR = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
+"""Of a connection that was not made libpq tells no SQLSTATE, only the server's words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +90,28 @@ class _PostgresCommitter:
     def __init__(self, sink: PostgresTable, resources: SinkResources) -> None:
         self._sink = sink
         self._resources = resources
-        self._target = _quoted(sink.table)
-        schema = sink.table.rpartition(".")[0]
-        self._tokens = _quoted(f"{schema}.{TOKENS}" if schema else TOKENS)
+        self._schema, _, self._name = sink.table.rpartition(".")
 
     def probe(self, token: CommitToken) -> Probe:
+        held = self.held(token)
+        return Probe.APPLIED if held is not None and held.is_of(token) else Probe.NOT_APPLIED
+
+    def held(self, token: CommitToken) -> Held | None:
+        """As `RemembersAttempts`."""
         with self._transaction(token) as cursor:
-            return Probe.APPLIED if self._held(cursor, token) == token.attempt else Probe.NOT_APPLIED
+            return self._held(cursor, token)
 
     def commit(self, committable: Committable) -> str:
         token = committable.token
         staged = StagedRows(committable.manifest, self._resources.open_location)
+        schema = staged.schema
         self._make_tokens(token)
         with self._transaction(token) as cursor:
             # Asked before all the work, and decided again below.
             held = self._held(cursor, token)
-            if held == token.attempt:
+            if held is not None and held.is_of(token):
                 return f"{self._sink.table}: applied before"
-            columns = self._copy(cursor, staged)
+            columns = self._copy(cursor, schema, staged)
             if not self._take(cursor, token):
                 return f"{self._sink.table}: applied before"
             rows = self._insert(cursor, token, columns)
@@ -97,59 +119,136 @@ class _PostgresCommitter:
             transaction = cursor.fetchone()[0]
         return f"{self._sink.table}: transaction {transaction}, {rows} rows"
 
-    def _held(self, cursor: Any, token: CommitToken) -> int | None:
-        """The attempt that the target holds of this lineage."""
-        cursor.execute("SELECT to_regclass(%s)", (self._tokens,))
-        if cursor.fetchone()[0] is None:
+    def _held(self, cursor: Any, token: CommitToken) -> Held | None:
+        """What the target holds of this lineage."""
+        schema = self._schema_of_target(cursor)
+        if schema is None or not _columns(cursor, schema, TOKENS):
             return None
-        cursor.execute(
-            f"SELECT attempt FROM {self._tokens} WHERE lineage = %s AND target = %s", (token.lineage, self._sink.table)
+        # The version before has left a table without the column.
+        _execute(
+            cursor,
+            "SELECT attempt, to_jsonb(held) ->> 'writer' FROM {tokens} AS held WHERE lineage = %s AND target = %s",
+            (token.lineage, self._sink.table),
+            tokens=(schema, TOKENS),
         )
         found = cursor.fetchone()
-        return None if found is None else int(found[0])
+        if found is None:
+            return None
+        number, _, writer = (found[1] or "").partition("/")
+        return Held(found[0], writer if number == str(found[0]) else None)
+
+    def _schema_of_target(self, cursor: Any) -> str | None:
+        """The schema in which the target's table is, and its tokens beside it; `None`: there is no such table.
+
+        The tokens are never looked for by the search path: whoever may create tables in an earlier schema of it could
+        put others before them.
+        """
+        if self._schema:
+            return self._schema
+        cursor.execute(
+            "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND pg_catalog.pg_table_is_visible(c.oid)",
+            (self._name,),
+        )
+        found = cursor.fetchone()
+        return None if found is None else str(found[0])
+
+    def _target(self, cursor: Any) -> tuple[str, str]:
+        """Schema and name of a table that is there. Raises `ConfigurationError` where it is not."""
+        schema = self._schema_of_target(cursor)
+        if schema is None or not _columns(cursor, schema, self._name):
+            raise ConfigurationError(f"Expected a table {self._sink.table} in the database, found none: create it.")
+        return schema, self._name
 
     def _make_tokens(self, token: CommitToken) -> None:
         with self._transaction(token) as cursor:
-            cursor.execute("SELECT to_regclass(%s)", (self._tokens,))
-            if cursor.fetchone()[0] is not None:
+            schema, _ = self._target(cursor)
+            if "writer" in _columns(cursor, schema, TOKENS):
                 return
             # Two that create it at once would meet in the catalogue, IF NOT EXISTS or not.
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (TOKENS,))
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._tokens} (lineage text, target text, attempt integer NOT NULL, "
-                "committed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (lineage, target))"
+            there = _columns(cursor, schema, TOKENS)
+            if not there:
+                self._check_no_other_tokens(cursor, schema)
+                _execute(
+                    cursor,
+                    "CREATE TABLE {tokens} (lineage text, target text, attempt integer NOT NULL, "
+                    "committed_at timestamptz NOT NULL DEFAULT now(), writer text, PRIMARY KEY (lineage, target))",
+                    tokens=(schema, TOKENS),
+                )
+            elif "writer" not in there:
+                self._check_own(cursor, schema)
+                _execute(cursor, "ALTER TABLE {tokens} ADD COLUMN writer text", tokens=(schema, TOKENS))
+
+    def _check_no_other_tokens(self, cursor: Any, schema: str) -> None:
+        """Of a table without a schema the version before looked for the tokens by the search path."""
+        if self._schema:
+            return
+        cursor.execute("SELECT pg_catalog.to_regclass(%s)::text", (TOKENS,))
+        other = cursor.fetchone()[0]
+        if other is not None:
+            raise SinkRefused(
+                f"Expected the table of tokens as {schema}.{TOKENS}, beside {self._sink.table}, found only {other}, in "
+                "an earlier schema of the role's search path. Where a version before has made it: ALTER TABLE "
+                f"{other} SET SCHEMA {schema}. Else somebody has put it there: look who may create tables in that "
+                f"schema, and declare table='{schema}.{self._name}'."
+            )
+
+    def _check_own(self, cursor: Any, schema: str) -> None:
+        cursor.execute(
+            "SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            (schema, TOKENS),
+        )
+        if not cursor.fetchone()[0]:
+            raise SinkRefused(
+                f"Expected a column writer in {schema}.{TOKENS}, the table of tokens, found a table of the version "
+                "before, which belongs to another role. Have its owner run, once: "
+                f"ALTER TABLE {schema}.{TOKENS} ADD COLUMN writer text"
             )
 
     def _take(self, cursor: Any, token: CommitToken) -> bool:
-        """The lineage's row says this attempt from now on. False: it did before. Raises `SinkRefused`.
+        """The lineage's row says this attempt from now on. False: it did before. Raises `HoldsOther`.
 
         An upsert waits for another transaction on the same row, and then sees what that has committed.
         """
-        follows = f"{self._tokens}.attempt < EXCLUDED.attempt" if self._sink.mode is CommitMode.REPLACE else "FALSE"
-        cursor.execute(
-            f"INSERT INTO {self._tokens} (lineage, target, attempt) VALUES (%s, %s, %s) ON CONFLICT (lineage, target) "
-            f"DO UPDATE SET attempt = EXCLUDED.attempt, committed_at = now() WHERE {follows} RETURNING attempt",
-            (token.lineage, self._sink.table, token.attempt),
+        schema, _ = self._target(cursor)
+        mode = CommitMode(self._sink.mode)
+        follows = "held.attempt < EXCLUDED.attempt" if mode is CommitMode.REPLACE else "FALSE"
+        writer = None if token.writer is None else f"{token.attempt}/{token.writer}"
+        _execute(
+            cursor,
+            "INSERT INTO {tokens} AS held (lineage, target, attempt, writer) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT (lineage, target) DO UPDATE SET attempt = EXCLUDED.attempt, writer = EXCLUDED.writer, "
+            f"committed_at = now() WHERE {follows} RETURNING attempt",
+            (token.lineage, self._sink.table, token.attempt, writer),
+            tokens=(schema, TOKENS),
         )
         if cursor.fetchone() is not None:
             return True
         held = self._held(cursor, token)
-        if held == token.attempt:
+        if held is not None and held.is_of(token):
             return False
-        raise refused(token, f"table {self._sink.table}", held, CommitMode(self._sink.mode))
+        remove = f": DELETE FROM {schema}.{TOKENS} WHERE lineage = '{token.lineage}' AND target = '{self._sink.table}'"
+        raise refused(token, f"table {self._sink.table}", held, mode, remove)
 
-    def _copy(self, cursor: Any, staged: StagedRows) -> list[str]:
-        columns = [each.name for each in staged.schema]
-        self._check_columns(cursor, staged.schema)
-        listed = ", ".join(map(_quoted_name, columns))
-        cursor.execute(
-            f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {listed} FROM {self._target} WITH NO DATA"
+    def _copy(self, cursor: Any, schema: Any, staged: StagedRows) -> list[str]:
+        columns = [each.name for each in schema]
+        target = self._target(cursor)
+        self._check_columns(schema, _columns(cursor, *target))
+        _execute(
+            cursor,
+            "CREATE TEMPORARY TABLE {stage} ON COMMIT DROP AS SELECT {columns} FROM {target} WITH NO DATA",
+            stage=(_STAGE,),
+            columns=columns,
+            target=target,
         )
-        for batch in staged.batches():
-            cursor.copy_expert(f"COPY {_STAGE} ({listed}) FROM STDIN WITH (FORMAT csv)", _csv(batch))
+        copy = _statement("COPY {stage} ({columns}) FROM STDIN WITH (FORMAT csv)", stage=(_STAGE,), columns=columns)
+        for batch in _kept_alive(cursor, staged.batches()):
+            cursor.copy_expert(copy, _csv(batch))
         return columns
 
-    def _check_columns(self, cursor: Any, schema: Any) -> None:
+    def _check_columns(self, schema: Any, there: set[str]) -> None:
         import pyarrow  # type: ignore[import-untyped]
 
         unfit = [
@@ -162,13 +261,6 @@ class _PostgresCommitter:
                 f"Expected columns that COPY can take for {self._sink.table}, found {', '.join(unfit)}: cast them to "
                 "strings in the sink's function, nested ones with to_json()."
             )
-        cursor.execute(
-            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            (self._target,),
-        )
-        there = {row[0] for row in cursor.fetchall()}
-        if not there:
-            raise ConfigurationError(f"Expected a table {self._sink.table} in the database, found none: create it.")
         own = {self._sink.run_column} if self._sink.run_column is not None else set()
         missing = sorted(({*schema.names} | own) - there)
         if missing or own & {*schema.names}:
@@ -179,26 +271,28 @@ class _PostgresCommitter:
             )
 
     def _insert(self, cursor: Any, token: CommitToken, columns: list[str]) -> int:
-        listed, run_column = ", ".join(map(_quoted_name, columns)), self._sink.run_column
+        run_column = self._sink.run_column
+        own = [] if run_column is None else [run_column]
+        names: dict[str, Any] = {"target": self._target(cursor), "stage": (_STAGE,), "columns": columns, "own": own}
+        key = () if run_column is None else (token.run_key,)
         if self._sink.mode is CommitMode.REPLACE:
             # Else two runs that replace at once would each leave the rows that the other has just inserted.
-            cursor.execute(f"LOCK TABLE {self._target} IN SHARE ROW EXCLUSIVE MODE")
-            if run_column is None:
-                cursor.execute(f"DELETE FROM {self._target}")
-            else:
-                cursor.execute(f"DELETE FROM {self._target} WHERE {_quoted_name(run_column)} = %s", (token.run_key,))
+            _execute(cursor, "LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE", **names)
+            where = "" if run_column is None else " WHERE {own} = %s"
+            _execute(cursor, f"DELETE FROM {{target}}{where}", key, **names)
         if run_column is None:
-            cursor.execute(f"INSERT INTO {self._target} ({listed}) SELECT {listed} FROM {_STAGE}")
+            _execute(cursor, "INSERT INTO {target} ({columns}) SELECT {columns} FROM {stage}", **names)
         else:
-            cursor.execute(
-                f"INSERT INTO {self._target} ({_quoted_name(run_column)}, {listed}) SELECT %s, {listed} FROM {_STAGE}",
-                (token.run_key,),
-            )
+            _execute(cursor, "INSERT INTO {target} ({own}, {columns}) SELECT %s, {columns} FROM {stage}", key, **names)
         return int(cursor.rowcount)
 
     @contextmanager
     def _transaction(self, token: CommitToken) -> Iterator[Any]:
-        """Committed where the block ends, rolled back where it raises. Raises `SinkUnavailable` for the driver's."""
+        """Committed where the block ends, rolled back where it raises.
+
+        Raises `SinkRefused` and `SinkUnavailable` for the driver's errors, without those themselves: PostgreSQL's
+        details and contexts hold the row.
+        """
         import psycopg2
 
         try:
@@ -213,25 +307,101 @@ class _PostgresCommitter:
             finally:
                 connection.close()
         except psycopg2.Error as error:
-            raise SinkUnavailable(
-                f"{token.text}: PostgreSQL said of {self._sink.table}: {type(error).__name__}: {str(error).strip()}. "
-                "Whether it was committed, the next try finds by the token: nothing is committed twice."
-            ) from error
+            raise self._answer(token, error) from None
+
+    def _answer(self, token: CommitToken, error: Any) -> SinkRefused | SinkUnavailable:
+        code, said = error.pgcode or "", _said(error)
+        where = f"{token.text}: PostgreSQL said of {self._sink.table}: {said}"
+        if code.startswith(_REFUSING) or (not code and any(each in str(error) for each in _REFUSED_AT_THE_DOOR)):
+            return SinkRefused(
+                f"{where}. Nothing was committed, and no retry helps: change the table, the role's rights, or what the "
+                "sink's function returns, and clear the task."
+            )
+        return SinkUnavailable(
+            f"{where}. Whether it was committed, the next try finds by the token: nothing is committed twice."
+        )
 
     def _connect(self) -> Any:
         import psycopg2
 
         address = self._resources.database(self._sink.conn_id)
-        return psycopg2.connect(
-            host=address.host,
-            port=address.port,
-            dbname=address.database,
-            user=address.user,
-            password=address.password,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            application_name="airflow-recovery",
-            **dict(address.options),
-        )
+        own = {
+            "host": address.host,
+            "port": address.port,
+            "dbname": address.database,
+            "user": address.user,
+            "password": address.password,
+        }
+        given = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": "airflow-recovery",
+            **{name: value for name, value in address.options if name in _OPTIONS},
+            **own,
+        }
+        connection = psycopg2.connect(**given)
+        connection.set_client_encoding("UTF8")  # what is copied
+        return connection
+
+
+def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    """``batches``, fetched beside the transaction: the server would end one that does nothing for too long."""
+    with ThreadPoolExecutor(1, "fetch prepared rows") as fetcher:
+        while True:
+            fetched = fetcher.submit(next, batches, None)
+            while not wait([fetched], IDLE_TIMEOUT_S / 3).done:
+                cursor.execute("SELECT 1")
+            batch = fetched.result()
+            if batch is None:
+                return
+            yield batch
+
+
+def _said(error: Any) -> str:
+    """What the server says, without the row: no detail and no context, and of class 22 not the value either."""
+    from psycopg2 import errorcodes
+
+    code = error.pgcode
+    if code is None:
+        return f"{type(error).__name__}: {str(error).strip()}"
+    try:
+        name = errorcodes.lookup(code).lower().replace("_", " ")
+    except KeyError:
+        name = "unknown"
+    text = f"{name} (SQLSTATE {code})"
+    return text if code.startswith("22") else f"{text}: {error.diag.message_primary}"
+
+
+def _columns(cursor: Any, schema: str, table: str) -> set[str]:
+    """Of a table, by its exact name; none where there is no such table."""
+    cursor.execute(
+        "SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
+        (schema, table),
+    )
+    return {row[0] for row in cursor.fetchall()}
+
+
+def _execute(cursor: Any, statement: str, values: tuple[Any, ...] = (), **names: Any) -> None:
+    cursor.execute(_statement(statement, has_values=bool(values), **names), values or None)
+
+
+def _statement(text: str, *, has_values: bool = False, **names: Any) -> Any:
+    """``text`` with quoted names: a tuple is one name of several parts, a list several names.
+
+    With values psycopg2 takes a percent sign for theirs, in a quoted name too.
+    """
+    from psycopg2 import sql
+
+    def quoted(*parts: str) -> Any:
+        return sql.Identifier(*(part.replace("%", "%%") if has_values else part for part in parts))
+
+    return sql.SQL(text).format(
+        **{
+            key: quoted(*name) if isinstance(name, tuple) else sql.SQL(", ").join(map(quoted, name))
+            for key, name in names.items()
+        }
+    )
 
 
 def _csv(batch: Any) -> io.BytesIO:
@@ -242,11 +412,3 @@ def _csv(batch: Any) -> io.BytesIO:
     pyarrow.csv.write_csv(batch, body, pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed"))
     body.seek(0)
     return body
-
-
-def _quoted(table: str) -> str:
-    return ".".join(map(_quoted_name, table.split(".")))
-
-
-def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

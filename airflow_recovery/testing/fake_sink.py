@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Probe, refused
+from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, refused
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 Gate = Callable[[str], None]
@@ -28,11 +28,13 @@ class FakeTarget:
     def __init__(self, on_applied: Callable[[CommitToken], None] = lambda token: None) -> None:
         self.applied: list[tuple[str, int]] = []
         self.refuses = True
+        self.writers: dict[tuple[str, int], str | None] = {}
         self._on_applied = on_applied
 
     def committer(self, spec: CommitSpec, gate: Gate = lambda request: None) -> Committer:
         """One process's way to it; ``gate`` is called before each request, and before each answer to a commit."""
-        return _FakeCommitter(self, spec, gate)
+        kind = _RememberingCommitter if spec.kind is CommitKind.TOKEN else _FakeCommitter
+        return kind(self, spec, gate)
 
     def visible(self, region: str, mode: CommitMode) -> list[int]:
         """The attempts whose rows a reader of the target sees."""
@@ -43,15 +45,21 @@ class FakeTarget:
         """A person removes what a region has committed."""
         self.applied = [each for each in self.applied if each[0] != region]
 
+    def held(self, token: CommitToken) -> Held | None:
+        """What a token target remembers of the token's region."""
+        highest = max((n for name, n in self.applied if name == token.region), default=0)
+        return Held(highest, self.writers.get((token.region, highest))) if highest else None
+
     def apply(self, token: CommitToken, spec: CommitSpec) -> None:
         """One moment."""
         key = token.region, token.attempt
         if spec.kind is CommitKind.TOKEN:
-            if key in self.applied:
+            held = self.held(token)
+            if key in self.applied and self.writers[key] == token.writer:
                 return
-            held = max((n for name, n in self.applied if name == token.region), default=0)
-            if self.refuses and held > (token.attempt if spec.mode is CommitMode.REPLACE else 0):
+            if self.refuses and held and held.attempt >= (token.attempt if spec.mode is CommitMode.REPLACE else 0):
                 raise refused(token, "the fake target", held, spec.mode)
+        self.writers[key] = token.writer
         self.applied.append(key)
         self._on_applied(token)
 
@@ -71,3 +79,16 @@ class _FakeCommitter:
     def probe(self, token: CommitToken) -> Probe:
         self._gate(f"sink: probe {token.region}@{token.attempt}")
         return Probe.APPLIED if (token.region, token.attempt) in self._target.applied else Probe.NOT_APPLIED
+
+
+class _RememberingCommitter(_FakeCommitter):
+    """Of a token sink."""
+
+    def held(self, token: CommitToken) -> Held | None:
+        self._gate(f"sink: held {token.region}")
+        return self._target.held(token)
+
+    def probe(self, token: CommitToken) -> Probe:
+        found = super().probe(token)
+        key = token.region, token.attempt
+        return found if self._target.writers.get(key) == token.writer else Probe.NOT_APPLIED

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 
 class CommitKind(str, Enum):
@@ -38,13 +40,25 @@ class CommitSpec:
     mode: CommitMode
     sink: str
     config: str
+    number: int | None = field(default=None, metadata={"later": True})
+    """Of a finish: as which attempt the target counts it. `None`: the plan's, and of a finish of the version before,
+    whose target counts it as what it is, and does not know its writer."""
 
     def has_same_target(self, other: CommitSpec) -> bool:
         """Both commit into the same place, in the same way."""
         return (self.sink, self.config) == (other.sink, other.config)
 
+    def has_same_place(self, other: CommitSpec) -> bool:
+        """Both commit into the same place; what a second attempt does there may differ."""
+        return (self.sink, _without_mode(self.config)) == (other.sink, _without_mode(other.config))
 
-def commit_spec_from_json(value: dict[str, str]) -> CommitSpec:
+
+def _without_mode(config: str) -> Any:
+    found = json.loads(config)
+    return {name: value for name, value in found.items() if name != "mode"} if isinstance(found, dict) else found
+
+
+def commit_spec_from_json(value: dict[str, Any]) -> CommitSpec:
     """The inverse of `dataclasses.asdict`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
     given = dict(value)
     kind, mode = CommitKind(given.pop("kind")), CommitMode(given.pop("mode"))

@@ -12,9 +12,9 @@ from airflow_recovery.errors import (
     AppendedAlready,
     AttemptLost,
     NothingRecorded,
+    Overtaken,
     SinkInDoubt,
     SinkNotApplied,
-    SinkRefused,
     SinkUnavailable,
 )
 from airflow_recovery.execution import commit, region_task
@@ -209,7 +209,7 @@ def test_of_two_that_see_one_confirmation_one_takes_the_turn():
     world.journal(writer="other").take_turn(CommitterTurn(SINK, 1, 2, "other"))
     run = world.run(world.airflow.start(SINK), Process(), "late")
     with pytest.raises(AttemptLost, match="written by another process first"):
-        commit.roll_forward(run, seen.of(SINK).prepared_attempt)
+        commit.roll_forward(run, seen.of(SINK).prepared_attempt, seen.of(SINK), lambda: None)
     assert world.target.applied == []
 
 
@@ -329,8 +329,9 @@ def test_the_target_refuses_a_lower_attempt():
     world.try_sink()
     world.target.applied.remove((SINK, 1))  # a zombie that never came to it
     run = world.run(world.airflow.now(SINK), Process(), "zombie")
-    with pytest.raises(SinkRefused, match="attempt 2 of it there"):
-        commit.roll_forward(run, replace(first, is_committed=False, committed=None))
+    late = replace(first, is_committed=False, committed=None)
+    with pytest.raises(AttemptLost, match="written by another process first"):
+        commit.roll_forward(run, late, world.state().of(SINK), lambda: None)
     assert world.visible == [2]
 
 
@@ -344,6 +345,33 @@ def test_in_mode_replace_what_was_prepared_and_is_gone_is_abandoned_and_made_aga
     assert world.try_sink() is None
     assert committed(world, 1) is CommitEnd.ABANDONED
     assert world.visible == [2]
+
+
+def reset_before_its_commit() -> tuple[SinkWorld, object]:
+    """The process stands before its commit while a person resets the attempt, and the next try does all it may."""
+    world = sink_world(TOKEN, REPLACE)
+
+    def meanwhile(request: str) -> None:
+        if request.startswith("sink: commit C@1") and world.airflow.state(SINK) == "running" and world.current(SINK):
+            world.restart(SINK)
+            assert world.try_sink() is None
+
+    return world, world.try_sink(Process(meanwhile))
+
+
+def test_in_mode_replace_what_was_prepared_and_reset_is_abandoned_and_a_late_one_is_refused():
+    world, late = reset_before_its_commit()
+    assert isinstance(late, Overtaken)
+    assert committed(world, 1) is CommitEnd.ABANDONED
+    assert committed(world, 2) is CommitEnd.COMMITTED
+    assert world.target.applied == [(SINK, 2)]
+
+
+def test_control_a_target_that_does_not_refuse_takes_the_late_one(monkeypatch):
+    monkeypatch.setattr(FakeTarget, "held", lambda self, token: None)
+    world, late = reset_before_its_commit()
+    assert isinstance(late, AttemptLost)
+    assert world.target.applied == [(SINK, 2), (SINK, 1)]
 
 
 @pytest.mark.parametrize(("kind", "mode"), [each for each in KINDS if each != (TOKEN, REPLACE)])

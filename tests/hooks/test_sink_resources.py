@@ -33,7 +33,7 @@ def test_a_connection_is_an_address_that_does_not_show_its_password(resources, m
     }
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps({**given, "extra": {"sslmode": "require", "cursor": 1}}))
     found = resources.database("warehouse")
-    assert found == DatabaseAddress("db", 5433, "mart", "ann", "s3cret", (("sslmode", "require"),))
+    assert found == DatabaseAddress("db", 5433, "mart", "ann", "s3cret", (("cursor", "1"), ("sslmode", "require")))
     assert "s3cret" not in repr(found)
 
 

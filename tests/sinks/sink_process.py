@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import traceback
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from staging import ROWS, Warehouse, stage
@@ -72,7 +73,8 @@ class Prepares:
     def run(self, attempt: ClaimedAttempt) -> object:
         claim = attempt.claim
         data = JournalLayout(IDENTITY).data_of(REGION, claim.attempt)
-        manifest = stage(self._case.warehouse.store, data, ROWS)
+        manifest = stage(self._case.warehouse.store, data, self._case.rows)
+        self._case.meanwhile()
         outcome = attempt.trace.finished("now", (manifest,))
         self._journal.finish(outcome)
         return outcome
@@ -84,17 +86,20 @@ class Prepares:
 
 @dataclass(frozen=True)
 class Case:
-    """One run with one sink. ``sink`` may write into the warehouse."""
+    """One run with one sink. ``sink`` may write into the warehouse; ``meanwhile`` happens while Spark runs."""
 
     warehouse: Warehouse
     sink: CommittingSink
     journal: Path
+    rows: dict[str, list[object]] = field(default_factory=lambda: ROWS)
+    code: str = "code"
+    meanwhile: Callable[[], None] = lambda: None
 
     def task(self) -> None:
         """One try, to its end. Raises what the task raises."""
         store = SteppingStore(str(self.journal))
-        journal = Journal(store, IDENTITY, writer=f"process {os.getpid()}")
-        plan = RegionPlan(REGION, (REGION,), (REGION,), (), True, "code", commit=spec_of(self.sink, REGION))
+        journal = Journal(store, IDENTITY, writer=uuid.uuid4().hex)
+        plan = RegionPlan(REGION, (REGION,), (REGION,), (), True, self.code, commit=spec_of(self.sink, REGION))
         run = Run(
             plan=PlanRecord("jobs:flights", (plan,)),
             journal=journal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import deltalake
 import pytest
 from staging import Resources, stage, token
 
-from airflow_recovery.errors import SinkRefused, SinkUnavailable
+from airflow_recovery.errors import InputAltered, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks import Committable, Committer, DeltaTable, Probe
 from airflow_recovery.sinks import delta as module
+from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import S3Server
@@ -156,3 +158,77 @@ def test_on_s3(s3_server: S3Server):
     with pytest.raises(SinkRefused):
         into.commit(lake.committable(1))
     assert lake.rows() == ["B6", "B6"]
+
+
+# refused for good
+
+
+class Counted:
+    """How often all prepared rows were read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        read = StagedRows.batches
+
+        def counting(staged):
+            self.times += 1
+            return read(staged)
+
+        monkeypatch.setattr(StagedRows, "batches", counting)
+
+
+@pytest.fixture
+def strict(lake: Lake) -> Lake:
+    """It takes no rows of carrier XX."""
+    lake.committer().commit(lake.committable(carriers=["AA"], key="0"))
+    deltalake.DeltaTable(lake.uri).alter.add_constraint({"no_xx": "carrier <> 'XX'"})
+    return lake
+
+
+def unfit(lake: Lake) -> list[tuple[str, Committable]]:
+    of = {
+        "1 rows failed validation check": {"carrier": ["XX"]},
+        "number of fields does not match": {"carrier": ["AA"], "delay": [1.0]},
+    }
+    return [
+        (said, Committable(token(1, str(at)), stage(lake.store, f"unfit/{at}", rows)))
+        for at, (said, rows) in enumerate(of.items(), start=1)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_fault_98_rows_that_the_table_refuses_are_read_once_and_not_shown(strict, monkeypatch, mode):
+    for said, given in unfit(strict):
+        counted = Counted(monkeypatch)
+        with pytest.raises(SinkRefused, match=said) as error:
+            strict.committer(mode).commit(given)
+        assert counted.times == 1
+        assert "XX" not in "".join(traceback.format_exception(error.value))
+    assert strict.rows() == ["AA"]
+
+
+def test_a_value_of_another_type_is_refused_and_not_shown(tmp_path):
+    lake = Lake(str(tmp_path / "lake"), LocalStore(str(tmp_path / "results")), Resources())
+    lake.committer().commit(Committable(token(1, "0"), stage(lake.store, "0", {"n": [1]})))
+    given = Committable(token(), stage(lake.store, "1", {"n": ["XX"]}))
+    with pytest.raises(SinkRefused, match="a column has another type there") as error:
+        lake.committer().commit(given)
+    assert "XX" not in "".join(traceback.format_exception(error.value))
+
+
+def test_control_taken_for_a_commit_that_met_another_they_are_read_five_times(strict, monkeypatch):
+    monkeypatch.setattr(module, "_has_met_another", lambda error: True)
+    ((_, given), _), counted = unfit(strict), Counted(monkeypatch)
+    with pytest.raises(SinkUnavailable) as error:
+        strict.committer().commit(given)
+    assert counted.times == module.ROUNDS
+    assert "XX" in str(error.value)
+
+
+def test_a_prepared_file_that_was_altered_is_named_as_such(lake):
+    lake.committer().commit(lake.committable(key="0"))
+    given = lake.committable()
+    lake.store.put("1/1/part-1.parquet", b"other")
+    with pytest.raises(InputAltered, match="Nothing was committed"):
+        lake.committer().commit(given)
+    assert lake.rows() == GIVEN

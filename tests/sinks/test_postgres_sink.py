@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime
 import decimal
 import threading
+import time
+import traceback
+from dataclasses import replace
 
+import psycopg2
 import pyarrow
 import pytest
-from staging import Warehouse, token
+from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefused, SinkUnavailable
-from airflow_recovery.sinks import Committer, PostgresTable, Probe
+from airflow_recovery.sinks import Committer, DatabaseAddress, Held, PostgresTable, Probe
 from airflow_recovery.sinks import postgres as module
+from airflow_recovery.storage.local import LocalStore
 
 GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
 
@@ -248,3 +253,216 @@ def test_names_are_quoted_and_values_are_values(warehouse):
     key = "x'; DROP TABLE delays; --"
     sink.open(warehouse.resources).commit(warehouse.committable(rows={"a b": [key]}, run_key="date-1"))
     assert warehouse.ask(f'SELECT "a b" FROM {warehouse.schema}."de""lays; DROP"') == [(key,)]
+
+
+# what the server refuses for good, and what is no answer
+
+
+def raises(warehouse: Warehouse, code: str) -> None:
+    """From now on every row that is inserted meets this SQLSTATE, as it would out of the server's own depth."""
+    warehouse.ask(
+        f"CREATE FUNCTION {warehouse.schema}.raises() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION 'no more' USING ERRCODE = '{code}', DETAIL = 'carrier ' || NEW.carrier; END $$; "
+        f"CREATE TRIGGER raises BEFORE INSERT ON {warehouse.table} FOR EACH ROW "
+        f"EXECUTE FUNCTION {warehouse.schema}.raises()"
+    )
+
+
+@pytest.mark.parametrize("code", ["22003", "23505", "28000", "42501", "3F000", "44000"])
+def test_fault_98_by_its_sqlstate_it_is_refused_for_good(warehouse, code):
+    raises(warehouse, code)
+    with pytest.raises(SinkRefused, match=f"SQLSTATE {code}.* no retry helps"):
+        committer(warehouse).commit(warehouse.committable())
+    assert committer(warehouse).probe(token()) is Probe.NOT_APPLIED
+
+
+@pytest.mark.parametrize("code", ["08006", "40001", "40P01", "53300", "55P03", "57014", "57P01"])
+def test_fault_98_by_its_sqlstate_it_is_no_answer(warehouse, code):
+    raises(warehouse, code)
+    with pytest.raises(SinkUnavailable, match=f"SQLSTATE {code}"):
+        committer(warehouse).commit(warehouse.committable())
+
+
+UNFIT = [
+    ("ADD UNIQUE (carrier)", {"carrier": ["Jo Doe", "Jo Doe"], "delay": [1.0, 1.0]}, "unique constraint"),
+    ("ADD CHECK (carrier <> 'Jo Doe')", {"carrier": ["Jo Doe"], "delay": [1.0]}, "check constraint"),
+    ("ALTER delay SET NOT NULL", {"carrier": ["Jo Doe"], "delay": [None]}, "null value in column"),
+    ("ALTER carrier TYPE integer USING 1", {"carrier": ["Jo Doe"], "delay": [1.0]}, "invalid text representation"),
+    ("ALTER carrier TYPE varchar(2)", {"carrier": ["Jo Doe"], "delay": [1.0]}, "string data right truncation"),
+]
+
+
+@pytest.mark.parametrize(("change", "rows", "said"), UNFIT)
+def test_fault_98_what_is_said_of_a_refusal_does_not_hold_the_row(warehouse, change, rows, said):
+    warehouse.ask(f"ALTER TABLE {warehouse.table} {change}")
+    given = warehouse.committable(rows=rows)
+    with pytest.raises(SinkRefused, match=said) as error:
+        committer(warehouse).commit(given)
+    assert "Jo Doe" not in "".join(traceback.format_exception(error.value))
+    assert warehouse.rows() == []
+
+
+def test_control_the_driver_says_the_row(warehouse, monkeypatch):
+    monkeypatch.setattr(module, "_said", str)
+    change, rows, _ = UNFIT[0]
+    warehouse.ask(f"ALTER TABLE {warehouse.table} {change}")
+    with pytest.raises(SinkRefused, match="Jo Doe"):
+        committer(warehouse).commit(warehouse.committable(rows=rows))
+
+
+def test_a_role_that_is_not_let_in_is_refused_for_good(warehouse):
+    warehouse.resources = Resources({**warehouse.address, "user": "nobody_here"})
+    with pytest.raises(SinkRefused, match="nobody_here"):
+        committer(warehouse).probe(token())
+
+
+# names, options of the connection, slow files
+
+
+def server_side(warehouse: Warehouse, statement: str) -> None:
+    """Without values, so that a percent sign is one."""
+    connection = psycopg2.connect(**warehouse.address)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_fault_99_a_percent_sign_is_part_of_a_name(warehouse, mode):
+    schema = f"{warehouse.schema}%s"
+    for table in ("t%%", "t%"):
+        server_side(
+            warehouse,
+            f'CREATE SCHEMA IF NOT EXISTS "{schema}"; '
+            f'CREATE TABLE "{schema}"."{table}" ("a%" text, "100%s" text, ord serial)',
+        )
+    sink = PostgresTable(conn_id="warehouse", table=f"{schema}.t%%", run_column="100%s", mode=mode)
+    into = sink.open(warehouse.resources)
+    for _ in range(2):
+        into.commit(warehouse.committable(rows={"a%": ["AA", "UA"]}))
+    read = f'SELECT "a%%", "100%%s" FROM "{warehouse.schema}%%s"."t%%%%" ORDER BY ord'
+    assert warehouse.ask(read + " LIMIT %s", 9) == [("AA", "date-1"), ("UA", "date-1")]
+    assert warehouse.ask(f'SELECT * FROM "{warehouse.schema}%%s"."t%%" LIMIT %s', 1) == []
+
+
+def test_control_as_a_statement_with_values_takes_it_a_name_is_broken(warehouse, monkeypatch):
+    statement = module._statement
+    monkeypatch.setattr(module, "_statement", lambda text, has_values=False, **names: statement(text, **names))
+    server_side(warehouse, f'CREATE TABLE {warehouse.schema}."t%s" (a text, b text)')
+    sink = PostgresTable(conn_id="warehouse", table=f"{warehouse.schema}.t%s", run_column="a", mode="replace")
+    with pytest.raises((IndexError, TypeError)):
+        sink.open(warehouse.resources).commit(warehouse.committable(rows={"b": ["AA"]}))
+
+
+class WithOptions(Resources):
+    """A connection whose extra holds these."""
+
+    def __init__(self, address: dict[str, str | int], **options: str) -> None:
+        super().__init__(address)
+        self._options = tuple(options.items())
+
+    def database(self, conn_id: str) -> DatabaseAddress:
+        return replace(super().database(conn_id), options=self._options)
+
+
+EXTRA = {
+    "cursor": "DictCursor",  # Airflow's own
+    "application_name": "etl",
+    "connect_timeout": "7",
+    "options": "-c search_path=pg_catalog",
+    "host": "nowhere.invalid",
+    "client_encoding": "LATIN1",
+}
+
+
+def test_fault_99_of_a_connections_extra_libpq_gets_what_is_libpqs_and_the_connections_own_wins(warehouse):
+    warehouse.resources = WithOptions(warehouse.address, **EXTRA)
+    into = committer(warehouse)
+    into.commit(warehouse.committable(rows={"carrier": ["Jü"], "delay": [1.0]}))
+    assert warehouse.rows() == [("Jü", 1.0)]
+    with into._transaction(token()) as cursor:
+        cursor.execute("SELECT current_setting('application_name'), current_setting('search_path')")
+        assert cursor.fetchone() == ("etl", "pg_catalog")
+
+
+def test_control_libpq_refuses_what_is_airflows(warehouse, monkeypatch):
+    monkeypatch.setattr(module, "_OPTIONS", set(EXTRA))
+    warehouse.resources = WithOptions(warehouse.address, **EXTRA)
+    with pytest.raises(SinkUnavailable, match="invalid dsn"):
+        committer(warehouse).probe(token())
+
+
+@pytest.mark.parametrize("is_kept_alive", [True, False])
+def test_fault_99_a_file_that_is_slow_to_fetch_ends_no_transaction(warehouse, monkeypatch, is_kept_alive):
+    """The second file comes when the server would have ended a transaction that does nothing; else: the control."""
+    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
+    if not is_kept_alive:
+        monkeypatch.setattr(module, "_kept_alive", lambda cursor, batches: batches)
+    get, of_ours = LocalStore.get, "FROM pg_stat_activity WHERE application_name = 'airflow-recovery'"
+
+    def slow(self, key, **given):
+        deadline = time.monotonic() + 60
+        while key.endswith("part-1.parquet") and time.monotonic() < deadline:
+            found = warehouse.ask(f"SELECT now() - xact_start > interval '3 s' {of_ours}")
+            if found in ([], [(True,)]):
+                break
+        return get(self, key, **given)
+
+    monkeypatch.setattr(LocalStore, "get", slow)
+    given = warehouse.committable()
+    if is_kept_alive:
+        committer(warehouse).commit(given)
+        assert warehouse.rows() == GIVEN
+    else:
+        with pytest.raises(SinkUnavailable):
+            committer(warehouse).commit(given)
+
+
+# where the tokens lie
+
+
+@pytest.fixture
+def shadowed(warehouse: Warehouse) -> Warehouse:
+    """``delays`` is found by the search path, in whose first schema somebody else may create tables, and has.
+
+    His table of tokens says that attempt 1 is there.
+    """
+    own = f"{warehouse.schema}_shadow"
+    warehouse.ask(
+        f"CREATE SCHEMA {own}; CREATE TABLE {own}.airflow_recovery_commits (lineage text, target text, "
+        "attempt integer, committed_at timestamptz DEFAULT now(), writer text, PRIMARY KEY (lineage, target))"
+    )
+    warehouse.ask(f"INSERT INTO {own}.airflow_recovery_commits VALUES (%s, 'delays', 1)", token().lineage)
+    path = f"-c search_path={own},{warehouse.schema}"
+    warehouse.resources = WithOptions(warehouse.address, options=path)
+    return warehouse
+
+
+def test_fault_101_the_tokens_lie_beside_the_table_whatever_the_search_path_finds_first(shadowed):
+    by_its_name = PostgresTable(conn_id="warehouse", table=shadowed.table).open(shadowed.resources)
+    by_its_name.commit(shadowed.committable(run_key="date-0"))  # which makes the table of tokens
+    into = PostgresTable(conn_id="warehouse", table="delays").open(shadowed.resources)
+    assert into.probe(token()) is Probe.NOT_APPLIED
+    into.commit(shadowed.committable())
+    assert "applied before" in into.commit(shadowed.committable())
+    assert shadowed.rows() == GIVEN * 2
+    assert [n for _, n in shadowed.held()] == [1, 1]
+
+
+def test_a_table_of_tokens_in_an_earlier_schema_alone_is_refused_by_name(shadowed):
+    into = PostgresTable(conn_id="warehouse", table="delays").open(shadowed.resources)
+    with pytest.raises(SinkRefused, match="in an earlier schema of the role's search path"):
+        into.commit(shadowed.committable())
+    assert shadowed.rows() == []
+
+
+def test_control_found_by_the_search_path_the_rows_are_taken_for_written(shadowed, monkeypatch):
+    def by_the_path(self, cursor, of):
+        cursor.execute("SELECT attempt FROM airflow_recovery_commits WHERE lineage = %s", (of.lineage,))
+        return Held(cursor.fetchone()[0])
+
+    monkeypatch.setattr(module._PostgresCommitter, "_held", by_the_path)
+    monkeypatch.setattr(module._PostgresCommitter, "_make_tokens", lambda self, of: None)
+    into = PostgresTable(conn_id="warehouse", table="delays").open(shadowed.resources)
+    assert "applied before" in into.commit(shadowed.committable())
+    assert shadowed.rows() == []

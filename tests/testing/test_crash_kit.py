@@ -282,7 +282,7 @@ def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(stage, mon
 
 
 def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(stage, monkeypatch):
-    monkeypatch.setattr(region_task, "roll_forward", lambda run, prepared: commit_own(run, prepared.outcome))
+    monkeypatch.setattr(region_task, "roll_forward", lambda run, prepared, *more: commit_own(run, prepared.outcome))
     finds(CrashLoop(stage(LEDGERS)), "I10", "task of probed try 1, after commit 1")
 
 

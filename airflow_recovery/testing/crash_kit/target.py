@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 
 from airflow_recovery.errors import ObjectExists
-from airflow_recovery.sinks.committer import Committable, CommitToken, Probe, refused
+from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, refused
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
@@ -36,7 +36,7 @@ class StandInTarget:
                 return token.text
             newest = max(held, default=0)
             if newest > (token.attempt if self._spec.mode is CommitMode.REPLACE else 0):
-                raise refused(token, self._store.base_uri, newest, self._spec.mode)
+                raise refused(token, self._store.base_uri, Held(newest), self._spec.mode)
         with self._crasher.around(Step.COMMIT):
             try:
                 self._store.put_if_absent(key, b"")
