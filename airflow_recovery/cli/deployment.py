@@ -10,8 +10,10 @@ from typing import Protocol
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
+from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
@@ -53,6 +55,10 @@ class Deployment(Protocol):
 
     def open_location(self, location: str) -> ObjectStore:
         """A store that holds ``location``."""
+        ...
+
+    def open_committer(self, spec: CommitSpec) -> Committer:
+        """The way to the target of a sink. Raises `ConfigurationError` where there is none from here."""
         ...
 
     def clear(
@@ -107,6 +113,14 @@ class StandaloneDeployment:
         if root not in self._by_root:
             self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
         return self._by_root[root]
+
+    def open_committer(self, spec: CommitSpec) -> Committer:
+        """Airflow's connections are not known here."""
+        raise ConfigurationError(
+            f"Expected a way to ask the target of {spec.result}, found none: without Airflow its connections are not "
+            "known. Give `airflow recovery abandon` on a machine with this deployment's Airflow; or, where you know "
+            "that the target has not taken it, --not-applied."
+        )
 
     def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:
         """There is no way into Airflow from here."""

@@ -13,8 +13,11 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES, ClearRequest
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
@@ -60,6 +63,10 @@ class AirflowDeployment:
     def open_location(self, location: str) -> ObjectStore:
         """The results of this deployment, or a user's own location, reached in the same way."""
         return self._stores.open_location(location)
+
+    def open_committer(self, spec: CommitSpec) -> Committer:
+        """By the connection that the sink names."""
+        return open_committers(self._stores)(spec)
 
     def clear(
         self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()

@@ -36,6 +36,7 @@ SUBCOMMANDS = (
     Subcommand("restart", "run regions again: the plan, and its application", "airflow_recovery.cli.restart"),
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.cli.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.cli.confirm"),
+    Subcommand("abandon", "give up a commit that its target refuses", "airflow_recovery.cli.abandon"),
     Subcommand("verify", "check the invariants I1 to I15 of runs, independently", "airflow_recovery.cli.verify"),
     Subcommand("events", "the history of a run, event by event", "airflow_recovery.cli.events"),
     Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.cli.export"),

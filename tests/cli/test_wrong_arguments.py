@@ -19,7 +19,7 @@ DAG, DATE = "flights", "2026-01-01"
 OF_A_RUN = [each.name for each in SUBCOMMANDS if each.name not in ("gc", "doctor")]
 OF_A_JOURNAL = [*OF_A_RUN, "gc"]
 """What can't be opened is not their business, as it is `doctor`'s."""
-OF_A_REGION = {"restart", "confirm", "release", "pin"}
+OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}
 """Their third argument is a region."""
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,9 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, submissions
 
+from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
-from airflow_recovery.execution import region_task
+from airflow_recovery.execution import commit, region_task
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.application_runner import application_fingerprint
@@ -240,3 +245,91 @@ def test_rows_that_the_sink_would_not_see_whole_are_not_committed(
         run_try(task)
     assert table.carriers() == []
     assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].is_finished
+
+
+# --- refused for good -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def strict(table: Table) -> Table:
+    """It takes no rows of carrier XX."""
+    table.ask("ALTER TABLE delays ADD CONSTRAINT no_xx CHECK (carrier <> 'XX')")
+    return table
+
+
+def test_fault_97_other_code_gets_out_of_a_commit_that_is_refused_for_good(strict: Table, submitted: Path) -> None:
+    sink = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
+    for number in (1, 2):
+        with pytest.raises(AirflowFailException, match='violates check constraint "no_xx"'):
+            run_try(operator(sink, "--carrier", "XX"), try_number=number)
+    assert len(submissions(submitted)) == 1
+    run_try(operator(sink, "--carrier", "UA"), try_number=3)
+    assert strict.carriers() == ["UA", "UA"]
+
+
+def test_control_where_it_is_not_asked_whether_it_would_run_it_is_blocked_for_ever(
+    strict: Table, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_task.RegionTask, "_why_it_would_run", lambda self, state, externals: None)
+    sink = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
+    for number, carrier in enumerate(["XX", "UA", "UA"], start=1):
+        with pytest.raises(AirflowFailException, match='violates check constraint "no_xx"'):
+            run_try(operator(sink, "--carrier", carrier), try_number=number)
+    assert strict.carriers() == []
+
+
+@pytest.mark.airflow
+def test_fault_97_what_is_appended_is_abandoned_by_a_person(strict: Table, recovery: Path, submitted: Path) -> None:
+    """By Airflow's own command line, which asks the target through the connection."""
+    sink = PostgresTable(conn_id="warehouse", table="delays")
+    for number, carrier in enumerate(["XX", "UA"], start=1):
+        with pytest.raises(AirflowFailException, match=r"airflow recovery abandon d .* t --group") as error:
+            run_try(operator(sink, "--carrier", carrier), try_number=number)
+    command = shlex.split(str(error.value).rpartition("airflow recovery ")[2])
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "AIRFLOW_HOME": str(recovery), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////no/db"}
+        words = [sys.executable, "-m", "airflow", "recovery", *arguments]
+        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+    assert call(*command).returncode == ExitCode.REFUSED  # of whoever might still commit nothing is known
+    assert call("confirm", *command[1:]).returncode == ExitCode.CLEAR_BY_HAND
+    looked = call(*command, "--dry-run")
+    assert looked.returncode == ExitCode.DONE, looked.stderr
+    assert "the target says: NOT_APPLIED" in looked.stdout
+    done = call(*command)
+    assert done.returncode == ExitCode.CLEAR_BY_HAND, done.stderr
+    assert run_try(operator(sink, "--carrier", "UA"), try_number=3)["decision"] == "ran"
+    assert strict.carriers() == ["UA", "UA"]
+    again = call(*command)
+    assert again.returncode == ExitCode.NOT_FOUND
+    assert "there is nothing to abandon" in again.stderr
+
+
+def test_fault_100_a_target_that_the_code_does_not_declare_is_left_alone(
+    table: Table, recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write the journal writes an outcome that names a table of his choice."""
+    table.ask("CREATE TABLE IF NOT EXISTS payroll (carrier text, delay double precision); DELETE FROM payroll")
+    other = PostgresTable(conn_id="warehouse", table="payroll", mode="replace")
+    kill_after_the_finish(operator(other), monkeypatch)
+    sink = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
+    with pytest.raises(
+        AirflowFailException, match=r"expected its sink to be one that this DAG's code declares.*payroll"
+    ):
+        run_try(operator(sink), try_number=2)
+    assert table.ask("SELECT count(*) FROM payroll") == [(0,)]
+    # The control: where what the outcome says is believed.
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "declared", lambda prepared, specs, name, where: prepared)
+        run_try(operator(sink), try_number=3)
+    assert table.ask("SELECT count(*) FROM payroll") == [(2,)]
+
+
+def test_of_the_declared_target_it_is_todays_mode_that_counts(
+    table: Table, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_after_the_finish(operator(PostgresTable(conn_id="warehouse", table="delays")), monkeypatch)
+    table.ask("INSERT INTO delays VALUES ('B6', 1)")
+    run_try(operator(PostgresTable(conn_id="warehouse", table="delays", mode="replace")), try_number=2)
+    assert table.carriers() == ["AA", "AA"]
