@@ -247,10 +247,6 @@ class SplitsVanished(RecoveryError):
     """Splits are not listed any more, and their source says ``vanished="fail"``. The message names them."""
 
 
-class CheckpointRefused(RecoveryError):
-    """A coordinator's checkpoint, or a send of it, at a moment at which it would say nothing reliable."""
-
-
 # --- channels --------------------------------------------------------------------------------------------------------
 
 

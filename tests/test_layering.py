@@ -52,8 +52,7 @@ PURE_STDLIB = {
 PURE = (
     "errors", "topology", "failover", "channel",
     "journal.records", "journal.run_state", "journal.codec", "shuffle.manifest",
-    "source.split", "source.split_log", "source.split_events", "source.subtask_gateway", "source.reconcile",
-    "source.event_gateway",
+    "source.split", "source.matching", "source.split_log", "source.assignment",
 )  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "now", "utcnow", "today"}
 

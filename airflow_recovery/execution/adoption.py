@@ -5,7 +5,7 @@ Read before the claim, which pins it. So it is looked at once, and whatever a zo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.execution.run import Run
@@ -21,6 +21,7 @@ from airflow_recovery.journal.records import (
 )
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.source.committed import check_kept, committed_splits
 from airflow_recovery.source.parts import (
     SplitWork,
     accumulated,
@@ -36,6 +37,7 @@ from airflow_recovery.source.parts import (
     usable,
 )
 from airflow_recovery.source.split import Split
+from airflow_recovery.source.split_log import SplitBook
 
 
 def split_work(
@@ -43,9 +45,12 @@ def split_work(
 ) -> SplitWork:
     """What the next attempt of ``region`` has to read of ``externals``, and what it can take over.
 
-    One read for each earlier attempt and each of its parts, and one listing of the data. Raises the store's errors, and
-    `RecordInvalid` where a part that was adopted before is not there.
+    One read for each earlier attempt and each of its parts, and one listing of the data. Where splits are pulled, only
+    parts are taken over whose splits the log says were never given back since. Raises the store's errors,
+    `RecordInvalid` where a part that was adopted before is not there, and `UserCodeError` where rows that are to be
+    kept of splits which have vanished can't be taken over.
     """
+    assert region.split_source is not None
     assigned = tuple(Split.of_external(each) for each in externals if each.vertex == region.split_source)
     reading = reading_of(region.fingerprint, pins)
     mine = state.of(region.name)
@@ -53,7 +58,15 @@ def split_work(
     claims = {each.attempt: each for each in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))
-    base = usable(base, parts, {each.key for each in assigned}, _gone(run, region.name, parts))
+    book = run.journal.split_log(region.split_source).book if before and region.pulls_splits else None
+    index = region.subtask.index if region.subtask is not None else 0
+
+    def is_own(part: Part) -> bool:
+        return book is None or book.has(index, part.attempt, part.splits)
+
+    base = usable(base, parts, {each.key for each in assigned}, _gone(run, region.name, parts), is_own=is_own)
+    if book is not None:
+        _check_kept(run, region, book, index, assigned, {key for each in taken(base, parts) for key in each.splits})
     work = SplitWork(assigned, base, taken(base, parts), reading, region.pulls_splits)
     if before:
         lost = len(parts) - len(work.adopted)
@@ -81,6 +94,18 @@ def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
     run.journal.finish(outcome)
     run.log.info("%s@%d is finished without Spark: %s.", region.name, outcome.attempt, work.text())
     return outcome
+
+
+def _check_kept(
+    run: Run, region: RegionPlan, book: SplitBook, index: int, assigned: Sequence[Split], adopted: Collection[str]
+) -> None:
+    """Before the claim, after which it would be given back: what has vanished can't be read again."""
+    assert region.split_source is not None
+    gone = book.vanished() & {*book.held_by(index)}
+    left = [each for each in assigned if each.key in gone and each.key not in adopted]
+    if left:
+        committed = committed_splits(run.journal, region.name, region.split_source)
+        check_kept(region.name, [each for each in left if each.key in committed])
 
 
 def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[Part, ...]:

@@ -10,86 +10,126 @@ The fence is that of every predecessor (`airflow_recovery.execution.predecessor`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from airflow_recovery.errors import SplitsVanished
+from airflow_recovery.errors import AttemptLost, SplitsVanished
 from airflow_recovery.execution.adoption import finish_without_spark
+from airflow_recovery.execution.attempt_outcome import fenced
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import Outcome, ReadMetrics, RegionPlan
+from airflow_recovery.journal.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.source.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.source.matching import Vanished, names
 from airflow_recovery.source.split import Split, in_order, listed
-from airflow_recovery.source.split_log import Discovered, Return, SplitBook
+from airflow_recovery.source.split_log import Discovered, Rescaled, SplitBook
 
 
 def discover(
     splits: SplitLogStore,
-    today: Callable[[], Iterable[Split]],
+    today: Callable[[], Iterable[Split]] | ResumedEnumerator,
     *,
     vertex: str,
+    parallelism: int,
     vanished: Vanished,
     log: logging.Logger,
 ) -> tuple[Split, ...]:
-    """Enter what has come and gone since the last listing; what there is to read now, in the order of the names.
+    """Enter how many subtasks there are, and what has come and gone since the last listing; what there is to read now,
+    in the order of the names.
 
     The log is read before ``today`` lists, and where another listing was entered meanwhile, it is listed again: what a
     slow process saw overtakes nothing. With ``vanished`` as `Vanished.KEEP` the answer holds also what a subtask has of
     what is gone: what it has committed of it stays, the rest comes to nobody again. Raises `SplitsVanished` where one
-    has gone and that fails, with nothing entered, and what ``today`` raises.
+    has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing has changed, this is two LIST
+    and the records.
     """
+    splits.append(lambda book: rescaled(book, parallelism, vertex, vanished))
     while True:
-        before = splits.read().listings
-        found = listed(today()).splits
-        splits.append(lambda book: _news(book, found, before, vertex, vanished, log))  # noqa: B023 - called at once
-        book = splits.read()
-        if book.listings == before or _says(book, found):
-            gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
-            return tuple(in_order(each for key, each in book.known.items() if key not in gone))
+        book = splits.book
+        before = book.listings
+        told = _told(book, today)
+        record = news(book, told, vertex, vanished, log)
+        if record is None or splits.append(lambda book: record if book.listings == before else None):  # noqa: B023
+            return to_read(splits.book, vanished)
 
 
-def _says(book: SplitBook, found: Mapping[str, Split]) -> bool:
-    return book.known.keys() - book.vanished() == found.keys()
+def _told(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumerator) -> Enumeration:
+    """Today's listing; of an enumerator that goes on where it was, with all that it has told before."""
+    if not isinstance(today, ResumedEnumerator):
+        return Enumeration(listed(today()).splits, None)
+    gone = book.vanished()
+    return today.goes_on(book.enumerator, {key: each for key, each in book.known.items() if key not in gone})
 
 
-def _news(
-    book: SplitBook, found: Mapping[str, Split], before: int, vertex: str, vanished: Vanished, log: logging.Logger
-) -> Discovered | None:
-    """What ``found`` has that ``book`` has not, and the other way; `None`: nothing, or it is older than the book."""
-    if book.listings != before:
-        return None
-    standing = book.vanished()
-    added = tuple(each for key, each in found.items() if key not in book.known or key in standing)
-    gone = tuple(key for key in book.known if key not in found and key not in standing)
-    if gone and vanished is Vanished.FAIL:
+def to_read(book: SplitBook, vanished: Vanished) -> tuple[Split, ...]:
+    """What there is to read by the book, in the order of the names; to be kept: also what a subtask has of what is gone.
+    """
+    gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
+    return tuple(in_order(each for key, each in book.known.items() if key not in gone))
+
+
+def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished) -> Rescaled | None:
+    """What says that there are ``parallelism`` subtasks; `None`: the book has it. Raises `SplitsVanished` where that
+    would let go of what is to be kept."""
+    record = book.rescaled(parallelism)
+    kept = book.gone_from(parallelism) if record is not None and vanished is Vanished.KEEP else ()
+    if kept:
         raise SplitsVanished(
-            f"vertex {vertex!r}: expected the splits that were listed before, found {len(gone)} gone "
-            f"({names(book.known[key] for key in gone)}): bring them back, or declare vanished='drop' or 'keep'"
+            f"vertex {vertex!r}: expected what was read of {len(kept)} splits that are not listed any more to be kept "
+            f"(vanished='keep'), found fewer subtasks, {parallelism}, than have read them: {names(kept)}. Bring the "
+            "splits back, declare as many subtasks as before, or declare vanished='drop'"
         )
-    if not added and not gone:
+    return record
+
+
+def news(
+    book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger
+) -> Discovered | None:
+    """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
+    found = book.news(told.splits, told.state)
+    if found is None:
         return None
+    if found.vanished and vanished is Vanished.FAIL:
+        raise SplitsVanished(
+            f"vertex {vertex!r}: expected the splits that were listed before, found {len(found.vanished)} gone "
+            f"({names(book.known[key] for key in found.vanished)}): bring them back, or declare vanished='drop' or "
+            "'keep'"
+        )
     if book.known:
-        log.warning("The splits of %s are others than before: %d new, %d gone.", vertex, len(added), len(gone))
-    return Discovered(added, gone)
+        new, gone = len(found.added), len(found.vanished)
+        log.warning("The splits of %s are others than before: %d new, %d gone.", vertex, new, gone)
+    return found
 
 
-def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Collection[str]) -> SplitBook:
+def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> SplitBook:
     """Attempt ``attempt`` is claimed, and adopts ``base``: all else that its predecessors were given goes home.
 
     Also closes the log to every one of them. Never before the claim: what a zombie commits meanwhile is in no claim's
-    base, and would be counted twice.
+    base, and would be counted twice. Raises `AttemptLost` where ``base`` is not the subtask's any more: a zombie has
+    given it back between the look before the claim and this one. And where there is no such subtask any more.
     """
-
-    def decide(book: SplitBook) -> Return | None:
-        if book.is_over(subtask, attempt - 1):
-            return None  # this process has got so far before, or a later attempt has
-        return Return(subtask, attempt - 1, tuple(key for key in book.held_by(subtask) if key not in base))
-
+    parts = tuple(base)
+    kept = {key for each in parts for key in each.splits}
     if attempt > 1:
-        splits.append(decide)
-    return splits.read()
+        splits.append(lambda book: book.rest_of(subtask, attempt, kept))
+    else:
+        splits.read()
+    check_own(splits.book, subtask, attempt, parts)
+    return splits.book
+
+
+def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Part]) -> None:
+    """After the return. Raises `AttemptLost` where the attempt is over, or ``base`` is not the subtask's any more."""
+    if book.is_over(subtask, attempt):
+        raise AttemptLost(f"attempt {attempt} of subtask {subtask} is over: a later one counts, or it is one too many")
+    lost = [each for each in base if not book.has(subtask, each.attempt, each.splits)]
+    if lost:
+        raise AttemptLost(
+            f"attempt {attempt} of subtask {subtask}: {len(lost)} parts that it adopts were given back while it was "
+            "claimed; the next try reads anew what is in them"
+        )
 
 
 def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
@@ -103,10 +143,13 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
         return None
     region = run.regions[claim.region]
     assert region.split_source is not None
-    splits = SplitLogStore(run.journal.store, run.journal.identity, region.split_source, writer=run.journal.writer)
     subtask = region.subtask.index if region.subtask is not None else 0
     base = {key for each in work.adopted for key in each.splits}
-    book = return_rest(splits, subtask, claim.attempt, base)
+    try:
+        book = return_rest(run.journal.split_log(region.split_source), subtask, claim.attempt, work.adopted)
+    except AttemptLost as error:
+        run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, str(error)))
+        raise
     if book.next_batch(subtask, 1, {each.key for each in work.assigned}):
         return None
     run.log.info("%s: no split is left for it; it has %d.", claim.region, len(base))

@@ -4,6 +4,7 @@
                    every input stands and counts as the one that R read:
                        always: it is the same attempt      verify: what R read of it has equal digests
                        assume: whichever it is
+                   and, of a subtask that pulls its splits, it has read exactly those that the log says are its own
                 and every channel at its ends is of the generation that R has worked with, and nobody who fed one has
                 finished and does not stand; yet a channel is no input: both its ends run at the same time, and
                 neither waits for the other to finish
@@ -21,14 +22,24 @@ want nothing yet: another input of theirs that is gone is made again once it is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.failover.stages import is_only_altered, other_channels
-from airflow_recovery.journal.records import ChannelPin, ExternalObject, FenceCause, InputPin, PlanRecord, RegionPlan
+from airflow_recovery.journal.records import (
+    ChannelPin,
+    ExternalObject,
+    FenceCause,
+    InputPin,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+)
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.source.split_log import SplitBook
 from airflow_recovery.topology.determinism import Determinism
 
 Available = Callable[[str, Attempt], "Reason | None"]
@@ -40,7 +51,9 @@ class Judgement:
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
-    What was judged stays readable: ``topology``, ``state`` and ``externals``.
+    ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed; a subtask of any
+    other source is not judged by whose its splits are. What was judged stays readable: ``topology``, ``state`` and
+    ``externals``.
     """
 
     def __init__(
@@ -50,6 +63,7 @@ class Judgement:
         *,
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        books: Mapping[str, SplitBook] | None = None,
     ) -> None:
         self.topology = plan
         self.state = state
@@ -62,6 +76,8 @@ class Judgement:
                 self._consumers[producer].append(each.name)
         self._probe = available
         self.externals = externals or {}
+        self._books = books or {}
+        self._subtasks = Counter(each.split_source for each in plan.regions if each.pulls_splits)
         self._standing: dict[str, Reason | None] = {}
         self._may_stand: set[str] = set()
         self._unavailable: dict[str, Reason | None] = {}
@@ -225,6 +241,9 @@ class Judgement:
         changed = self._changed_external(name, outcome.externals)
         if changed is not None:
             return Reason(name, Why.EXTERNAL_CHANGED, changed)
+        moved = self._why_other_splits(self._regions[name], outcome)
+        if moved is not None:
+            return Reason(name, Why.SPLITS_CHANGED, moved)
         read = {pin.region for pin in outcome.inputs}
         if read != set(self._regions[name].inputs):
             return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
@@ -236,6 +255,13 @@ class Judgement:
             if superseded is not None:
                 return superseded
         return self.why_other_channels(name, outcome.channels) or self._why_channel_does_not_stand(name)
+
+    def _why_other_splits(self, region: RegionPlan, outcome: Outcome) -> str | None:
+        book = self._books.get(region.split_source or "") if region.pulls_splits else None
+        if book is None:
+            return None
+        subtask = region.subtask.index if region.subtask is not None else 0
+        return book.why_not_standing(subtask, self._subtasks[region.split_source], outcome.parts)
 
     def _why_channel_does_not_stand(self, name: str) -> Reason | None:
         """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""

@@ -17,6 +17,7 @@ class Why(str, Enum):
     RESET = "reset"
     CODE_CHANGED = "code or parameters changed"
     EXTERNAL_CHANGED = "external input changed"
+    SPLITS_CHANGED = "its splits are others now"
     INPUTS_CHANGED = "reads other inputs now"
     INPUT_REMADE = "input was made again"
     INPUT_DIFFERS = "input was made again with other rows"

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
@@ -22,7 +23,13 @@ from airflow_recovery.job.handed_splits import (
 )
 from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.templates import is_template
-from airflow_recovery.source.enumerators import date_splits, day_moment, key_range_splits, yielded_splits
+from airflow_recovery.source.enumerators import (
+    ResumedEnumerator,
+    date_splits,
+    day_moment,
+    key_range_splits,
+    yielded_splits,
+)
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 
@@ -87,6 +94,10 @@ class FilePattern(DeclaredSplits):
 
 class EnumeratedSource(DeclaredSplits):
     """Splits that are no files: no store has to be asked for them."""
+
+    def resumed(self, where: str) -> ResumedEnumerator | None:
+        """Of an enumerator that goes on where the one before it was: what does that; `None` of all others."""
+        return None
 
     @abstractmethod
     def rendered(self, declared: Mapping[str, Any]) -> EnumeratedSource:
@@ -223,6 +234,18 @@ class EnumeratedBy(EnumeratedSource):
     def enumerate(self, where: str) -> tuple[Split, ...]:
         """What it yields now."""
         return yielded_splits(self.enumerator, self.params, where=where)
+
+    @property
+    def takes_snapshots(self) -> bool:
+        """Whether it is a class that has `airflow_recovery.source.SupportsBatchSnapshot`."""
+        of = self.enumerator
+        return isinstance(of, type) and all(callable(getattr(of, each, None)) for each in ("snapshot_state", "restore"))
+
+    def resumed(self, where: str) -> ResumedEnumerator | None:
+        """Where it takes snapshots. A state of other parameters is passed over."""
+        if not self.takes_snapshots:
+            return None
+        return ResumedEnumerator(partial(self.enumerator, **self.params), self.identity, where=where)
 
     @property
     def identity(self) -> Any:

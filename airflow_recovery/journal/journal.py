@@ -37,6 +37,7 @@ from airflow_recovery.journal.records import (
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
+from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
@@ -93,6 +94,16 @@ class Journal:
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
+        self._split_logs: dict[str, SplitLogStore] = {}
+
+    def split_log(self, vertex: str) -> SplitLogStore:
+        """The log of the splits that the subtasks of ``vertex`` pull. One for each, so that it is read once: not to be
+        used by two threads at a time."""
+        found = self._split_logs.get(vertex)
+        if found is None:
+            found = SplitLogStore(self.store, self.identity, vertex, writer=self.writer, deadline_s=self._deadline_s)
+            self._split_logs[vertex] = found
+        return found
 
     def beside(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
         """The journal of ``identity`` in the same store, for the same process. ``listener`` is told what it writes."""

@@ -457,7 +457,8 @@ class SplitGeneration:
     """``_splits/<run>/<vertex>/assignment-<g>``: which subtask of a source reads which split; the highest ``g`` counts.
 
     A split is (URI, size, etag, index of its subtask), in the order of the URIs. ``gone`` are those that are not listed
-    any more, where their source keeps what was read of them.
+    any more: should one come back, it has the home that it had. (Written by earlier versions, they are there only where
+    their source keeps what was read of them.) ``enumerator``: the state, as JSON, of one that goes on where it was.
     """
 
     vertex: str
@@ -466,6 +467,7 @@ class SplitGeneration:
     parallelism: int
     splits: tuple[tuple[str, int, str, int], ...]
     gone: tuple[tuple[str, int, str, int], ...] = later(())
+    enumerator: str | None = later(None)
 
 
 class CommitEnd(str, Enum):

@@ -70,6 +70,11 @@ class SplitLogStore:
         self._last_sent: dict[int, Message] = {}
 
     @property
+    def book(self) -> SplitBook:
+        """The book as it was last read, or before the first time as it is now. Not to be changed by the caller."""
+        return self._book if self._book is not None else self.read()
+
+    @property
     def tail(self) -> int:
         """The number of the newest record that was read; -1 before the first."""
         return self._tail
@@ -125,16 +130,17 @@ class SplitLogStore:
 
     def _start(self) -> SplitBook:
         names = [each.key for each in self._store.list(f"{self._folder}snapshot-")]
-        if not names:
-            return SplitBook()
-        key = names[-1]
-        body = self._body(self._store.get(key).body, "split-snapshot", key)
-        try:
-            book = SplitBook.from_json(body["book"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._invalid(key, error) from error
-        self._tail = _number(key)
-        return book
+        for key in reversed(names):
+            body = self._body(self._store.get(key).body, "split-snapshot", key)
+            try:
+                if "attempts" not in body["book"]:
+                    continue  # of a version that did not say by which attempt a split is held: the records do
+                book = SplitBook.from_json(body["book"])
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise self._invalid(key, error) from error
+            self._tail = _number(key)
+            return book
+        return SplitBook()
 
     def _write_snapshot(self) -> None:
         assert self._book is not None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import ObjectMissing, UserCodeError
+from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.execution.dynamic_splits import discover
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.split_wise import SplitAssignment
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.source.assignment_log import AssignmentLog
-from airflow_recovery.source.committed import committed_splits
+from airflow_recovery.source.committed import check_kept, committed_splits
+from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.inventory import list_objects, object_key
-from airflow_recovery.source.matching import Vanished, names
+from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.job.sources import SplitSource
-    from airflow_recovery.journal.records import ExternalObject, RunIdentity
+    from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.journal.records import ExternalObject
 
 
 def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:
@@ -37,10 +37,11 @@ def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalOb
 
 
 class RegionSplits:
-    """What the sources of ``region`` read today. ``writer`` is the process's random id.
+    """What the sources of ``region`` read today. ``journal`` is the one that its attempts are in.
 
     Subtasks that share one listing (a number of them) have their splits assigned in the journal, where each split keeps
-    its home whatever comes and goes; so has a source that must know what has vanished. All others are their listing.
+    its home whatever comes and goes; so has a source that must know what has vanished, or whose enumerator goes on where
+    it was. All others are their listing.
     """
 
     def __init__(
@@ -48,13 +49,12 @@ class RegionSplits:
         job: Job,
         region: ExecutionRegion,
         stores: Stores,
-        identity: RunIdentity,
+        journal: Journal,
         *,
-        writer: str,
         log: logging.Logger,
     ) -> None:
         self._job, self._region, self._stores = job, region, stores
-        self._identity, self._writer, self._log = identity, writer, log
+        self._journal, self._log = journal, log
         self._gone: set[str] = set()
 
     def today(self) -> tuple[ExternalObject, ...]:
@@ -73,22 +73,29 @@ class RegionSplits:
         subtask, declared = self._region.subtask or ONLY_SUBTASK, self._job.vertices[vertex]
         if declared.reading.assignment is SplitAssignment.DYNAMIC:
             # Which of them this subtask reads is known when it has: its finish names them.
-            pool = SplitLogStore(self._stores.journal, self._identity, vertex, writer=self._writer)
             return discover(
-                pool, lambda: self._listed(vertex, source), vertex=vertex, vanished=source.vanished, log=self._log
+                self._journal.split_log(vertex),
+                self._today(vertex, source),
+                vertex=vertex,
+                parallelism=subtask.parallelism,
+                vanished=source.vanished,
+                log=self._log,
             )
         has_own_listing = self._region.subtask is None or _names_subtask(declared)
-        if has_own_listing and source.vanished is Vanished.DROP:
+        today = self._today(vertex, source)
+        if has_own_listing and source.vanished is Vanished.DROP and not isinstance(today, ResumedEnumerator):
             return self._listed(vertex, source)
         if isinstance(source, FilePattern) and isinstance(self._job.parallelism_of(vertex), PerFile):
             every = self._listed(vertex, source)
             found = [each for each in every if object_key(source.pattern, each.uri) == subtask.key]
         else:
-            assignment = AssignmentLog(self._stores.journal, self._identity, vertex, writer=self._writer).advanced(
-                lambda: self._listed(vertex, source), subtask.parallelism, vanished=source.vanished, log=self._log
-            )
+            journal = self._journal
+            assignments = AssignmentLog(journal.store, journal.identity, vertex, writer=journal.writer)
+            assignment = assignments.advanced(today, subtask.parallelism, vanished=source.vanished, log=self._log)
             every = assignment.in_order
-            found = [*assignment.of(subtask.index), *self._kept(vertex, assignment.gone_of(subtask.index))]
+            found = [*assignment.of(subtask.index)]
+            if source.vanished is Vanished.KEEP:
+                found += self._kept(vertex, assignment.gone_of(subtask.index))
         if not found:
             raise ObjectMissing(
                 f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(every)} splits that are there now: "
@@ -101,22 +108,18 @@ class RegionSplits:
         """Of what is not listed any more, what was read and committed: nothing else can be had of it."""
         if not gone:
             return []
-        journal = Journal(self._stores.journal, self._identity, writer=self._writer)
-        committed = committed_splits(journal, self._region.name, vertex)
+        committed = committed_splits(self._journal, self._region.name, vertex)
         kept = [each for each in gone if each.key in committed]
         self._gone |= {each.key for each in kept}
         return kept
 
     def check_readable(self, todo: Iterable[Split]) -> None:
         """Raises `UserCodeError` where ``todo`` has a split of which only what was read of it earlier is left."""
-        lost = [each for each in todo if each.key in self._gone]
-        if lost:
-            raise UserCodeError(
-                f"{self._region.name}: expected what was read of {len(lost)} splits that are not listed any more, and "
-                f'are kept (vanished="keep"), found nothing that can be taken over: {names(lost)}. They were read by '
-                "other code, or with other side inputs, or what was made of them is gone. Restore them; or restart the "
-                "region, which then reads what is listed"
-            )
+        check_kept(self._region.name, [each for each in todo if each.key in self._gone])
+
+    def _today(self, vertex: str, source: SplitSource) -> Callable[[], Sequence[Split]] | ResumedEnumerator:
+        resumed = None if isinstance(source, FilePattern) else source.resumed(self._job.vertices[vertex].where)
+        return resumed or (lambda: self._listed(vertex, source))
 
     def _listed(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         if isinstance(source, FilePattern):

@@ -315,6 +315,7 @@ class SparkRegionOperator(SubmittingOperator):
             stores=opened.stores,
             application=application,
             log=log,
+            journal=opened.run.journal,
             on_claim=self._on_claim,
             prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
             heartbeat_s=interval_s(opened.run.patience.timeout_s),

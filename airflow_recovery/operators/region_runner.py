@@ -21,6 +21,7 @@ from airflow_recovery.job.approximate import StageOutput
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.split_wise import SplitAssignment, split_source
 from airflow_recovery.job.stages import channel_of, streaming_of
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
@@ -71,6 +72,7 @@ class RegionRunner:
         stores: Stores,
         application: SparkApplication,
         log: logging.Logger,
+        journal: Journal | None = None,
         on_claim: Callable[[ClaimedAttempt], None] = lambda attempt: None,
         prepare: Callable[[], None] = lambda: None,
         heartbeat_s: float = INTERVAL_S,
@@ -86,7 +88,10 @@ class RegionRunner:
         self._on_claim = on_claim
         self._prepare = prepare
         self._heartbeat_s = heartbeat_s
-        self._splits = RegionSplits(job, region, stores, identity, writer=uuid.uuid4().hex, log=log)
+        if journal is None or journal.identity != identity:
+            journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
+        # The run's own, where it has one: what it has read of the splits is not read twice.
+        self._splits = RegionSplits(job, region, stores, journal, log=log)
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The splits that the region's sources would read now."""

@@ -14,7 +14,7 @@ from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.runtime.split_assignment import Batch, planned_batches
 from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_log import Assign, End, Message, SplitBook
+from airflow_recovery.source.split_log import Assign, End, Message
 
 
 class PulledSplits:
@@ -54,29 +54,24 @@ class PulledSplits:
         return self._batches.popleft() if self._batches else None
 
     def _pull(self) -> Message:
-        found = self._log.append(self._decide)
+        found = self._log.append(
+            lambda book: book.pull(self._subtask, self._attempt, self._seq, self._batch_bytes, self._among)
+        )
         if isinstance(found, (Assign, End)):
             return found
-        sent = self._log.last_sent(self._subtask)
+        sent = self._log.last_sent(self._subtask)  # an earlier pull, whose outcome stayed unknown, has landed
         assert sent is not None, "whoever has a number has read it"
         return sent
 
-    def _decide(self, book: SplitBook) -> Message | None:
-        if book.is_over(self._subtask, self._attempt):
-            raise AttemptLost(
-                f"attempt {self._attempt} of subtask {self._subtask} was fenced: what it had read and not committed is "
-                "its successor's. This process must stop"
-            )
-        if book.next_seq(self._subtask, self._attempt) > self._seq:
-            return None  # an earlier pull, whose outcome stayed unknown, has landed
-        return book.message_for(self._subtask, self._attempt, self._batch_bytes, self._among)
-
     def _apply(self, message: Message) -> None:
+        if message.attempt != self._attempt:
+            raise AttemptLost(f"attempt {self._attempt} of subtask {self._subtask} was fenced: {message} came after it")
         self._seq = message.seq + 1
         if isinstance(message, End):
             self._is_ended = True
             return
-        known = self._log.read().known
+        # In the book that the number was put into, or read from: it is the newest that is known here.
+        known = self._log.book.known
         splits = [known[key] for key in message.splits]
         self.taken.update((each.key, each) for each in splits)
         self._batches += planned_batches(splits, batch_bytes=self._batch_bytes, suspicion=self._suspicion)

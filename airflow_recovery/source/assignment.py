@@ -27,7 +27,9 @@ class Assignment:
     parallelism: int
     homes: Mapping[Split, int]
     gone: Mapping[Split, int] = field(default_factory=dict)
-    """With ``vanished="keep"``: what is not listed any more, where it was read."""
+    """What is not listed any more, where it was read: should it come back, that is its home."""
+    enumerator: str | None = None
+    """The state of an enumerator that goes on where it was, as JSON."""
 
     def of(self, subtask: int) -> tuple[Split, ...]:
         """The splits that are listed and at home in ``subtask``, in the order of their names."""
@@ -45,11 +47,12 @@ class Assignment:
     @classmethod
     def of_record(cls, record: SplitGeneration) -> Assignment:
         """Inverse of `record`."""
-        return cls(record.parallelism, _homes(record.splits), _homes(record.gone))
+        return cls(record.parallelism, _homes(record.splits), _homes(record.gone), record.enumerator)
 
     def record(self, vertex: str, generation: int, writer: str) -> SplitGeneration:
         """As it stands in the journal: equal ones are equal there."""
-        return SplitGeneration(vertex, generation, writer, self.parallelism, _rows(self.homes), _rows(self.gone))
+        homes, gone = _rows(self.homes), _rows(self.gone)
+        return SplitGeneration(vertex, generation, writer, self.parallelism, homes, gone, self.enumerator)
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,21 @@ class Advance:
 
 
 def advance(
-    before: Assignment | None, today: Iterable[Split], parallelism: int, *, vanished: Vanished = Vanished.DROP
+    before: Assignment | None,
+    today: Iterable[Split],
+    parallelism: int,
+    *,
+    vanished: Vanished = Vanished.DROP,
+    earlier: Assignment | None = None,
+    enumerator: str | None = None,
 ) -> Advance:
-    """The assignment of today's listing, which ``before`` is matched with (FLIP-383; PROMISES 55).
+    """The assignment of today's listing, which ``before`` is matched with (FLIP-383; fault 55).
 
-    An overwritten split is another one, and has its home where it was. With another ``parallelism`` every split gets a
-    new home: the subtasks are others then. Raises `SplitsVanished` where something has, and ``vanished`` is `FAIL`;
-    `SplitIdentityError` as `listed`.
+    A split that has ever had a home has it for good, also where it had vanished: a subtask that has not looked since
+    still has it in its finish. An overwritten split is another one, and has its home where it was. With another
+    ``parallelism`` the subtasks are others, and every split gets a new home; ``earlier`` is then the newest assignment
+    to so many subtasks as today, whose homes hold again. Raises `SplitsVanished` where something has, and ``vanished``
+    is `FAIL`, or it is `KEEP` and the subtasks are others; `SplitIdentityError` as `listed`.
     """
     found = match(() if before is None else before.homes, today)
     present = (*found.kept, *found.overwritten, *found.added)
@@ -81,16 +92,22 @@ def advance(
             f"expected every split that was listed before, found {len(missing)} gone: {names(missing)}. Restore them, "
             'or declare vanished="drop" (a result of what is there) or "keep" (with what was read of them)'
         )
-    if before is None or before.parallelism != parallelism:
-        return Advance(Assignment(parallelism, _with_homes({}, present, parallelism)), found)
-    known = {**before.gone, **before.homes}
-    at_uri = {each.uri: home for each, home in known.items()}
-    kept = {each: at_uri[each.uri] for each in present if each.uri in at_uri}
-    gone = {}
-    if vanished is Vanished.KEEP:
+    if before is not None and before.parallelism != parallelism:
         here = {each.uri for each in present}
-        gone = {each: known[each] for each in (*before.gone, *missing) if each.uri not in here}
-    return Advance(Assignment(parallelism, _with_homes(kept, present, parallelism), gone), found)
+        kept = [each for each in (*before.gone, *missing) if each.uri not in here]
+        if kept and vanished is Vanished.KEEP:
+            raise SplitsVanished(
+                f"expected what was read of {len(kept)} splits that are not listed any more to be kept "
+                f'(vanished="keep"), found {parallelism} subtasks, where {before.parallelism} have read them: '
+                f'{names(kept)}. Restore them, declare {before.parallelism} subtasks, or declare vanished="drop"'
+            )
+        before = earlier
+    known = {} if before is None else {**before.gone, **before.homes}
+    at_uri = {each.uri: home for each, home in known.items()}
+    homes = {each: at_uri[each.uri] for each in present if each.uri in at_uri}
+    here = {each.uri for each in present}
+    gone = {each: home for each, home in known.items() if each.uri not in here}
+    return Advance(Assignment(parallelism, _with_homes(homes, present, parallelism), gone, enumerator), found)
 
 
 def batches(

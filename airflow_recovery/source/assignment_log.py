@@ -7,6 +7,7 @@ nothing. It takes the winner's.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity, SplitGeneration
 from airflow_recovery.journal.write_once import WriteLost, write_once
 from airflow_recovery.source.assignment import Assignment, advance
+from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
@@ -42,17 +44,12 @@ class AssignmentLog:
 
     def newest(self) -> SplitGeneration | None:
         """The assignment that counts; `None` before the first. Two requests."""
-        listed = self._store.list(self._layout.assignments(self._vertex))
-        generations = (self._layout.parse_assignment(self._vertex, each.key) for each in listed)
-        number = max((each for each in generations if each is not None), default=None)
-        if number is None:
-            return None
-        key = self._layout.assignment(self._vertex, number)
-        return self._decode(self._store.get(key).body, key)
+        numbers = self._numbers()
+        return self._read(numbers[-1]) if numbers else None
 
     def advanced(
         self,
-        today: Callable[[], Iterable[Split]],
+        today: Callable[[], Iterable[Split]] | ResumedEnumerator,
         parallelism: int,
         *,
         vanished: Vanished,
@@ -60,13 +57,17 @@ class AssignmentLog:
     ) -> Assignment:
         """The assignment of the splits that ``today`` lists, written down where it is another one than before.
 
-        ``log`` is told what has come and gone. Raises `SplitsVanished` and `SplitIdentityError` as `advance`, and
-        `JournalInUse` where processes of other code, with another parallelism, keep writing theirs.
+        ``log`` is told what has come and gone. Two requests where nothing has changed. Raises `SplitsVanished` and
+        `SplitIdentityError` as `advance`, and `JournalInUse` where processes of other code, with another parallelism,
+        keep writing theirs.
         """
         for _ in range(ROUNDS):
-            newest = self.newest()
+            numbers = self._numbers()
+            newest = self._read(numbers[-1]) if numbers else None
             before = None if newest is None else Assignment.of_record(newest)
-            found = advance(before, today(), parallelism, vanished=vanished)
+            earlier = self._newest_with(parallelism, numbers[:-1], before)
+            splits, state = _told(before, today)
+            found = advance(before, splits, parallelism, vanished=vanished, earlier=earlier, enumerator=state)
             if not found.is_new(before):
                 return found.assignment
             record = found.assignment.record(self._vertex, 0 if newest is None else newest.generation + 1, self._writer)
@@ -82,6 +83,22 @@ class AssignmentLog:
             f"that assign them to another number, {ROUNDS} times in a row: two versions of the code run at once. Let "
             "one of them end, and clear this task"
         )
+
+    def _numbers(self) -> list[int]:
+        listed = self._store.list(self._layout.assignments(self._vertex))
+        generations = (self._layout.parse_assignment(self._vertex, each.key) for each in listed)
+        return sorted(each for each in generations if each is not None)
+
+    def _read(self, number: int) -> SplitGeneration:
+        key = self._layout.assignment(self._vertex, number)
+        return self._decode(self._store.get(key).body, key)
+
+    def _newest_with(self, parallelism: int, numbers: list[int], before: Assignment | None) -> Assignment | None:
+        """Of the assignments ``numbers``, the newest to so many subtasks; asked for only where ``before`` is another."""
+        if before is None or before.parallelism == parallelism:
+            return None
+        read = (self._read(each) for each in reversed(numbers))
+        return next((Assignment.of_record(each) for each in read if each.parallelism == parallelism), None)
 
     def _put(self, record: SplitGeneration) -> SplitGeneration | None:
         """Write it; what stands there instead, where somebody else was first with anything else."""
@@ -108,3 +125,14 @@ class AssignmentLog:
                 f"{record.generation}: it was copied here. Delete the copy."
             )
         return record
+
+
+def _told(
+    before: Assignment | None, today: Callable[[], Iterable[Split]] | ResumedEnumerator
+) -> tuple[Iterable[Split], str | None]:
+    """Today's listing; of an enumerator that goes on where it was, with all that it has told before, and its state."""
+    if not isinstance(today, ResumedEnumerator):
+        return today(), None
+    state = json.loads(before.enumerator) if before is not None and before.enumerator is not None else None
+    told = today.goes_on(state, {} if before is None else {each.key: each for each in before.homes})
+    return told.splits.values(), json.dumps(told.state, sort_keys=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from airflow_recovery.errors import UserCodeError
+from airflow_recovery.source.matching import names
 from airflow_recovery.source.parts import adoptable, numbers_of
 from airflow_recovery.source.split import Split
 
@@ -33,3 +36,17 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
         parts = journal.read_parts_of(region, numbers_of(adoptable(state, claims, reading)))
         found |= {key for each in parts for key in each.splits}
     return frozenset(found)
+
+
+def check_kept(region: str, lost: Collection[Split]) -> None:
+    """``lost``: splits that are not listed any more, and of which what was read can't be taken over.
+
+    Raises `UserCodeError` where there is one.
+    """
+    if lost:
+        raise UserCodeError(
+            f"{region}: expected what was read of {len(lost)} splits that are not listed any more, and are kept "
+            f'(vanished="keep"), found nothing that can be taken over: {names(lost)}. They were read by other code, or '
+            "with other side inputs, or what was made of them is gone. Restore them; or restart the region, which then "
+            "reads what is listed"
+        )

@@ -6,7 +6,9 @@ a user's own enumerator may ask whom it likes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,11 +19,16 @@ MAX_SPLITS = 200_000
 """Of one source. All of them stand in one record of the journal, and in what a driver is told."""
 
 
+MAX_STATE_BYTES = 1024 * 1024
+"""Of the state of an enumerator: it stands in the journal beside the splits that it has told of."""
+
+
 @runtime_checkable
 class SupportsBatchSnapshot(Protocol):
     """What an enumerator of your own may have, so that a new one goes on where the one before it was (FLIP-383).
 
-    ``snapshot_state`` gives plain JSON, which `restore` of a new enumerator is given before it is asked for splits.
+    ``snapshot_state`` gives plain JSON, which `restore` of a new enumerator is given before it is asked for splits. The
+    new one yields only what comes after that state: what was told before is known, and stays.
     """
 
     def snapshot_state(self) -> Any:
@@ -63,25 +70,75 @@ def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
 
 
 def yielded_splits(
-    enumerator: Callable[..., Iterable[Split]], params: Mapping[str, Any], *, where: str
+    enumerator: Callable[..., Iterable[Split]], params: Mapping[str, Any], *, where: str, name: str | None = None
 ) -> tuple[Split, ...]:
     """What an enumerator of the user's own yields, in the order of the names, each split once.
 
     What it raises passes through. Raises `SplitIdentityError` for anything that is no `Split`, and for two contents
     under one name; `JobDefinitionError` for more than `MAX_SPLITS`.
     """
+    name = name or _name(enumerator)
 
     def checked() -> Iterable[Split]:
         for at, each in enumerate(enumerator(**params)):
             if not isinstance(each, Split):
                 raise SplitIdentityError(
-                    f"{where}: expected {_name(enumerator)} to yield Split.of(name, payload), found {each!r}"
+                    f"{where}: expected {name} to yield Split.of(name, payload), found {each!r}"
                 )
             if at >= MAX_SPLITS:
-                check_number(at + 1, f"splits of {_name(enumerator)}", "splits that hold more each")
+                check_number(at + 1, f"splits of {name}", "splits that hold more each")
             yield each
 
     return tuple(listed(checked()).by_uri.values())
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """A listing by content key, and the state of its enumerator behind it; `None` of one that has not opted in."""
+
+    splits: Mapping[str, Split]
+    state: Any = None
+
+
+class ResumedEnumerator:
+    """An enumerator that opted in to `SupportsBatchSnapshot`: made anew each time, and restored to where it was.
+
+    ``make`` gives a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is passed over,
+    and it begins anew. ``where`` begins messages.
+    """
+
+    def __init__(self, make: Callable[[], Any], of: Any, *, where: str) -> None:
+        self._make, self._of, self._where = make, of, where
+
+    def goes_on(self, state: Any, known: Mapping[str, Split]) -> Enumeration:
+        """All that is to be read: ``known``, which was told up to ``state``, and what comes after it.
+
+        What the user's class raises passes through. Raises `SplitIdentityError` for what is no split, and for a state
+        that JSON does not give back as it is.
+        """
+        enumerator = self._make()
+        told: list[Split] = []
+        if isinstance(state, dict) and state.get("of") == self._of:
+            enumerator.restore(state["state"])
+            told += known.values()
+        told += yielded_splits(lambda: enumerator, {}, where=self._where, name=_name(type(enumerator)))
+        check_number(len(told), f"splits of {_name(type(enumerator))}", "splits that hold more each")
+        return Enumeration(listed(told).splits, {"of": self._of, "state": self._checked(enumerator.snapshot_state())})
+
+    def _checked(self, state: Any) -> Any:
+        try:
+            text = json.dumps(state, allow_nan=False)
+            is_plain = json.loads(text) == state
+        except (TypeError, ValueError, RecursionError):
+            text, is_plain = "", False
+        if not is_plain or len(text) > MAX_STATE_BYTES:
+            found = f"{len(text)} bytes" if is_plain else repr(state)[:200]
+            raise SplitIdentityError(
+                f"{self._where}: expected snapshot_state() to give what JSON gives back unchanged, in at most "
+                f"{MAX_STATE_BYTES} bytes, found {found}: return texts, numbers, booleans, None, lists and dicts with "
+                "texts as keys, and only what a later enumerator must know"
+            )
+        return state
 
 
 def check_number(count: int, what: str, advice: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
@@ -61,18 +61,20 @@ def usable(
     parts: Iterable[Part],
     assigned: Collection[str],
     gone: Collection[tuple[int, int]] = (),
+    *,
+    is_own: Callable[[Part], bool] = lambda part: True,
 ) -> tuple[AdoptedParts, ...]:
     """``base`` without the parts that can't be used; ``parts`` are those that it names, ``gone`` lack their objects.
 
     A part goes as a whole: where one of its splits is not among ``assigned`` any more (it vanished, or its content is
-    another), or is in an earlier part already.
+    another), is in an earlier part already, or was given back since it was read (``is_own``).
     """
     wanted = set(assigned)
     covered: set[str] = set()
     dropped: dict[int, set[int]] = {}
     for each in parts:
         splits = set(each.splits)
-        if (each.attempt, each.number) in gone or not splits <= wanted or splits & covered:
+        if (each.attempt, each.number) in gone or not splits <= wanted or splits & covered or not is_own(each):
             dropped.setdefault(each.attempt, set()).add(each.number)
         else:
             covered |= splits

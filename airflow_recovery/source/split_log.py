@@ -1,14 +1,21 @@
-"""What is recorded of dynamic assignment, and the book that it folds to: who has which split (SPLITS.md sections 2, 3).
+"""What is recorded of dynamic assignment, and the book that it folds to: who has which split. Pure.
 
-    DISCOVERED   splits that today's listing has, and others that have vanished from it
+    DISCOVERED   splits that today's listing has, others that have vanished from it; what its enumerator must remember
+    RESCALED     so many subtasks there are now; what the others had goes to whoever asks next
     ASSIGN       number `seq` of one attempt of a subtask: these splits are its
     END          number `seq` of it, its last one: there is nothing more for it
     RETURN       the attempt is over; what its successor's claim does not adopt goes home
-    RESET        what the subtask has read does not count any more: everything goes home
 
 A split that nobody has had is homeless, whoever asks next gets it. One that comes back is given to the subtask that had
-it, which runs again anyway, and to no other (FLINK-31065: strangers would read again what they need not). The fold
-takes time linear in the records, and refuses a record that no writer who had folded all before it could have written.
+it, which runs again anyway, and to no other (FLINK-31065: strangers would read again what they need not).
+
+The book is the only truth about whose a split is. A subtask has a split *by the attempt that it was assigned to*, and
+without interruption: once it was given back, it never is by that attempt again. So a part, and the finish that names
+it, count for as long as the book says that the splits in it are the subtask's by the attempt that wrote the part
+(`SplitBook.has`, `SplitBook.why_not_standing`), whatever else has happened between.
+
+The fold takes time linear in the records, and refuses a record that no writer who had folded all before it could have
+written.
 """
 
 from __future__ import annotations
@@ -19,16 +26,30 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
-from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.errors import AttemptLost, RecordInvalid
+from airflow_recovery.journal.records import PartRef
+from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
 
 
 @dataclass(frozen=True)
 class Discovered:
-    """Splits that are known already are not added again. ``vanished`` are content keys."""
+    """Splits that are known already are not added again. ``vanished`` are content keys.
+
+    ``enumerator``: of one that opted in (`airflow_recovery.source.SupportsBatchSnapshot`), its state behind them, in
+    the very record that has the splits, so that neither is ever older than the other.
+    """
 
     added: tuple[Split, ...]
     vanished: tuple[str, ...] = ()
+    enumerator: Any = None
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """From now on there are ``parallelism`` subtasks. The attempts of all others are over."""
+
+    parallelism: int
 
 
 @dataclass(frozen=True)
@@ -59,25 +80,17 @@ class Return:
     splits: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Reset:
-    """As `Return`, of everything that the subtask has."""
-
-    subtask: int
-    attempt: int
-
-
 Message: TypeAlias = Assign | End
 """What an attempt is sent."""
 
-LogRecord: TypeAlias = Discovered | Assign | End | Return | Reset
+LogRecord: TypeAlias = Discovered | Rescaled | Assign | End | Return
 
 _KINDS: Mapping[str, type[Any]] = {
     "discovered": Discovered,
+    "rescaled": Rescaled,
     "assign": Assign,
     "end": End,
     "return": Return,
-    "reset": Reset,
 }
 _KIND_OF = {kind: name for name, kind in _KINDS.items()}
 
@@ -91,12 +104,15 @@ class SplitBook:
         self._homeless: OrderedDict[str, None] = OrderedDict()
         self._home: dict[int, OrderedDict[str, None]] = {}
         self._home_of: dict[str, int] = {}
-        self._held: dict[int, OrderedDict[str, None]] = {}
+        # By subtask: content key -> the attempt that it was assigned to.
+        self._held: dict[int, OrderedDict[str, int]] = {}
         self._holder: dict[str, int] = {}
         self._gone: set[str] = set()
         self._sent: dict[int, tuple[int, int, bool]] = {}  # subtask -> attempt, next number, whether that was END
         self._over: dict[int, int] = {}
         self._listings = 0
+        self._parallelism: int | None = None
+        self._enumerator: Any = None
 
     # asking
 
@@ -115,21 +131,63 @@ class SplitBook:
         """How many listings have changed it: what was listed before one of them must not overtake it."""
         return self._listings
 
+    @property
+    def parallelism(self) -> int | None:
+        """How many subtasks there are; `None` before anybody has said, as in logs of earlier versions."""
+        return self._parallelism
+
+    @property
+    def enumerator(self) -> Any:
+        """What an enumerator that opted in goes on from; `None`: it begins anew."""
+        return self._enumerator
+
     def held_by(self, subtask: int) -> tuple[str, ...]:
         """What it was given and has not returned, in that order."""
         return tuple(self._held.get(subtask, ()))
 
-    def holder_of(self, split: str) -> int | None:
-        """The subtask that has it; `None` while it is pending."""
-        return self._holder.get(split)
+    def has(self, subtask: int, attempt: int, splits: Iterable[str]) -> bool:
+        """Are all of ``splits`` the subtask's, by this attempt, and never given back since?"""
+        held = self._held.get(subtask, {})
+        return all(held.get(key) == attempt for key in splits)
 
     def vanished(self) -> frozenset[str]:
         """Splits that are held, and that the listing does not have any more: they do not come back."""
         return frozenset(self._gone)
 
+    def gone_from(self, subtasks: int) -> tuple[Split, ...]:
+        """Of the splits that have vanished, those of a subtask that there would not be with so many ``subtasks``."""
+        return tuple(self._known[key] for key in self._gone if self._holder[key] >= subtasks)
+
+    def why_not_standing(self, subtask: int, subtasks: int, parts: Iterable[PartRef]) -> str | None:
+        """Why a finish of ``subtask`` that is made of ``parts`` is not what the subtask has to have; `None`: it is.
+
+        ``subtasks`` is how many there are by the code that asks. Where no finish of any of them is refused, each
+        split that is listed is in exactly one.
+        """
+        held = self._held.get(subtask, {})
+        read = {key: each.attempt for each in parts for key in each.splits}
+        told = {
+            "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
+            "were given to it since": [key for key in held if key not in read],
+            "are still to be read": [*self._home.get(subtask, ()), *self._homeless],
+            "are with a subtask that there is no more": [
+                key
+                for of in (self._held, self._home)
+                for other, keys in of.items()
+                if other >= subtasks
+                for key in keys
+            ],
+        }
+        said = (f"{len(keys)} splits {what}{self._named(keys)}" for what, keys in told.items() if keys)
+        return ", ".join(said) or None
+
+    def _named(self, keys: Iterable[str]) -> str:
+        known = [self._known[key] for key in keys if key in self._known]
+        return f" ({names(known)})" if known else ""
+
     def is_over(self, subtask: int, attempt: int) -> bool:
-        """Has this attempt been returned or reset? It is fenced then."""
-        return attempt <= self._over.get(subtask, 0)
+        """Has this attempt been returned, or is there no such subtask any more? It is fenced then."""
+        return attempt <= self._over.get(subtask, 0) or not self._exists(subtask)
 
     def next_seq(self, subtask: int, attempt: int) -> int:
         """The number of its next message."""
@@ -164,12 +222,52 @@ class SplitBook:
         seq, batch = self.next_seq(subtask, attempt), self.next_batch(subtask, max_bytes, among)
         return Assign(subtask, attempt, seq, batch) if batch else End(subtask, attempt, seq)
 
+    # deciding: what whoever has read this book may put next; nothing changes
+
+    def news(self, listed: Mapping[str, Split], enumerator: Any = None) -> Discovered | None:
+        """What ``listed``, today's listing by content key, has that the book has not, and the other way; `None`:
+        nothing."""
+        added = tuple(each for key, each in listed.items() if key not in self._known or key in self._gone)
+        vanished = tuple(key for key in self._known if key not in listed and key not in self._gone)
+        if not added and not vanished and enumerator == self._enumerator:
+            return None
+        return Discovered(added, vanished, enumerator)
+
+    def rescaled(self, parallelism: int) -> Rescaled | None:
+        """``parallelism`` subtasks, where it is another number than before."""
+        return None if parallelism == self._parallelism else Rescaled(parallelism)
+
+    def rest_of(self, subtask: int, attempt: int, base: Container[str]) -> Return | None:
+        """Attempt ``attempt`` is claimed, and adopts ``base``: all else that those before it were given goes home.
+
+        `None`: the attempts before it are over already; then this was done, or overtaken.
+        """
+        if attempt <= 1 or self.is_over(subtask, attempt - 1):
+            return None
+        return Return(subtask, attempt - 1, tuple(key for key in self.held_by(subtask) if key not in base))
+
+    def pull(
+        self, subtask: int, attempt: int, seq: int, max_bytes: int, among: Container[str] | None = None
+    ) -> Message | None:
+        """Number ``seq`` of the attempt, which wants to be given more; `None`: it was sent already.
+
+        Raises `AttemptLost` where the attempt is over.
+        """
+        if self.is_over(subtask, attempt):
+            raise AttemptLost(
+                f"attempt {attempt} of subtask {subtask} was fenced: what it had read and not committed is its "
+                "successor's. This process must stop"
+            )
+        return None if self.next_seq(subtask, attempt) > seq else self.message_for(subtask, attempt, max_bytes, among)
+
     # changing
 
     def add(self, record: LogRecord) -> None:
         """Enter one record. Raises `RecordInvalid`, with nothing entered, where it can't follow what is in the book."""
         if isinstance(record, Discovered):
             self._discover(record)
+        elif isinstance(record, Rescaled):
+            self._rescale(record)
         elif isinstance(record, (Assign, End)):
             self._send(record)
         else:
@@ -177,6 +275,7 @@ class SplitBook:
 
     def _discover(self, record: Discovered) -> None:
         self._listings += 1
+        self._enumerator = record.enumerator
         for split in record.added:
             key = split.key
             self._gone.discard(key)
@@ -191,6 +290,34 @@ class SplitBook:
                 self._take(key)
                 del self._known[key]
 
+    def _rescale(self, record: Rescaled) -> None:
+        self._parallelism = record.parallelism
+        for subtask in sorted(each for each in {*self._held, *self._home} if not self._exists(each)):
+            for key in self._held.pop(subtask, ()):
+                del self._holder[key]
+                self._set_free(key, None)
+            for key in self._home.pop(subtask, ()):
+                del self._home_of[key]
+                self._set_free(key, None)
+        for subtask, (attempt, _, _) in self._sent.items():
+            if not self._exists(subtask):
+                self._over[subtask] = max(attempt, self._over.get(subtask, 0))
+
+    def _exists(self, subtask: int) -> bool:
+        return self._parallelism is None or subtask < self._parallelism
+
+    def _set_free(self, key: str, home: int | None) -> None:
+        """Nobody has it any more. What has vanished is forgotten, the rest is pending: at ``home``, where there is one.
+        """
+        if key in self._gone:
+            self._gone.discard(key)
+            del self._known[key]
+        elif home is None:
+            self._homeless[key] = None
+        else:
+            self._home.setdefault(home, OrderedDict())[key] = None
+            self._home_of[key] = home
+
     def _send(self, record: Message) -> None:
         subtask, attempt = record.subtask, record.attempt
         expected = self.next_seq(subtask, attempt)
@@ -204,47 +331,18 @@ class SplitBook:
                 raise _refused(record, f"splits that are there for subtask {subtask}, not {key}")
         for key in splits:
             self._take(key)
-            self._hold(subtask, key)
+            self._held.setdefault(subtask, OrderedDict())[key] = attempt
+            self._holder[key] = subtask
         self._sent[subtask] = (attempt, record.seq + 1, isinstance(record, End))
 
-    def _take_back(self, record: Return | Reset) -> None:
-        held = self._held.get(record.subtask, OrderedDict())
-        splits = tuple(held) if isinstance(record, Reset) else record.splits
-        if any(key not in held for key in splits):
+    def _take_back(self, record: Return) -> None:
+        held: dict[str, int] = self._held.get(record.subtask, OrderedDict())
+        if any(key not in held for key in record.splits):
             raise _refused(record, f"splits that subtask {record.subtask} has")
-        for key in splits:
+        for key in record.splits:
             del held[key], self._holder[key]
-            if key in self._gone:
-                self._gone.discard(key)
-                self._known.pop(key, None)
-            else:
-                self._home.setdefault(record.subtask, OrderedDict())[key] = None
-                self._home_of[key] = record.subtask
+            self._set_free(key, record.subtask)
         self._over[record.subtask] = max(record.attempt, self._over.get(record.subtask, 0))
-
-    def adopt(self, subtask: int, splits: Iterable[str]) -> None:
-        """Say that ``subtask`` has ``splits``, which nobody has: what a snapshot's book could not know yet.
-
-        Raises `RecordInvalid` where another subtask has one of them.
-        """
-        for key in splits:
-            holder = self._holder.get(key)
-            if holder == subtask:
-                continue
-            if holder is not None:
-                raise RecordInvalid(
-                    f"split {key} counts for subtask {holder}, and subtask {subtask} has read it as well: expected one "
-                    "reader. Clear the tasks of the vertex with a restart, so that all of it is read anew."
-                )
-            if key in self._known:
-                self._take(key)
-            else:
-                self._gone.add(key)
-            self._hold(subtask, key)
-
-    def _hold(self, subtask: int, key: str) -> None:
-        self._held.setdefault(subtask, OrderedDict())[key] = None
-        self._holder[key] = subtask
 
     def _take(self, key: str) -> None:
         home = self._home_of.pop(key, None)
@@ -259,41 +357,37 @@ class SplitBook:
             "homeless": list(self._homeless),
             "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
             "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
+            # Beside `held`, as earlier versions have it: the attempts that those splits were assigned to.
+            "attempts": {str(subtask): list(each.values()) for subtask, each in sorted(self._held.items()) if each},
             "gone": sorted(self._gone),
             "sent": {str(subtask): list(each) for subtask, each in sorted(self._sent.items())},
             "over": {str(subtask): each for subtask, each in sorted(self._over.items())},
             "listings": self._listings,
+            "parallelism": self._parallelism,
+            "enumerator": self._enumerator,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
-        """Inverse of `to_json`."""
+        """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say by which attempt a split is held:
+        the log says it."""
         book = cls()
         book._known = {each.key: each for each in map(_split_from_json, value["splits"])}
         book._homeless = OrderedDict.fromkeys(value["homeless"])
         book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
         book._home_of = {key: subtask for subtask, each in book._home.items() for key in each}
-        book._held = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["held"].items()}
+        book._held = {
+            int(subtask): OrderedDict(zip(each, value["attempts"][subtask], strict=True))
+            for subtask, each in value["held"].items()
+        }
         book._holder = {key: subtask for subtask, each in book._held.items() for key in each}
         book._gone = set(value["gone"])
         book._sent = {int(subtask): (each[0], each[1], each[2]) for subtask, each in value["sent"].items()}
         book._over = {int(subtask): each for subtask, each in value["over"].items()}
         book._listings = value["listings"]
+        book._parallelism = value["parallelism"]
+        book._enumerator = value["enumerator"]
         return book
-
-
-@dataclass(frozen=True)
-class CoordinatorState:
-    """A snapshot: the book, and which finishes it counts, as (subtask, attempt). ``enumerator``: of one that opted in.
-
-    Shorter than a list of all that was ever sent: what is in flight is in no snapshot.
-    """
-
-    book: Mapping[str, Any]
-    counted: tuple[tuple[int, int], ...]
-    enumerator: Any = None
-    is_drained: bool = True
-    """Has the enumerator told of all?"""
 
 
 def fold(records: Iterable[LogRecord], book: SplitBook | None = None) -> SplitBook:
@@ -309,6 +403,8 @@ def record_to_json(record: LogRecord) -> dict[str, Any]:
     found = {"kind": _KIND_OF[type(record)], **vars(record)}
     if isinstance(record, Discovered):
         found["added"] = [_split_to_json(each) for each in record.added]
+        if record.enumerator is None:
+            del found["enumerator"]
     return found
 
 
@@ -317,10 +413,11 @@ def record_from_json(value: Mapping[str, Any]) -> LogRecord:
     kind = _KINDS[value["kind"]]
     found = {name: each for name, each in value.items() if name != "kind"}
     if kind is Discovered:
-        return Discovered(tuple(map(_split_from_json, found["added"])), _keys(found["vanished"]))
+        added = tuple(map(_split_from_json, found["added"]))
+        return Discovered(added, _keys(found["vanished"]), found.get("enumerator"))
     if "splits" in found:
         found["splits"] = _keys(found["splits"])
-    for name in ("subtask", "attempt", "seq"):
+    for name in ("subtask", "attempt", "seq", "parallelism"):
         if name in found and (type(found[name]) is not int or found[name] < 0):
             raise ValueError(f"{name}: expected a number from 0, found {found[name]!r}")
     record: LogRecord = kind(**found)

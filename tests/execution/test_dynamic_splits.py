@@ -9,7 +9,7 @@ S[3] ─┘
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -54,8 +54,10 @@ class PullingRunner(FakeRunner):
         return self._world
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        today = self.world.lists
-        found = discover(self._log(), today, vertex="S", vanished=self.world.vanished, log=log)
+        world = self.world
+        found = discover(
+            self._log(), world.lists, vertex="S", parallelism=world.parallelism, vanished=world.vanished, log=log
+        )
         return tuple(each.external("S") for each in found)
 
     def _log(self) -> SplitLogStore:
@@ -112,6 +114,7 @@ class DynamicWorld(World):
         super().__init__(JOB)
         self.listing = splits(names)
         self.vanished = Vanished.DROP
+        self.parallelism = len(SUBTASKS)
         self.begins: Callable[[str, int], None] = lambda region, number: None
         self.lists: Callable[[], tuple[Split, ...]] = lambda: self.listing
 
@@ -184,7 +187,7 @@ class DynamicWorld(World):
     def read(self) -> dict[str, str]:
         """The letters in the finish that counts of each subtask, sorted; from the objects that its manifest names."""
         found = {}
-        for region in SUBTASKS:
+        for region in SUBTASKS[: self.parallelism]:
             current = self.state().of(region).current
             if current is not None and current.outcome is not None:
                 (manifest,) = current.outcome.outputs
@@ -289,13 +292,13 @@ def test_fault_56_what_a_zombie_commits_between_claim_and_return_is_nobodys(
     world.dies(ONE, 2)
     real = dynamic_splits.return_rest
 
-    def late(log_: SplitLogStore, subtask: int, attempt: int, base: Collection[str]) -> object:
+    def late(log_: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> object:
         if (subtask, attempt) != (0, 2):
             return real(log_, subtask, attempt, base)
         journal = world.journal()
         (third,) = [each for each in world.listing if letter(each) == "c"]
         journal.put_part(Part(ONE, 1, 2, "zombie", (third.key,), (), "now", 1.0))
-        seen = {key for each in journal.read_parts(ONE, 1, 3) for key in each.splits}
+        seen = journal.read_parts(ONE, 1, 3)
         return real(log_, subtask, attempt, seen if looks_again else base)
 
     monkeypatch.setattr(dynamic_splits, "return_rest", late)
@@ -397,6 +400,56 @@ def test_other_code_adopts_nothing_and_everything_comes_back(world: DynamicWorld
     world.dies(ONE, 3)
     world.fingerprints = dict.fromkeys(SUBTASKS, "code 2")
     go_all(world)
+    assert world.everything == "abcdefgh"
+
+
+def deploys(world: DynamicWorld, code: str, parallelism: int = 4) -> None:
+    """Other code, or another number of subtasks; the number belongs to the fingerprint, as it does in a job."""
+    world.parallelism = parallelism
+    world.upstream = {**dict.fromkeys(SUBTASKS[:parallelism], ()), "all": SUBTASKS[:parallelism]}
+    world.fingerprints = dict.fromkeys(SUBTASKS, f"{code}, {parallelism} subtasks")
+
+
+def clears_all(world: DynamicWorld) -> None:
+    for region in SUBTASKS[: world.parallelism]:
+        world.again(region)
+
+
+def two_have_read(world: DynamicWorld) -> None:
+    """ONE has read abcd, FOUR the rest."""
+    with world.when(ONE, 3, lambda: world.go(FOUR)):
+        world.go(ONE)
+    world.go(TWO)
+    world.go(THREE)
+    assert world.read() == {ONE: "abcd", TWO: "", THREE: "", FOUR: "efgh"}
+
+
+def test_fault_91_with_fewer_subtasks_what_the_others_had_is_read_by_those_that_are_left(world: DynamicWorld):
+    deploys(world, "X")
+    two_have_read(world)
+    deploys(world, "X", 2)
+    clears_all(world)
+    assert world.everything == "abcdefgh"
+
+
+def test_fault_92_code_back_and_forth_neither_doubles_a_split_nor_gets_stuck(world: DynamicWorld):
+    deploys(world, "X")
+    world.dies(ONE, 3)
+    deploys(world, "Y")
+    world.dies(ONE, 0)
+    deploys(world, "X")
+    go_all(world)
+    assert world.everything == "abcdefgh"
+
+
+def test_fault_92_subtasks_down_and_up_again_neither_double_a_split_nor_get_stuck(world: DynamicWorld):
+    deploys(world, "X")
+    two_have_read(world)
+    deploys(world, "X", 2)
+    clears_all(world)
+    assert world.everything == "abcdefgh"
+    deploys(world, "X", 4)
+    clears_all(world)
     assert world.everything == "abcdefgh"
 
 

@@ -66,7 +66,7 @@ def test_no_error_was_forgotten() -> None:
     never = {
         errors.RecoveryError, errors.StoreError, errors.JournalError, errors.ObjectExists, errors.UnknownRegion,
         errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
-        errors.NothingRecorded, errors.PlanOutdated, errors.Refused, errors.StreamDamaged, errors.CheckpointRefused,
+        errors.NothingRecorded, errors.PlanOutdated, errors.Refused, errors.StreamDamaged,
         # No operator takes a side of a channel.
         errors.ChannelError, errors.ChannelEvicted, errors.ChannelAltered,
     }  # fmt: skip

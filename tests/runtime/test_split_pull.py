@@ -60,7 +60,9 @@ def log_of(store: ObjectStore, writer: str = "me", **given: float) -> SplitLogSt
 def listed(store: ObjectStore, found: Iterable[Split]) -> SplitLogStore:
     log = log_of(store, "lister")
 
-    discover(log, lambda: found, vertex="read", vanished=Vanished.DROP, log=logging.getLogger(__name__))
+    discover(
+        log, lambda: found, vertex="read", parallelism=4, vanished=Vanished.DROP, log=logging.getLogger(__name__)
+    )
     return log
 
 
@@ -98,7 +100,7 @@ def test_fault_56_once_what_it_had_is_returned_it_is_fenced(local_store: LocalSt
     log = listed(local_store, splits(6))
     pulled = pulls(log)
     pulled.next_batch()
-    return_rest(log_of(local_store, "next try"), 0, 2, base=set())
+    return_rest(log_of(local_store, "next try"), 0, 2, base=())
     with pytest.raises(AttemptLost, match="attempt 1 of subtask 0 was fenced"):
         pulled.next_batch()
     assert names(pulls(log_of(local_store, "next driver"), attempt=2))[0] == ["0000", "0001"]
@@ -110,7 +112,7 @@ def test_fault_56_control_without_the_look_a_fenced_driver_goes_on_pulling(
     log = listed(local_store, splits(6))
     pulled = pulls(log)
     pulled.next_batch()
-    return_rest(log_of(local_store, "next try"), 0, 2, base=set())
+    return_rest(log_of(local_store, "next try"), 0, 2, base=())
     monkeypatch.setattr(SplitBook, "is_over", lambda self, subtask, attempt: False)
     assert pulled.next_batch() is not None  # two attempts of one subtask read on; with the rule on, nobody reads this:
     monkeypatch.undo()
@@ -120,7 +122,7 @@ def test_fault_56_control_without_the_look_a_fenced_driver_goes_on_pulling(
 
 def test_fault_24_a_pull_whose_outcome_stayed_unknown_and_that_has_landed_is_taken(local_store: LocalStore):
     listed(local_store, splits(4))
-    fault = Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY, key="log-00000001", times=1)
+    fault = Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY, key="log-00000002", times=1)
     pulled = pulls(log_of(FaultyStore(local_store, [fault]), deadline_s=0))
     with pytest.raises(StoreTimeout):
         pulled.next_batch()
@@ -130,7 +132,7 @@ def test_fault_24_a_pull_whose_outcome_stayed_unknown_and_that_has_landed_is_tak
 
 def test_fault_3_what_was_sent_and_never_heard_of_is_found_by_its_number_and_comes_home(local_store: LocalStore):
     listed(local_store, splits(6))
-    fault = Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY, key="log-00000001", times=1)
+    fault = Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY, key="log-00000002", times=1)
     with pytest.raises(StoreTimeout):  # here the driver dies: that it was given something stands in the log alone
         pulls(log_of(FaultyStore(local_store, [fault]), deadline_s=0)).next_batch()
     assert names(pulls(log_of(local_store, "a neighbour"), subtask=1, batch_bytes=40))[0] == [
@@ -139,7 +141,7 @@ def test_fault_3_what_was_sent_and_never_heard_of_is_found_by_its_number_and_com
         "0004",
         "0005",
     ]
-    return_rest(log_of(local_store, "next try"), 0, 2, base=set())
+    return_rest(log_of(local_store, "next try"), 0, 2, base=())
     assert names(pulls(log_of(local_store, "next driver"), attempt=2)) == [["0000", "0001"]]
 
 
@@ -257,7 +259,7 @@ def work(store: ObjectStore, subtask: int, hangs_at: int) -> None:
     adopted = journal.read_parts_of(region, numbers_of(base))
     kept = {key for each in adopted for key in each.splits}
     log = SplitLogStore(store, IDENTITY, "read", writer=writer, snapshot_every=5)
-    return_rest(log, subtask, number, kept)
+    return_rest(log, subtask, number, adopted)
     pulled = PulledSplits(log, subtask, number, batch_bytes=10, suspicion={}, among=KEYS)
     own: list[Part] = []
     while (batch := pulled.next_batch()) is not None:

@@ -14,7 +14,7 @@ from airflow_recovery.source.split_log import (
     Discovered,
     End,
     LogRecord,
-    Reset,
+    Rescaled,
     Return,
     SplitBook,
     fold,
@@ -53,12 +53,6 @@ def test_what_comes_back_goes_to_the_subtask_that_had_it_and_to_no_other():
     assert book.next_batch(1, 100) == ()
     assert book.message_for(0, 2, 100) == Assign(0, 2, 0, (B,))
     assert book.has_pending
-
-
-def test_a_reset_takes_everything_back():
-    book = fold([LISTED, Assign(0, 1, 0, (A, B)), Reset(0, 1)])
-    assert book.held_by(0) == ()
-    assert book.message_for(0, 2, 100) == Assign(0, 2, 0, (A, B, C, D))
 
 
 def test_fault_55_what_is_listed_again_is_not_given_again():
@@ -109,12 +103,6 @@ def test_a_record_that_nobody_who_has_read_the_log_could_have_written_is_refused
     assert book.to_json() == before
 
 
-def test_two_finishes_that_name_one_split_are_refused():
-    book = fold([LISTED, Assign(0, 1, 0, (A,))])
-    with pytest.raises(RecordInvalid, match="expected one reader"):
-        book.adopt(1, [A])
-
-
 RECORDS: list[LogRecord] = [
     LISTED,
     Assign(0, 1, 0, (A, B)),
@@ -123,7 +111,10 @@ RECORDS: list[LogRecord] = [
     Return(0, 1, (B,)),
     Assign(0, 2, 0, (B, D)),
     End(0, 2, 1),
-    Reset(1, 1),
+    Rescaled(2),
+    Discovered((), (), {"of": "orders", "state": 3}),
+    Assign(1, 2, 0, ()),
+    Rescaled(1),
 ]
 
 

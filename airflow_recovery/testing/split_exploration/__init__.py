@@ -1,12 +1,14 @@
-"""Every order of events of a small dynamic assignment, with faults: is a split ever lost, doubled, or stuck?
+"""Splits whose code, listing and number of subtasks change between attempts: is one ever lost, doubled, or stuck?
 
-What is explored are the classes that are shipped (`airflow_recovery.source.split_coordinator`, ``subtask_gateway``,
-``reconcile``), in a world of processes, messages and write-once objects. `controls` switches one rule off at a time:
-the exploration must find what the rule is for. ``python -m airflow_recovery.testing.split_exploration --help``.
+What is explored are the functions that jobs run (the fold of the log and its decisions, what is adopted, the judgement
+whether a finish stands, the homes of a static assignment), in a world of processes that die, freeze and go on, of
+write-once objects, and of users who deploy and clear. At every publish each split that is listed is in exactly one
+subtask's result, once. `controls` switches one rule off at a time: what the rule is for must then be found.
+``python -m airflow_recovery.testing.split_exploration --help``.
 """
 
-from airflow_recovery.testing.split_exploration.case import Case, Fault, Rules
+from airflow_recovery.testing.split_exploration.case import Case, Change, Fault
 from airflow_recovery.testing.split_exploration.controls import CONTROLS, Control
-from airflow_recovery.testing.split_exploration.explore import Exploration, explore
+from airflow_recovery.testing.split_exploration.explore import Exploration, explore, walk
 
-__all__ = ["CONTROLS", "Case", "Control", "Exploration", "Fault", "Rules", "explore"]
+__all__ = ["CONTROLS", "Case", "Change", "Control", "Exploration", "Fault", "explore", "walk"]

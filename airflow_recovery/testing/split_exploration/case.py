@@ -1,64 +1,69 @@
-"""What is explored: how many splits and faults, of which kinds, under which rules."""
+"""What is explored: how many splits and subtasks, what may change between attempts, and what may go wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.source.reconcile import Plan, Support, reconcile
-from airflow_recovery.source.split_coordinator import SplitCoordinator
-from airflow_recovery.source.subtask_gateway import SubtaskGateway
+from airflow_recovery.source.matching import Vanished
+
+
+class Change(str, Enum):
+    """What a user, or the world outside, may change at any moment. Then all tasks are cleared, or one of them."""
+
+    CODE = "other code, or that of before"
+    FEWER = "fewer subtasks"
+    MORE = "more subtasks"
+    VANISH = "a split vanishes"
+    APPEAR = "a split comes, or comes back"
+    OVERWRITE = "a split has other content"
+    RESTART = "a region is restarted by a person"
+    CLEAR = "a task is cleared"
 
 
 class Fault(str, Enum):
     """What may go wrong, at any moment."""
 
-    LOSE_SEND = "a message is lost"
-    LOSE_ACK = "an acknowledgement is lost"
-    TIME_OUT = "a call times out, and its message or acknowledgement comes late"
-    KILL = "an attempt dies"
-    PRESUME_DEAD = "an attempt is taken for dead, and works on"
-    CRASH = "the coordinator dies"
-    RESET = "a finish is reset"
-    SLOW_SNAPSHOT = "a snapshot takes too long"
+    KILL = "a process dies, before or after any of its writes"
+    FREEZE = "a process is taken for dead, and goes on later: all of its writes come late"
 
 
-LOSSES = frozenset({Fault.LOSE_SEND, Fault.LOSE_ACK, Fault.TIME_OUT})
+EVERY_CHANGE = frozenset(Change)
 EVERY_FAULT = frozenset(Fault)
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The classes that are explored, and what the world holds to beside them: the shipped ones, unless one is off."""
-
-    coordinator: type[SplitCoordinator] = SplitCoordinator
-    gateway: type[SubtaskGateway] = SubtaskGateway
-    reconcile: Callable[..., Plan] = reconcile
-    is_fenced: bool = True
-    """Is an attempt ended before its successor is claimed?"""
-    looks_again: bool = False
-    """Does the coordinator look at the part logs for itself, and not at the claim's base?"""
-    may_snapshot_in_limbo: bool = False
-    """For what comes of it in the end."""
+CODES = ("X", "Y")
 
 
 @dataclass(frozen=True)
 class Case:
-    """Two subtasks, ``splits`` splits, and up to ``faults`` faults of ``kinds``."""
+    """Up to ``changes`` changes and ``faults`` faults, of these kinds, of a source with so many subtasks and splits.
+
+    ``is_dynamic``: the subtasks pull their splits; else each split has its home. ``fewest``: how many subtasks are left
+    with `Change.FEWER`. ``is_fine``: a process lists the journal, and decides by it, in two steps.
+    """
 
     splits: int
+    changes: int
     faults: int
-    kinds: frozenset[Fault] = EVERY_FAULT
-    support: Support = Support.STABLE_KEYS
-    rules: Rules = field(default_factory=Rules)
+    of_changes: frozenset[Change] = EVERY_CHANGE
+    of_faults: frozenset[Fault] = EVERY_FAULT
+    is_dynamic: bool = True
+    vanished: Vanished = Vanished.DROP
     subtasks: int = 2
-    window: int = 1
-    """How many messages an attempt may be waiting for: with two, they can overtake."""
-    in_every_order: bool = False
-    """Also what happens after the last fault has been dealt with. Case 0 faults tells of it already."""
+    fewest: int = 1
+    batch: int = 1
+    """How many splits are read together, and committed as one part."""
+    is_fine: bool = False
 
     def text(self) -> str:
         """One line for people."""
-        kinds = "any kind" if self.kinds == EVERY_FAULT else ", ".join(sorted(each.name.lower() for each in self.kinds))
-        return f"{self.splits} splits, {self.faults} faults ({kinds}), coordinator with {self.support.value}"
+        changes = _named(self.of_changes, EVERY_CHANGE)
+        faults = _named(self.of_faults, EVERY_FAULT)
+        kind = "dynamic" if self.is_dynamic else "static"
+        return (
+            f"{kind}, {self.vanished.value}: {self.splits} splits, {self.subtasks} subtasks, {self.changes} changes "
+            f"({changes}), {self.faults} faults ({faults})"
+        )
+
+
+def _named(kinds: frozenset[Change] | frozenset[Fault], every: frozenset[Change] | frozenset[Fault]) -> str:
+    return "any kind" if kinds == every else ", ".join(sorted(each.name.lower() for each in kinds))

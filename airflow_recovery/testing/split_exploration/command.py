@@ -4,32 +4,65 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_recovery.source.reconcile import Support
-from airflow_recovery.testing.split_exploration.case import EVERY_FAULT, Case, Fault
+from airflow_recovery.source.matching import Vanished
+from airflow_recovery.testing.split_exploration.case import EVERY_CHANGE, EVERY_FAULT, Case, Change, Fault
 from airflow_recovery.testing.split_exploration.controls import CONTROLS
-from airflow_recovery.testing.split_exploration.explore import explore
+from airflow_recovery.testing.split_exploration.explore import explore, found_by_walks, walk
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Explore one case, or print the controls' counterexamples; 1 where the shipped classes violate something."""
+    """Explore one case, walk through it, or print the controls' counterexamples; 1 where something is violated."""
     parser = argparse.ArgumentParser(prog="python -m airflow_recovery.testing.split_exploration", description=__doc__)
     parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--faults", type=int, default=1)
-    names = [each.name.lower().replace("_", "-") for each in Fault]
-    parser.add_argument("--kind", action="append", choices=names, help="this kind of fault; may be repeated")
-    supports = [each.name.lower().replace("_", "-") for each in Support]
-    parser.add_argument("--support", choices=supports, default=supports[0], help="what survives of a coordinator")
-    parser.add_argument("--window", type=int, default=1, help="messages an attempt waits for: with 2 they overtake")
-    parser.add_argument("--every-order", action="store_true", help="also after the last fault was dealt with")
+    parser.add_argument("--subtasks", type=int, default=2)
+    parser.add_argument("--fewest", type=int, default=1, help="how many subtasks are left where there are fewer")
+    parser.add_argument("--changes", type=int, default=1, help="how many changes by users, or of the listing")
+    parser.add_argument("--faults", type=int, default=0)
+    parser.add_argument("--change", action="append", choices=_names(Change), help="of this kind; may be repeated")
+    parser.add_argument("--fault", action="append", choices=_names(Fault), help="of this kind; may be repeated")
+    parser.add_argument("--vanished", choices=[each.value for each in Vanished], default="drop")
+    parser.add_argument("--static", action="store_true", help="each split has its home; else the subtasks pull them")
+    parser.add_argument("--batch", type=int, default=1, help="splits that are read and committed together")
+    parser.add_argument("--walks", type=int, help="so many ways through the case, one a seed, and not all of them")
+    parser.add_argument("--seed", type=int, default=0, help="the first of the walks")
     parser.add_argument("--controls", action="store_true", help="switch off one rule at a time, and show what happens")
     given = parser.parse_args(arguments)
     if given.controls:
         for control in CONTROLS:
-            print(f"without the rule that {control.name}:\n{explore(control.case).text()}\n", flush=True)
+            with control.off():
+                found = found_by_walks(control.case)
+            told = found.text() if found is not None else "nothing is found"
+            print(f"without the rule that {control.name}:\n{told}\n", flush=True)
         return 0
-    kinds = frozenset(Fault[each.upper().replace("-", "_")] for each in given.kind or ()) or EVERY_FAULT
-    support = Support[given.support.upper().replace("-", "_")]
-    case = Case(given.splits, given.faults, kinds, support, window=given.window, in_every_order=given.every_order)
-    found = explore(case)
-    print(found.text())
-    return 0 if found.violation is None else 1
+    case = Case(
+        given.splits,
+        given.changes,
+        given.faults,
+        frozenset(Change[_name(each)] for each in given.change or ()) or EVERY_CHANGE,
+        frozenset(Fault[_name(each)] for each in given.fault or ()) or EVERY_FAULT,
+        is_dynamic=not given.static,
+        vanished=Vanished(given.vanished),
+        subtasks=given.subtasks,
+        fewest=given.fewest,
+        batch=given.batch,
+        is_fine=given.walks is not None,
+    )
+    if given.walks is None:
+        found = explore(case)
+        print(found.text())
+        return 0 if found.violation is None else 1
+    for seed in range(given.seed, given.seed + given.walks):
+        found = walk(case, seed)
+        if found.violation is not None:
+            print(found.text())
+            return 1
+    print(f"{case.text()}: {given.walks} walks, all good")
+    return 0
+
+
+def _names(kinds: type[Change] | type[Fault]) -> list[str]:
+    return [each.name.lower() for each in kinds]
+
+
+def _name(given: str) -> str:
+    return given.upper()

@@ -1,14 +1,18 @@
-"""Breadth first over all worlds of a case: the first violation that is found is one of the shortest."""
+"""All worlds of a case, breadth first: the first violation is one of the shortest. And one way through a large case."""
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from dataclasses import dataclass
 
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.testing.split_exploration.case import Case
 from airflow_recovery.testing.split_exploration.steps import Step, Steps, Violation
-from airflow_recovery.testing.split_exploration.world import copied, digest
+from airflow_recovery.testing.split_exploration.world import Task, World
+
+MOST_STEPS = 5_000
+"""Of one way: it would have come to its end long before."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Exploration:
         """For people: the verdict, and the counterexample."""
         if self.violation is None:
             return f"{self.case.text()}: {self.worlds:,} worlds, {self.ends:,} ends, all good"
-        told = [f"  {at:2}. {_told(each)}" for at, each in enumerate(self.steps, 1)]
+        told = [f"  {at:3}. {': '.join(each)}" for at, each in enumerate(self.steps, 1)]
         return "\n".join([f"{self.case.text()}: after {self.worlds:,} worlds", *told, f"  => {self.violation}"])
 
 
@@ -37,43 +41,82 @@ def explore(case: Case, *, most_worlds: int | None = None) -> Exploration:
     """Every world that ``case`` can come to, or those up to the first violation. Raises `TooManyWorlds`."""
     steps = Steps(case)
     first = steps.first()
-    parents: dict[int, tuple[int, Step] | None] = {digest(first): None}
-    waiting = deque([(digest(first), first)])
+    parents: dict[int, tuple[int, Step] | None] = {hash(first): None}
+    waiting = deque([first])
     ends = 0
-
-    def found(violation: Exception, key: int, *last: Step) -> Exploration:
-        way = [*last]
-        at = parents[key]
-        while at is not None:
-            way.append(at[1])
-            at = parents[at[0]]
-        said = str(violation) if isinstance(violation, Violation) else f"{type(violation).__name__}: {violation}"
-        return Exploration(case, len(parents), ends, said, tuple(reversed(way)))
-
     while waiting:
-        key, world = waiting.popleft()
-        possible = steps.possible(world)
-        if not possible:
-            ends += 1
-            try:
-                steps.check_end(world)
-            except Violation as violation:
-                return found(violation, key)
-        faulty = steps.faulty(world)
-        for at, step in enumerate([*possible, *faulty]):
-            after = copied(world)
-            try:
-                steps.take(after, step, is_fault=at >= len(possible))
-            except (Violation, RecoveryError) as violation:
-                return found(violation, key, step)
-            reached = digest(after)
-            if reached not in parents:
-                parents[reached] = (key, step)
-                waiting.append((reached, after))
-                if most_worlds is not None and len(parents) > most_worlds:
-                    raise TooManyWorlds(f"{case.text()}: more than {most_worlds:,} worlds")
+        world = waiting.popleft()
+        key = hash(world)
+        is_end = True
+        step: Step = ()
+        try:
+            for step, after in steps.next(world):
+                is_end = False
+                if hash(after) not in parents:
+                    parents[hash(after)] = (key, step)
+                    waiting.append(after)
+            if is_end:
+                _check_end(world)
+                ends += 1
+        except Violation as violation:
+            return Exploration(case, len(parents), ends, str(violation), _way(parents, key))
+        if most_worlds is not None and len(parents) > most_worlds:
+            raise TooManyWorlds(f"{case.text()}: expected at most {most_worlds:,} worlds: explore a smaller case")
     return Exploration(case, len(parents), ends)
 
 
-def _told(step: Step) -> str:
-    return " ".join([step[0].replace("_", " "), *map(str, step[1:])])
+def walk(case: Case, seed: int) -> Exploration:
+    """One way through ``case``, drawn from ``seed``; to its end, or to a violation."""
+    steps, draw = Steps(case), random.Random(seed)
+    world, way, actor = steps.first(), [], ""
+    for count in range(MOST_STEPS):
+        try:
+            possible = [*steps.next(world)]
+            if not possible:
+                _check_end(world)
+                return Exploration(case, count, 1)
+        except Violation as violation:
+            return Exploration(case, count, 0, f"seed {seed}: {violation}", tuple(way))
+        # Most of the time something goes on, so that changes and faults come at every moment of a run.
+        going_on = [each for each in possible if not _is_change(world, each[1])]
+        others = [each for each in possible if _is_change(world, each[1])]
+        chosen = others if others and (not going_on or draw.random() < 0.07) else going_on
+        # One process often goes on for some steps, while others stand still: what they know becomes old.
+        same = [each for each in chosen if each[0][-1] == actor] if draw.random() < 0.6 else []
+        step, world = draw.choice(same or chosen)
+        actor = step[-1]
+        way.append(step)
+    return Exploration(case, MOST_STEPS, 0, f"seed {seed}: no end after {MOST_STEPS} steps", tuple(way))
+
+
+
+def found_by_walks(case: Case, walks: int = 1_000, few: int = 5) -> Exploration | None:
+    """The shortest of the first ``few`` violations that are found by walks; `None`: none is in so many."""
+    found: list[Exploration] = []
+    for seed in range(walks):
+        each = walk(case, seed)
+        if each.violation is not None:
+            found.append(each)
+        if len(found) == few:
+            break
+    return min(found, key=lambda each: len(each.steps), default=None)
+
+
+def _is_change(world: World, after: World) -> bool:
+    return (after.changes, after.faults) != (world.changes, world.faults)
+
+
+def _check_end(world: World) -> None:
+    """Nothing more happens: it was published, or a task says by name what is to be done."""
+    if not world.is_published and Task.NAMED not in world.tasks[: world.subtasks]:
+        raise Violation(f"stuck: nothing more happens, and nothing was published: {world.tasks}")
+
+
+def _way(parents: dict[int, tuple[int, Step] | None], key: int) -> tuple[Step, ...]:
+    way: list[Step] = []
+    at = parents[key]
+    while at is not None:
+        key, step = at
+        way.append(step)
+        at = parents[key]
+    return tuple(reversed(way))

@@ -1,398 +1,501 @@
-"""What can happen next in a `World`, and what it makes of it."""
+"""What may happen next in a world, and what comes of it: the decisions are those that jobs run.
+
+Of a try, what stands between two requests to a store is one step; nothing else is made up here:
+
+    LIST, ENTER   `dynamic_splits.rescaled`, ``news``, ``to_read``;  static: `assignment.advance`
+    JUDGE         `Judgement` with the book;  `parts.adoptable` and ``usable``, `SplitBook.has`
+    CLAIM         put if absent
+    RETURN        `SplitBook.rest_of`, `dynamic_splits.check_own`
+    PULL, COMMIT  `SplitBook.pull`; a part is put whether the attempt is fenced or not: safety does not rest on that look
+    FINISH        `parts.check_cover`; put if absent
+
+A process that is frozen goes on whenever it likes, so that every write may come late; one that dies after a write has
+never heard of it.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 
-from airflow_recovery.source.reconcile import SubtaskOutcome, Support
-from airflow_recovery.source.split_events import (
-    Acked,
-    AttemptFailed,
-    Claimed,
-    Event,
-    Fence,
-    FenceAnswered,
-    Finished,
-    NoMoreSplits,
-    PartCommitted,
-    Ready,
-    Requested,
-    RetryDue,
-    Send,
-    SendFailed,
-    Snapshot,
-    SnapshotTimedOut,
-    SnapshotWritten,
-    SubtaskReset,
-)
-from airflow_recovery.source.split_log import Discovered, Message, Reset
-from airflow_recovery.source.subtask_gateway import Apply
-from airflow_recovery.testing.split_exploration.case import Case, Fault
+from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
+from airflow_recovery.execution import dynamic_splits
+from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.journal.records import PartRef, SplitGeneration
+from airflow_recovery.source import assignment as assigning
+from airflow_recovery.source import parts as parts_module
+from airflow_recovery.source.assignment import Assignment
+from airflow_recovery.source.committed import check_kept
+from airflow_recovery.source.enumerators import Enumeration
+from airflow_recovery.source.matching import Vanished
+from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of
+from airflow_recovery.source.split import Split, in_order
+from airflow_recovery.source.split_log import Assign
+from airflow_recovery.testing.split_exploration.case import CODES, Case, Change, Fault
 from airflow_recovery.testing.split_exploration.world import (
-    Call,
-    Enumerator,
+    VERTEX,
+    Listed,
+    Log,
     Process,
+    Region,
+    Stage,
+    Task,
+    Tried,
     World,
-    split_of,
-    unit_of,
+    claim_of,
+    externals_of,
+    name_of,
+    part_of,
+    plan_of,
+    reading,
+    run_state,
+    state_of,
 )
 
-Step: TypeAlias = tuple[Any, ...]
-"""What happens, as the name of a method of `Steps`, and to what."""
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+log.propagate = False
+
+Step: TypeAlias = tuple[str, ...]
+"""What happens, and to whom, in words."""
+
+BYTES = 10
+MOST_ATTEMPTS = 14
+"""Of one subtask: more of them than changes and faults can account for is a circle."""
 
 
 class Violation(Exception):
-    """A state that must not be: the text says why."""
+    """A split is lost or doubled, or nothing goes on."""
 
 
 class Steps:
-    """The steps of the worlds of one case. A world is changed in place."""
+    """The steps of one case."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self._cuts = 2 + sum(each is Fault.CRASH for each in case.kinds) * case.faults
-        self._is_told_late = case.support is Support.BATCH_SNAPSHOT
 
     def first(self) -> World:
-        """Before anything has happened."""
-        world = World(faults=self.case.faults)
-        self._new_coordinator(world)
-        return world
-
-    def possible(self, world: World) -> list[Step]:
-        """What can happen without a fault: one of it is enough where it `_is_too_late`, or where it `_is_calm`."""
-        steps = self._possible(world)
-        late = next((each for each in steps if self._is_too_late(world, each)), None)
-        if late is not None:
-            return [late]
-        return steps[:1] if steps and not self.case.in_every_order and self._is_calm(world) else steps
-
-    def _is_too_late(self, world: World, step: Step) -> bool:
-        """Is this for an attempt that has a successor, or that nobody waits for? When it happens changes nothing."""
-        if step[0] == "deliver":
-            subtask, attempt, _ = _call(step[1])
-            return (subtask, attempt) not in world.processes and (subtask, world.newest(subtask)) in world.processes
-        if step[0] in ("ack", "handle_failure") and world.coordinator is not None:
-            subtask, attempt, _ = step[1] if isinstance(step[1], tuple) else _call(step[1])
-            return bool(world.coordinator._lanes[subtask].running != attempt)
-        return False
-
-    def _is_calm(self, world: World) -> bool:
-        """Can nothing go wrong any more, and is nothing left of what did? Then every order comes to the same."""
-        coordinator = world.coordinator
-        if world.faults or coordinator is None or world.failed or coordinator._unheard:
-            return False
-        running = {(subtask, lane.running) for subtask, lane in coordinator._lanes.items()}
-        return (
-            all(lane.fencing is None for lane in coordinator._lanes.values())
-            and running.issuperset(world.processes)
-            and all((each.subtask, each.attempt) in running for each in world.sends)
+        """Before anything has run."""
+        case = self.case
+        return World(
+            code=CODES[0],
+            subtasks=case.subtasks,
+            listing=tuple(split(name) for name in LETTERS[: case.splits]),
+            regions=(Region(),) * case.subtasks,
+            tasks=(Task.CLEARED,) * case.subtasks,
+            log=Log(),
         )
 
-    def _possible(self, world: World) -> list[Step]:
-        steps: list[Step] = []
-        alive = world.coordinator is not None
-        if not alive:
-            steps.append(("restore",))
-        steps += [("deliver", each) for each in dict.fromkeys(world.sends)]
-        for (subtask, attempt), process in world.processes.items():
-            if process.unread:
-                steps.append(("read", subtask, attempt))
-            elif process.gateway.may_finish:
-                steps.append(("finish", subtask, attempt))
-        if not alive:
-            return steps
-        steps += [("hear", at) for at in _first_of_each(world.events)]
-        steps += [("act", at) for at in _first_of_each(world.todo)]
-        steps += [("ack", each) for each in dict.fromkeys(world.acks)]
-        steps += [("handle_failure", each) for each in world.failed]
-        if world.enumerator is not None and world.enumerator.told <= self.case.splits:
-            steps.append(("enumerate_next",))
-        steps += [("start", subtask) for subtask in range(self.case.subtasks) if self._may_start(world, subtask)]
-        return steps
-
-    def faulty(self, world: World) -> list[Step]:
-        """What can go wrong now."""
-        return [*self._faulty(world)] if world.faults else []
-
-    def _faulty(self, world: World) -> Iterator[Step]:
-        kinds = self.case.kinds
-        if Fault.LOSE_SEND in kinds:
-            yield from (("lose_send", each) for each in dict.fromkeys(world.sends) if self._is_waited_for(world, each))
-        if Fault.LOSE_ACK in kinds:
-            yield from (("lose_ack", each) for each in dict.fromkeys(world.acks) if self._is_waited_for(world, each))
-        if Fault.TIME_OUT in kinds:
-            late = dict.fromkeys(_call(each) for each in (*world.sends, *world.acks))
-            yield from (("time_out", each) for each in late if self._is_waited_for(world, each))
-        for subtask, attempt in world.processes:
-            if Fault.KILL in kinds:
-                yield ("kill", subtask, attempt)
-            if Fault.PRESUME_DEAD in kinds and world.coordinator is not None:
-                yield ("presume_dead", subtask, attempt)
-        if Fault.CRASH in kinds and world.coordinator is not None:
-            yield ("crash",)
-        if Fault.RESET in kinds and world.coordinator is not None:
-            for subtask in range(self.case.subtasks):
-                current = world.current(subtask)
-                if current is not None and current[1] == world.newest(subtask):
-                    yield ("reset", subtask, current[1])
-        if Fault.SLOW_SNAPSHOT in kinds:
-            yield from (("give_up_snapshot", at) for at, each in enumerate(world.todo) if isinstance(each, Snapshot))
-
-    def take(self, world: World, step: Step, *, is_fault: bool) -> None:
-        """Let ``step`` happen. Raises `Violation`, and whatever the explored classes raise."""
-        if is_fault:
-            world.faults -= 1
-        getattr(self, f"_{step[0]}")(world, *step[1:])
-        self._forget_the_dead(world)
-
-    def check_end(self, world: World) -> None:
-        """Raise `Violation` where a world in which nothing more can happen is not as it should be."""
-        finishes = [world.current(subtask) for subtask in range(self.case.subtasks)]
-        if None in finishes:
-            stuck = [subtask for subtask, each in enumerate(finishes) if each is None]
-            raise Violation(f"dead end: subtask {stuck[0]} has not finished, and nothing more can happen")
-        read = Counter(self._unit(key) for each in finishes if each is not None for key in world.outcomes[each] or ())
-        lost = [unit for unit in range(self.case.splits) if unit not in read]
-        twice = [unit for unit, times in read.items() if times > 1]
-        if twice:
-            raise Violation(f"doubled: split {twice[0]} is in the result more than once")
-        if lost:
-            raise Violation(f"lost: split {lost[0]} is in no finish that counts")
-
-    # the coordinator
-
-    def _tell(self, world: World, event: Event) -> None:
-        if world.coordinator is None:
+    def next(self, world: World) -> Iterator[tuple[Step, World]]:
+        """Every step that is possible, and the world after it. Raises `Violation`."""
+        work = [*self._work(world)]
+        is_quiet = world.changes == self.case.changes and world.faults == self.case.faults
+        if is_quiet and all(each.is_live for each in world.processes):
+            # Nothing more can go wrong, and what one does is nothing to the others but its records: one order is enough.
+            yield from work[:1]
             return
-        for action in world.coordinator.on(event):
-            if isinstance(action, Send):
-                self._send(world, action.message)
-            elif isinstance(action, (Fence, Snapshot, Reset)):
-                world.todo.append(action)
+        yield from work
+        yield from self._faults(world)
+        yield from self._changes(world)
 
-    def _send(self, world: World, message: Message) -> None:
-        subtask, attempt, seq = _call(message)
-        world.sends.append(message)
-        process = world.processes.get((subtask, attempt))
-        if process is None or seq not in process.gateway._applied:
-            world.unsettled.setdefault((subtask, attempt), set()).add(seq)
+    # what goes on by itself
 
-    def _new_coordinator(self, world: World) -> None:
-        enumerator = Enumerator(self.case.splits, world.lives) if self._is_told_late else None
-        world.coordinator = self.case.rules.coordinator(
-            self.case.subtasks, min_pause_s=0.0, enumerator=enumerator, is_drained=not self._is_told_late
-        )
-        world.lives += 1
-        if not self._is_told_late:
-            self._tell(world, self._listing())
-
-    def _listing(self) -> Discovered:
-        return Discovered(tuple(split_of(unit, 0) for unit in range(self.case.splits)))
-
-    def _enumerate_next(self, world: World) -> None:
-        enumerator = world.enumerator
-        assert enumerator is not None
-        if enumerator.told == self.case.splits:
-            self._tell(world, NoMoreSplits())
-        else:
-            self._tell(world, Discovered((split_of(enumerator.told, enumerator.cut),)))
-        enumerator.told += 1
-
-    def _crash(self, world: World) -> None:
-        world.coordinator = None
-        for gone in (world.todo, world.events, world.acks, world.failed):
-            gone.clear()
-        world.unsettled.clear()
-
-    def _restore(self, world: World) -> None:
-        found = []
-        for subtask in range(self.case.subtasks):
-            newest, current = world.newest(subtask), world.current(subtask)
-            if current is not None and current[1] == newest:
-                found.append(SubtaskOutcome(subtask, newest, tuple(dict.fromkeys(world.outcomes[current] or ()))))
-            elif newest:
-                found.append(SubtaskOutcome(subtask, newest))
-        self._new_coordinator(world)
-        assert world.coordinator is not None
-        plan = self.case.rules.reconcile(
-            world.snapshot, found, self.case.support, None if self._is_told_late else self._listing()
-        )
-        world.todo += [each for each in world.coordinator.restore(plan) if isinstance(each, (Fence, Reset))]
-
-    def _act(self, world: World, at: int) -> None:
-        action = world.todo.pop(at)
-        if isinstance(action, Fence):
-            self._fence(world, action.subtask, action.attempt)
-        elif isinstance(action, Reset):
-            world.resets[action.subtask] = max(action.attempt, world.resets.get(action.subtask, 0))
-        elif isinstance(action, Snapshot):
-            if any(world.unsettled.values()) and not self.case.rules.may_snapshot_in_limbo:
-                attempt, seqs = next((each, seqs) for each, seqs in world.unsettled.items() if seqs)
-                raise Violation(
-                    f"limbo: a snapshot is written while it is unknown whether number {min(seqs)} of subtask "
-                    f"{attempt[0]}, attempt {attempt[1]} has arrived"
+    def _work(self, world: World) -> Iterator[tuple[Step, World]]:
+        for at, each in enumerate(world.processes):
+            yield (each.stage, _who(each)), self._proceeded(world, at)
+        running = {each.subtask for each in world.processes if each.is_live}
+        for subtask in range(world.subtasks):
+            if world.tasks[subtask] == Task.CLEARED and subtask not in running:
+                process = Process(subtask, world.code, world.subtasks)
+                yield (
+                    ("a try begins", _who(process)),
+                    _told(world._replace(processes=(*world.processes, process)), subtask, Task.RUNNING),
                 )
-            world.snapshot = action.state
-            world.events.append(SnapshotWritten(action.number))
+        if all(each == Task.GREEN for each in world.tasks[: world.subtasks]) and not world.is_published:
+            yield ("publish",), self._published(world)
 
-    def _fence(self, world: World, subtask: int, attempt: int) -> None:
-        finished = None
-        if self.case.rules.is_fenced:
-            finished = world.outcomes.setdefault((subtask, attempt), None)
-        self._tell(world, FenceAnswered(subtask, attempt, tuple(dict.fromkeys(finished)) if finished else finished))
-        if finished is not None:
-            world.unsettled.pop((subtask, attempt), None)
+    def _proceeded(self, world: World, at: int) -> World:
+        process = world.processes[at]
+        try:
+            world, after = _STAGES[process.stage](self, world, process)
+        except (SplitsVanished, UserCodeError):
+            world, after = _ended(world, process, Task.NAMED), None
+        except AttemptLost:
+            world, after = _ended(world, process, Task.CLEARED), None
+        except RecoveryError as error:
+            raise Violation(f"stuck: {type(error).__name__}: {error}") from error
+        processes = (*world.processes[:at], *(() if after is None else (after,)), *world.processes[at + 1 :])
+        return world._replace(processes=processes)
 
-    def _give_up_snapshot(self, world: World, at: int) -> None:
-        action = world.todo.pop(at)
-        assert isinstance(action, Snapshot)
-        self._tell(world, SnapshotTimedOut(action.number))
+    # the stages of a try
 
-    def _hear(self, world: World, at: int) -> None:
-        event = world.events.pop(at)
-        if isinstance(event, Claimed) and self.case.rules.looks_again:
-            before = (event.subtask, event.attempt - 1)
-            seen = (*world.claims.get(before, ()), *world.parts.get(before, ()))
-            event = Claimed(event.subtask, event.attempt, frozenset(key for part in seen for key in part))
-        self._tell(world, event)
-        if isinstance(event, Claimed):
-            world.unsettled.pop((event.subtask, event.attempt - 1), None)
-            gateway = self.case.rules.gateway(event.subtask, event.attempt)
-            world.processes[event.subtask, event.attempt] = Process(gateway)
-            self._tell(world, Ready(event.subtask, event.attempt))
-            for _ in range(self.case.window):
-                self._tell(world, Requested(event.subtask, event.attempt))
-        elif isinstance(event, Finished):
-            world.unsettled.pop((event.subtask, event.attempt), None)
+    def _list(self, world: World, process: Process) -> tuple[World, Process | None]:
+        if not self.case.is_dynamic:
+            return world, process._replace(stage=Stage.ENTER, told=world.listing, seen=len(world.generations))
+        record = dynamic_splits.rescaled(world.log.book, process.subtasks, VERTEX, self.case.vanished)
+        if record is not None:
+            world = world._replace(log=world.log.added(record))
+        return world, process._replace(stage=Stage.ENTER, told=world.listing, seen=world.log.book.listings)
 
-    # messages
+    def _enter(self, world: World, process: Process) -> tuple[World, Process | None]:
+        if not self.case.is_dynamic:
+            return self._enter_generation(world, process)
+        book = world.log.book
+        if book.listings != process.seen:
+            return world, process._replace(stage=Stage.LIST)
+        told = Enumeration({each.key: each for each in process.told})
+        record = dynamic_splits.news(book, told, VERTEX, self.case.vanished, log)
+        if record is not None:
+            world = world._replace(log=world.log.added(record))
+        found = dynamic_splits.to_read(world.log.book, self.case.vanished)
+        return world, process._replace(stage=Stage.LOOK, told=found)
 
-    def _deliver(self, world: World, message: Message) -> None:
-        world.sends.remove(message)
-        key = (message.subtask, message.attempt)
-        # A subtask's address stays the same: what comes late reaches whoever lives there now.
-        process = world.processes.get(key) or world.processes.get((message.subtask, world.newest(message.subtask)))
-        if process is None:
+    def _enter_generation(self, world: World, process: Process) -> tuple[World, Process | None]:
+        records = world.generations[: process.seen]
+        before = Assignment.of_record(records[-1]) if records else None
+        earlier = None
+        if before is not None and before.parallelism != process.subtasks:
+            same = [each for each in records if each.parallelism == process.subtasks]
+            earlier = Assignment.of_record(same[-1]) if same else None
+        found = assigning.advance(
+            before, process.told, process.subtasks, vanished=self.case.vanished, earlier=earlier
+        )
+        if found.is_new(before):
+            if len(world.generations) > process.seen:
+                if world.generations[process.seen].parallelism != process.subtasks:
+                    return world, process._replace(stage=Stage.LIST)
+                assignment = Assignment.of_record(world.generations[process.seen])  # the winner's
+            else:
+                assignment = found.assignment
+                record = assignment.record(VERTEX, process.seen, "w")
+                world = world._replace(generations=(*world.generations, record))
+        else:
+            assignment = found.assignment
+        own = [*assignment.of(process.subtask)]
+        if self.case.vanished is Vanished.KEEP:
+            committed = _committed(world.regions[process.subtask], process.subtask)
+            own += [each for each in assignment.gone_of(process.subtask) if each.key in committed]
+        if not own:
+            return _ended(world, process, Task.NAMED), None
+        return world, process._replace(stage=Stage.LOOK, told=tuple(in_order(own)))
+
+    def _look(self, world: World, process: Process) -> tuple[World, Process | None]:
+        region = world.regions[process.subtask]
+        if region.attempts and region.attempts[-1].is_open:
+            _check_live(process)
+            process = process._replace(is_late=False)
+            # A fence: it loses against a finish, and is put where there is no outcome.
+            return _put(world, process.subtask, len(region.attempts), is_fenced=True), process
+        seen = process._replace(stage=Stage.JUDGE, region=region)
+        return (world, seen) if self.case.is_fine else self._judge(world, seen)
+
+    def _judge(self, world: World, process: Process) -> tuple[World, Process | None]:
+        subtask, region, book = process.subtask, process.region, world.log.book
+        assert region is not None
+        listed = world._replace(regions=_at(world.regions, subtask, region))
+        judged = self._judged(listed, process.code, process.subtasks, {name_of(subtask): externals_of(process.told)})
+        if judged.why_not_standing(name_of(subtask)) is None:
+            return _ended(world, process, Task.GREEN), None
+        state = state_of(subtask, region)
+        claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.void_up_to}
+        base = adoptable(state, claims, reading(process.code, process.subtasks))
+        parts = [part_of(subtask, region, *each) for each in numbers_of(base)]
+        assigned = {each.key for each in process.told}
+        is_dynamic = self.case.is_dynamic
+        base = parts_module.usable(
+            base, parts, assigned, is_own=lambda part: not is_dynamic or book.has(subtask, part.attempt, part.splits)
+        )
+        self._check_kept(world, process, {key for n in numbers_of(base) for key in part_of(subtask, region, *n).splits})
+        number = len(region.attempts) + 1
+        return world, process._replace(stage=Stage.CLAIM, region=None, attempt=number, base=base)
+
+    def _check_kept(self, world: World, process: Process, adopted: set[str]) -> None:
+        if self.case.vanished is not Vanished.KEEP:
             return
-        for reaction in process.gateway.on(message):
-            if isinstance(reaction, Apply):
-                process.unread.append(reaction.splits)
-            elif world.coordinator is not None:
-                world.acks.append(reaction)
-                world.unsettled.get((reaction.subtask, reaction.attempt), set()).discard(reaction.seq)
+        committed = _committed(world.regions[process.subtask], process.subtask)
+        if self.case.is_dynamic:
+            committed &= world.log.book.vanished() & {*world.log.book.held_by(process.subtask)}
+        else:
+            newest = Assignment.of_record(world.generations[-1])
+            committed &= {each.key for each in newest.gone}
+        left = [each for each in process.told if each.key in committed and each.key not in adopted]
+        check_kept(name_of(process.subtask), left)
 
-    def _ack(self, world: World, ack: Any) -> None:
-        world.acks.remove(ack)
-        self._tell(world, Acked(*_call(ack)))
+    def _claim(self, world: World, process: Process) -> tuple[World, Process | None]:
+        region = world.regions[process.subtask]
+        _check_live(process)
+        if len(region.attempts) >= process.attempt:
+            raise AttemptLost("somebody else has claimed it")
+        if process.attempt > MOST_ATTEMPTS:
+            raise Violation(f"no end: {name_of(process.subtask)} comes to attempt {process.attempt}")
+        tried = Tried(process.code, process.subtasks, process.told, process.base)
+        region = region._replace(attempts=(*region.attempts, tried))
+        return world._replace(regions=_at(world.regions, process.subtask, region)), process._replace(
+            stage=Stage.RETURN, is_late=False
+        )
 
-    def _is_waited_for(self, world: World, what: Any) -> bool:
-        """Would the coordinator notice that it is lost? What an earlier coordinator sent is lost unnoticed."""
-        if world.coordinator is None:
-            return False
-        subtask, attempt, seq = what if isinstance(what, tuple) else _call(what)
-        lane = world.coordinator._lanes[subtask]
-        return lane.running == attempt and seq in lane.in_flight and (subtask, attempt, seq) not in world.failed
+    def _return(self, world: World, process: Process) -> tuple[World, Process | None]:
+        subtask, region = process.subtask, world.regions[process.subtask]
+        adopted = self._adopted(world, process)
+        try:
+            if any(each.attempt <= region.mark for each in process.base):
+                raise AttemptLost("what it adopts was reset after it was claimed")
+            if self.case.is_dynamic:
+                kept = {key for each in adopted for key in each.splits}
+                record = world.log.book.rest_of(subtask, process.attempt, kept)
+                if record is not None:
+                    world = world._replace(log=world.log.added(record))
+                dynamic_splits.check_own(world.log.book, subtask, process.attempt, adopted)
+        except AttemptLost:
+            if world.regions[subtask].attempts[process.attempt - 1].is_open:
+                world = _put(world, subtask, process.attempt, is_fenced=True)
+            return _ended(world, process, Task.CLEARED), None
+        among = {each.key for each in process.told}
+        if self.case.is_dynamic and not world.log.book.next_batch(subtask, 1, among):
+            return world, process._replace(stage=Stage.FINISH)
+        return world, process._replace(stage=Stage.PULL)
 
-    def _lose_send(self, world: World, message: Message) -> None:
-        world.sends.remove(message)
-        self._call_fails(world, _call(message))
+    def _pull(self, world: World, process: Process) -> tuple[World, Process | None]:
+        if not self.case.is_dynamic:
+            done = {key for each in self._adopted(world, process) for key in each.splits} | {*process.taken}
+            todo = [each.key for each in process.told if each.key not in done][: self.case.batch]
+            return world, self._given(process, tuple(todo))
+        among = {each.key for each in process.told}
+        found = world.log.book.pull(
+            process.subtask, process.attempt, process.seq, BYTES * self.case.batch, among
+        )
+        assert found is not None, "whoever has a number has read it"
+        world = world._replace(log=world.log.added(found))
+        after = process._replace(seq=process.seq + 1)
+        return world, self._given(after, found.splits if isinstance(found, Assign) else ())
 
-    def _lose_ack(self, world: World, ack: Any) -> None:
-        world.acks.remove(ack)
-        self._call_fails(world, _call(ack))
+    def _given(self, process: Process, batch: tuple[str, ...]) -> Process:
+        if not batch:
+            return process._replace(stage=Stage.FINISH)
+        return process._replace(stage=Stage.COMMIT, batch=batch, taken=(*process.taken, *batch))
 
-    def _time_out(self, world: World, call: Call) -> None:
-        self._call_fails(world, call)
+    def _commit(self, world: World, process: Process) -> tuple[World, Process | None]:
+        region = world.regions[process.subtask]
+        tried = region.attempts[process.attempt - 1]
+        region = region._replace(
+            attempts=_at(region.attempts, process.attempt - 1, tried._replace(parts=(*tried.parts, process.batch)))
+        )
+        regions = _at(world.regions, process.subtask, region)
+        return world._replace(regions=regions), process._replace(stage=Stage.PULL, batch=())
 
-    def _call_fails(self, world: World, call: Call) -> None:
-        world.failed.append(call)
-        self._tell(world, SendFailed(*call))
+    def _finish(self, world: World, process: Process) -> tuple[World, Process | None]:
+        subtask = process.subtask
+        tried = world.regions[subtask].attempts[process.attempt - 1]
+        own = [part_of(subtask, world.regions[subtask], process.attempt, each) for each in range(len(tried.parts))]
+        adopted = self._adopted(world, process)
+        kept = {key for each in adopted for key in each.splits}
+        assigned = [each for each in process.told if not self.case.is_dynamic or each.key in kept]
+        if self.case.is_dynamic:
+            assigned += [_BY_KEY[key] for key in process.taken]
+        check_cover([each for each in assigned if each.key in kept or each.key in {*process.taken}], (*adopted, *own))
+        if not tried.is_open:
+            raise AttemptLost("it was fenced")
+        world = _put(world, subtask, process.attempt, outcome=refs_of((*adopted, *own)))
+        return _ended(world, process, Task.GREEN), None
 
-    def _handle_failure(self, world: World, call: Call) -> None:
-        world.failed.remove(call)
-        self._tell(world, RetryDue(*call))
+    def _adopted(self, world: World, process: Process) -> list[parts_module.Part]:
+        region = world.regions[process.subtask]
+        return [part_of(process.subtask, region, *each) for each in numbers_of(process.base)]
 
-    # attempts
+    def _judged(self, world: World, code: str, subtasks: int, externals: object = None) -> Judgement:
+        return Judgement(
+            plan_of(code, subtasks, self.case.is_dynamic),
+            run_state(world),
+            available=lambda region, attempt: None,
+            externals=externals,  # type: ignore[arg-type]
+            books={VERTEX: world.log.book} if self.case.is_dynamic else None,
+        )
 
-    def _may_start(self, world: World, subtask: int) -> bool:
-        """Airflow starts the next attempt: the first, or when the one before is over and does not count."""
-        newest = world.newest(subtask)
-        if newest == 0:
-            return True
-        if any(getattr(each, "subtask", None) == subtask for each in (*world.todo, *world.events)):
-            return False
-        if (subtask, newest) not in world.outcomes:
-            return not self.case.rules.is_fenced and self._is_given_up(world, subtask, newest)
-        return world.outcomes[subtask, newest] is None or newest <= world.resets.get(subtask, 0)
+    # what is read of it
 
-    def _is_given_up(self, world: World, subtask: int, attempt: int) -> bool:
-        return world.coordinator is not None and world.coordinator._lanes[subtask].fencing == attempt
+    def _published(self, world: World) -> World:
+        """A reader of all subtasks: wakes those that do not stand, or takes what they have."""
+        judged = self._judged(world, world.code, world.subtasks)
+        tasks = list(world.tasks)
+        for subtask in range(world.subtasks):
+            if judged.why_not_standing(name_of(subtask)) is not None:
+                tasks[subtask] = Task.CLEARED
+        if tuple(tasks) != world.tasks:
+            return world._replace(tasks=tuple(tasks))
+        finishes: dict[int, tuple[PartRef, ...]] = {}
+        for subtask in range(world.subtasks):
+            current = judged.current(name_of(subtask))
+            assert current is not None and current.outcome is not None
+            finishes[subtask] = current.outcome.parts
+        counts = Counter(key for each in finishes.values() for part in each for key in part.splits)
+        for each in self._expected(world, judged):
+            if counts[each.key] != 1:
+                what = "lost" if not counts[each.key] else "doubled"
+                raise Violation(f"{what}: {each.name} is in {counts[each.key]} results that are published: {finishes}")
+        twice = [key for key, count in counts.items() if count > 1]
+        if twice:
+            raise Violation(f"doubled: {twice}, which are not listed any more, are published twice: {finishes}")
+        return world._replace(is_published=True)
 
-    def _start(self, world: World, subtask: int) -> None:
-        newest = world.newest(subtask)
-        key = (subtask, newest)
-        adopts = newest and newest > world.resets.get(subtask, 0)
-        base = (*world.claims.get(key, ()), *world.parts.get(key, ())) if adopts else ()
-        world.claims[subtask, newest + 1] = base
-        world.events.append(Claimed(subtask, newest + 1, frozenset(each for part in base for each in part)))
+    def _expected(self, world: World, judged: Judgement) -> list[Split]:
+        """What has to be there once: all that is listed, as far as it was entered."""
+        if self.case.is_dynamic:
+            book = world.log.book
+            return [each for key, each in book.known.items() if key not in book.vanished()]
+        newest = Assignment.of_record(world.generations[-1])
+        expected: list[Split] = []
+        for subtask in range(world.subtasks):
+            current = judged.current(name_of(subtask))
+            assert current is not None and current.outcome is not None
+            # Its own next try reads what has come since: nobody else does.
+            expected += [each for each in newest.of(subtask) if each.external(VERTEX) in current.outcome.externals]
+        return expected
 
-    def _read(self, world: World, subtask: int, attempt: int) -> None:
-        part = world.processes[subtask, attempt].unread.pop(0)
-        world.parts.setdefault((subtask, attempt), []).append(part)
-        self._tell(world, PartCommitted(subtask, attempt, part))
-        self._tell(world, Requested(subtask, attempt))
+    # what goes wrong, and what changes
 
-    def _finish(self, world: World, subtask: int, attempt: int) -> None:
-        key = (subtask, attempt)
-        del world.processes[key]
-        if key in world.outcomes:
+    def _faults(self, world: World) -> Iterator[tuple[Step, World]]:
+        if world.faults == self.case.faults:
             return
-        parts = (*world.claims[key], *world.parts.get(key, ()))
-        splits = tuple(each for part in parts for each in part)
-        world.outcomes[key] = splits
-        if attempt < world.newest(subtask):
-            raise Violation(f"doubled: attempt {attempt} of subtask {subtask} finishes beside its successor")
-        if len(set(splits)) < len(splits):
-            twice = next(each for each, times in Counter(splits).items() if times > 1)
-            raise Violation(f"doubled: split {self._unit(twice)} is twice in the finish of subtask {subtask}")
-        if world.coordinator is not None:
-            world.events.append(Finished(subtask, attempt, splits))
+        for at, each in enumerate(world.processes):
+            if not each.is_live:
+                continue
+            rest = (*world.processes[:at], *world.processes[at + 1 :])
+            gone = _told(world._replace(faults=world.faults + 1), each.subtask, Task.CLEARED)
+            if Fault.KILL in self.case.of_faults and each.stage in _WRITTEN:
+                yield ("killed", _who(each)), gone._replace(processes=rest)
+            if Fault.FREEZE in self.case.of_faults and each.stage in _STALE:
+                frozen = each._replace(is_live=False, is_late=each.stage in (Stage.LOOK, Stage.CLAIM))
+                yield ("taken for dead", _who(each)), gone._replace(processes=(*rest, frozen))
 
-    def _kill(self, world: World, subtask: int, attempt: int) -> None:
-        del world.processes[subtask, attempt]
-        self._tell(world, AttemptFailed(subtask, attempt))
-
-    def _presume_dead(self, world: World, subtask: int, attempt: int) -> None:
-        self._tell(world, AttemptFailed(subtask, attempt))
-
-    def _reset(self, world: World, subtask: int, attempt: int) -> None:
-        world.resets[subtask] = attempt
-        self._tell(world, SubtaskReset(subtask, attempt))
-
-    def _forget_the_dead(self, world: World) -> None:
-        """Drop what can't matter any more, so that fewer worlds differ."""
-        if not self.case.rules.is_fenced:
+    def _changes(self, world: World) -> Iterator[tuple[Step, World]]:
+        if world.changes == self.case.changes:
             return
-        for subtask, attempt in [*world.processes]:
-            is_superseded = attempt < world.newest(subtask)
-            has_been_heard = (subtask, attempt + 1) in world.processes
-            if is_superseded and has_been_heard and not self.case.rules.looks_again:
-                del world.processes[subtask, attempt]
+        kinds = self.case.of_changes
+        changed = world._replace(changes=world.changes + 1, is_published=False)
+        if Change.CODE in kinds:
+            other = CODES[1 - CODES.index(world.code)]
+            yield from self._cleared(changed._replace(code=other), f"code {other}")
+        if Change.FEWER in kinds and world.subtasks > self.case.fewest:
+            yield from self._resized(changed, self.case.fewest)
+        if Change.MORE in kinds and world.subtasks < self.case.subtasks:
+            yield from self._resized(changed, self.case.subtasks)
+        if Change.VANISH in kinds and len(world.listing) > 1:
+            for each in world.listing:
+                left = tuple(one for one in world.listing if one != each)
+                yield from self._cleared(changed._replace(listing=left), f"{each.name} vanishes")
+        if Change.APPEAR in kinds:
+            here = {each.name for each in world.listing}
+            for name in LETTERS[: self.case.splits + 1]:
+                if name not in here:
+                    more = tuple(in_order((*world.listing, split(name))))
+                    yield from self._cleared(changed._replace(listing=more), f"{name} appears")
+        if Change.OVERWRITE in kinds:
+            old = world.listing[0]
+            newer = replace(old, etag="2" if old.etag == "1" else "1")
+            listing = (newer, *world.listing[1:])
+            yield from self._cleared(changed._replace(listing=listing), f"{old.name} is overwritten")
+        if Change.RESTART in kinds:
+            for subtask in range(world.subtasks):
+                region = world.regions[subtask]
+                if len(region.attempts) > region.mark:
+                    marked = region._replace(mark=len(region.attempts))
+                    after = changed._replace(regions=_at(world.regions, subtask, marked))
+                    yield ("a person restarts", name_of(subtask)), _clear(after, [subtask])
+        if Change.CLEAR in kinds:
+            yield from self._cleared(changed, "cleared")
 
-    def _unit(self, key: str) -> int:
-        return unit_of(key, self.case.splits, self._cuts)
+    def _resized(self, changed: World, subtasks: int) -> Iterator[tuple[Step, World]]:
+        yield from self._cleared(changed._replace(subtasks=subtasks), f"{subtasks} subtasks")
+
+    def _cleared(self, world: World, what: str) -> Iterator[tuple[Step, World]]:
+        """Of all tasks, or of one."""
+        yield (what, "all are cleared"), _clear(world, range(world.subtasks))
+        for each in range(world.subtasks if world.subtasks > 1 else 0):
+            yield (what, f"{name_of(each)} is cleared"), _clear(world, [each])
 
 
-def _call(what: Any) -> Call:
-    return (what.subtask, what.attempt, what.seq)
+_STAGES = {
+    Stage.LIST: Steps._list,
+    Stage.ENTER: Steps._enter,
+    Stage.LOOK: Steps._look,
+    Stage.JUDGE: Steps._judge,
+    Stage.CLAIM: Steps._claim,
+    Stage.RETURN: Steps._return,
+    Stage.PULL: Steps._pull,
+    Stage.COMMIT: Steps._commit,
+    Stage.FINISH: Steps._finish,
+}
 
 
-def _first_of_each(waiting: list[Any]) -> list[int]:
-    """What concerns one subtask happens in its order; what concerns different ones in any."""
-    first: dict[Any, int] = {}
-    for at, each in enumerate(waiting):
-        first.setdefault(getattr(each, "subtask", None), at)
-    return [*first.values()]
+_WRITTEN = frozenset({Stage.LOOK, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH})
+"""Before these something may have been written; a process that dies at any other has never been."""
+
+_STALE = frozenset({Stage.ENTER, Stage.LOOK, Stage.JUDGE, Stage.CLAIM, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH})
+"""In front of these a process knows something that may be old when it goes on."""
+
+
+def split(name: str) -> Split:
+    """One split of a letter, small enough that a batch takes as many as it says."""
+    return Split.of_file(name, BYTES, "1")
+
+
+LETTERS = "abcdefghijkl"
+_BY_KEY = {each.key: each for name in LETTERS for each in (split(name), replace(split(name), etag="2"))}
+
+
+def _who(process: Process) -> str:
+    what = f"{name_of(process.subtask)}@{process.attempt or '?'} of code {process.code}/{process.subtasks}"
+    return what if process.is_live else f"{what}, taken for dead"
+
+
+def _check_live(process: Process) -> None:
+    """As `Scheduler.live_check`, before a fence and a claim. Whoever is frozen behind it has passed it."""
+    if not process.is_live and not process.is_late:
+        raise AttemptLost("Airflow has started another try")
+
+
+def _at(values: tuple, index: int, value: object) -> tuple:  # type: ignore[type-arg]
+    return (*values[:index], value, *values[index + 1 :])
+
+
+def _told(world: World, subtask: int, task: str) -> World:
+    return world._replace(tasks=_at(world.tasks, subtask, task))
+
+
+def _ended(world: World, process: Process, task: str) -> World:
+    """What Airflow takes the end of a try for; of one that was taken for dead, nothing."""
+    return _told(world, process.subtask, task) if process.is_live else world
+
+
+def _put(world: World, subtask: int, number: int, **fields: object) -> World:
+    region = world.regions[subtask]
+    tried = region.attempts[number - 1]._replace(**fields)  # type: ignore[arg-type]
+    region = region._replace(attempts=_at(region.attempts, number - 1, tried))
+    return world._replace(regions=_at(world.regions, subtask, region))
+
+
+def _clear(world: World, subtasks: object) -> World:
+    """A running try is let run: Airflow would end it, which is a fault of its own."""
+    tasks = list(world.tasks)
+    for each in subtasks:  # type: ignore[attr-defined]
+        if tasks[each] != Task.RUNNING:
+            tasks[each] = Task.CLEARED
+    return world._replace(tasks=tuple(tasks))
+
+
+def _committed(region: Region, subtask: int) -> set[str]:
+    """As `source.committed.committed_splits`."""
+    state = state_of(subtask, region)
+    found: set[str] = set()
+    if state.current is not None and state.current.outcome is not None:
+        found |= {Split.of_external(each).key for each in state.current.outcome.externals}
+    claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.void_up_to}
+    if claims:
+        made_of = claims[max(claims)].reading
+        assert made_of is not None
+        base = adoptable(state, claims, made_of)
+        found |= {key for each in numbers_of(base) for key in part_of(subtask, region, *each).splits}
+    return found

@@ -1,167 +1,247 @@
-"""The world around coordinator and gateways: what has been written for good, what is in flight, and who lives."""
+"""One state of everything: what is in the store, in Airflow, and in the memory of processes. Values only."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import cache
-from typing import Any, TypeAlias
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
+from airflow_recovery.journal.records import (
+    AdoptedParts,
+    AttemptState,
+    Claim,
+    ExternalObject,
+    FenceCause,
+    Outcome,
+    Part,
+    PartRef,
+    PlanRecord,
+    RegionPlan,
+    SplitGeneration,
+    SubtaskPlan,
+)
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.source.parts import reading_of
 from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_coordinator import SplitCoordinator
-from airflow_recovery.source.split_events import Action, Event
-from airflow_recovery.source.split_log import CoordinatorState, Message
-from airflow_recovery.source.subtask_gateway import Ack, SubtaskGateway
+from airflow_recovery.source.split_log import LogRecord, SplitBook, fold
 
-Attempt: TypeAlias = tuple[int, int]
-"""Subtask and attempt."""
+VERTEX = "S"
 
-Call: TypeAlias = tuple[int, int, int]
-"""Subtask, attempt and number of a message that was sent."""
+Listed = tuple[Split, ...]
 
 
-@cache
-def split_of(unit: int, cut: int) -> Split:
-    """The split that covers ``unit`` of the input. An enumerator whose keys are not stable cuts it anew each life."""
-    return Split.of(f"{unit}", cut)
+class Tried(NamedTuple):
+    """One attempt, as the journal has it."""
 
-
-@cache
-def unit_of(key: str, units: int, cuts: int) -> int:
-    """What the split with this key covers."""
-    return next(unit for unit in range(units) for cut in range(cuts) if split_of(unit, cut).key == key)
-
-
-@dataclass
-class Enumerator:
-    """Tells of one unit after the other; ``cut`` is how this life of it cuts them."""
-
-    units: int
-    cut: int
-    told: int = 0
-
-    def snapshot_state(self) -> Any:
-        """How far it has come."""
-        return self.told
-
-    def restore(self, state: Any) -> None:
-        """Go on there."""
-        self.told = state
-
-
-@dataclass
-class Process:
-    """An attempt that runs, and what it was given to read. It asks for more whenever it has committed a part."""
-
-    gateway: SubtaskGateway
-    unread: list[tuple[str, ...]] = field(default_factory=list)
-
-
-@dataclass
-class World:
-    """One state of everything. The first group is in a store, and outlives whatever dies."""
-
-    claims: dict[Attempt, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    parts: dict[Attempt, list[tuple[str, ...]]] = field(default_factory=dict)
-    outcomes: dict[Attempt, tuple[str, ...] | None] = field(default_factory=dict)
-    """The splits of a finish; `None` for a fence."""
-    resets: dict[int, int] = field(default_factory=dict)
-    snapshot: CoordinatorState | None = None
-
-    coordinator: SplitCoordinator | None = None
-    lives: int = 0
-    todo: list[Action] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    """What the coordinator has not heard of yet."""
-
-    processes: dict[Attempt, Process] = field(default_factory=dict)
-    sends: list[Message] = field(default_factory=list)
-    acks: list[Ack] = field(default_factory=list)
-    failed: list[Call] = field(default_factory=list)
-    """Calls whose failure is not handled yet."""
-    unsettled: dict[Attempt, set[int]] = field(default_factory=dict)
-    """Numbers that were sent and have not arrived, by the world's own account."""
-
-    faults: int = 0
+    code: str
+    subtasks: int
+    listed: Listed
+    base: tuple[AdoptedParts, ...]
+    parts: tuple[tuple[str, ...], ...] = ()
+    outcome: tuple[PartRef, ...] | None = None
+    """Of a finish."""
+    is_fenced: bool = False
 
     @property
-    def enumerator(self) -> Enumerator | None:
-        """The coordinator's."""
-        found = self.coordinator._enumerator if self.coordinator is not None else None
-        return found if isinstance(found, Enumerator) else None
-
-    def newest(self, subtask: int) -> int:
-        """Its highest attempt."""
-        return max((n for each, n in self.claims if each == subtask), default=0)
-
-    def current(self, subtask: int) -> Attempt | None:
-        """The finish that counts."""
-        mark = self.resets.get(subtask, 0)
-        own = [(n, splits) for (each, n), splits in self.outcomes.items() if each == subtask and n > mark]
-        found = [n for n, splits in own if splits is not None]
-        return (subtask, max(found)) if found else None
+    def is_open(self) -> bool:
+        """It has no outcome."""
+        return self.outcome is None and not self.is_fenced
 
 
-_ATOMS = frozenset({int, str, bool, type(None), float, bytes, tuple, frozenset})
+class Region(NamedTuple):
+    """The attempts of one subtask, from number 1 on, and up to which they were reset."""
+
+    attempts: tuple[Tried, ...] = ()
+    mark: int = 0
 
 
-def copied(value: Any) -> Any:
-    """A deep copy, of what changes: tuples and frozen dataclasses are shared."""
-    kind = type(value)
-    if kind in _ATOMS:
-        return value
-    if kind is dict:
-        return {key: copied(each) for key, each in value.items()}
-    if kind is list:
-        return [copied(each) for each in value]
-    if kind is set or kind is OrderedDict:
-        return value.copy()
-    if kind not in _IS_SHARED:
-        parameters = getattr(kind, "__dataclass_params__", None)
-        _IS_SHARED[kind] = isinstance(value, Enum) or (parameters is not None and parameters.frozen)
-    if _IS_SHARED[kind]:
-        return value
-    copy = object.__new__(kind)
-    vars(copy).update({name: each if type(each) in _ATOMS else copied(each) for name, each in vars(value).items()})
-    return copy
+class Stage:
+    """What a process does next."""
+
+    LIST = "list the splits"
+    ENTER = "enter the listing"
+    LOOK = "list the journal"
+    JUDGE = "judge"
+    CLAIM = "claim"
+    RETURN = "give back the rest"
+    PULL = "pull"
+    COMMIT = "commit a part"
+    FINISH = "finish"
 
 
-_IS_SHARED: dict[type, bool] = {}
+class Process(NamedTuple):
+    """One try of a task. ``is_live``: Airflow knows it; else it was taken for dead."""
+
+    subtask: int
+    code: str
+    subtasks: int
+    stage: str = Stage.LIST
+    is_live: bool = True
+    is_late: bool = False
+    """It was frozen behind the question whether it is the live one, and in front of what it asked that for."""
+    told: Listed = ()
+    """What it has listed; once that is entered, what there is to read."""
+    seen: int = 0
+    """How many listings had been entered when it began to list."""
+    region: Region | None = None
+    """Its journal, as it was listed."""
+    attempt: int = 0
+    base: tuple[AdoptedParts, ...] = ()
+    seq: int = 0
+    taken: tuple[str, ...] = ()
+    batch: tuple[str, ...] = ()
 
 
-def digest(world: World) -> int:
-    """Equal for equal states. What is in flight has no order."""
-    found = []
-    for name, value in vars(world).items():
-        each = _frozen(value)
-        found.append(frozenset(Counter(each).items()) if name in _UNORDERED else each)
-    return hash(tuple(found))
+class Task:
+    """What Airflow says of a subtask."""
+
+    CLEARED = "cleared"
+    RUNNING = "running"
+    GREEN = "green"
+    NAMED = "failed, and says what to do"
 
 
-_UNORDERED = frozenset({"sends", "acks", "failed"})
+class Log:
+    """The book of a log. Equal books are equal, whatever records they are of."""
+
+    def __init__(self, book: SplitBook | None = None) -> None:
+        self.book = book or SplitBook()
+
+    def added(self, record: LogRecord) -> Log:
+        """With one record more. Raises `RecordInvalid`."""
+        return Log(fold([record], SplitBook.from_json(self.book.to_json())))
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal books."""
+        return repr(self.book.to_json())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
-def _frozen(value: Any) -> Any:
-    """A hashable form with one value for equal states, but for the order of what is ordered."""
-    kind = type(value)
-    if kind in _ATOMS:
-        return value
-    if kind is OrderedDict:
-        return tuple(value)
-    if kind is list:
-        return tuple([each if type(each) in _ATOMS else _frozen(each) for each in value])
-    if kind is dict:
-        found = [(key, each if type(each) in _ATOMS else _frozen(each)) for key, each in value.items()]
-        return tuple(sorted(found, key=_by_key) if len(found) > 1 else found)
-    if kind is set:
-        return frozenset(value)
-    if kind is Split:
-        return value.uri, value.etag
-    if isinstance(value, Enum):
-        return value.value
-    return (kind.__name__, *[each if type(each) in _ATOMS else _frozen(each) for each in vars(value).values()])
+class World(NamedTuple):
+    """Everything. What is equal is the same state, however it came about."""
+
+    code: str
+    subtasks: int
+    listing: Listed
+    regions: tuple[Region, ...]
+    tasks: tuple[str, ...]
+    log: Log
+    generations: tuple[SplitGeneration, ...] = ()
+    processes: tuple[Process, ...] = ()
+    changes: int = 0
+    faults: int = 0
+    is_published: bool = False
 
 
-def _by_key(item: tuple[Any, Any]) -> Any:
-    return item[0]
+# the records of the journal, as the code that jobs run reads them
+
+
+def fingerprint(code: str, subtasks: int) -> str:
+    """The number of subtasks belongs to it, as it does in a job."""
+    return f"{code}, {subtasks} subtasks"
+
+
+@lru_cache
+def reading(code: str, subtasks: int) -> str:
+    """What parts are made of."""
+    return reading_of(fingerprint(code, subtasks), ())
+
+
+def name_of(subtask: int) -> str:
+    """Of its region."""
+    return f"{VERTEX}[{subtask}]"
+
+
+@lru_cache
+def externals_of(listed: Listed) -> tuple[ExternalObject, ...]:
+    """A listing as a trace has it."""
+    return tuple(each.external(VERTEX) for each in listed)
+
+
+@lru_cache
+def plan_of(code: str, subtasks: int, is_dynamic: bool) -> PlanRecord:
+    """The regions of one version of the code."""
+    return PlanRecord(
+        "explored",
+        tuple(
+            RegionPlan(
+                name=name_of(each),
+                vertices=(VERTEX,),
+                results=(VERTEX,),
+                inputs=(),
+                final=True,
+                fingerprint=fingerprint(code, subtasks),
+                subtask=SubtaskPlan(VERTEX, each, str(each)),
+                split_source=VERTEX,
+                pulls_splits=is_dynamic,
+            )
+            for each in range(subtasks)
+        ),
+    )
+
+
+@lru_cache(maxsize=100_000)
+def claim_of(subtask: int, number: int, tried: Tried) -> Claim:
+    """Its claim."""
+    return Claim(
+        region=name_of(subtask),
+        attempt=number,
+        writer="w",
+        plan_hash="",
+        inputs=(),
+        airflow_run_id="",
+        try_number=1,
+        ti_id="",
+        tag="",
+        claimed_at="",
+        base=tried.base,
+        reading=reading(tried.code, tried.subtasks),
+    )
+
+
+@lru_cache(maxsize=100_000)
+def attempt_of(subtask: int, number: int, tried: Tried) -> Attempt:
+    """As the journal's listing and records have it."""
+    outcome = None
+    if not tried.is_open:
+        outcome = Outcome(
+            region=name_of(subtask),
+            attempt=number,
+            state=AttemptState.FENCED if tried.is_fenced else AttemptState.FINISHED,
+            writer="w",
+            ended_at="",
+            fingerprint=fingerprint(tried.code, tried.subtasks),
+            externals=externals_of(tried.listed),
+            cause=FenceCause.SUPERSEDED if tried.is_fenced else None,
+            parts=tried.outcome or (),
+        )
+    return Attempt(
+        number, is_claimed=True, has_outcome=outcome is not None, parts=len(tried.parts), outcome=outcome
+    )
+
+
+@lru_cache(maxsize=100_000)
+def state_of(subtask: int, region: Region) -> RegionState:
+    """A region's state."""
+    found = {at: attempt_of(subtask, at, each) for at, each in enumerate(region.attempts, 1)}
+    if region.mark:
+        marked = found.get(region.mark) or Attempt(region.mark)
+        found[region.mark] = replace(marked, is_reset=True)
+    return RegionState(in_order(found))
+
+
+def run_state(world: World) -> RunState:
+    """What one listing of the whole journal says."""
+    return RunState({name_of(at): state_of(at, each) for at, each in enumerate(world.regions)})
+
+
+def part_of(subtask: int, region: Region, attempt: int, number: int) -> Part:
+    """One part."""
+    splits = region.attempts[attempt - 1].parts[number]
+    return Part(name_of(subtask), attempt, number, "w", splits, (), "")
