@@ -42,8 +42,8 @@ def discover(
     The log is read before ``today`` lists, and where another listing was entered meanwhile, it is listed again: what a
     slow process saw overtakes nothing. With ``vanished`` as `Vanished.KEEP` the answer holds also what a subtask has of
     what is gone: what it has committed of it stays, the rest comes to nobody again. Raises `SplitsVanished` where one
-    has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing has changed, this is two LIST
-    and the records.
+    has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing has changed, these are two
+    LIST and the records.
     """
     splits.append(lambda book: rescaled(book, parallelism, vertex, vanished))
     while True:
@@ -64,8 +64,7 @@ def _told(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumera
 
 
 def to_read(book: SplitBook, vanished: Vanished) -> tuple[Split, ...]:
-    """What there is to read by the book, in the order of the names; to be kept: also what a subtask has of what is gone.
-    """
+    """What there is to read by the book, by name; with `Vanished.KEEP` also what a subtask has of what is gone."""
     gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
     return tuple(in_order(each for key, each in book.known.items() if key not in gone))
 
@@ -84,9 +83,7 @@ def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished)
     return record
 
 
-def news(
-    book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger
-) -> Discovered | None:
+def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger) -> Discovered | None:
     """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
     found = book.news(told.splits, told.state)
     if found is None:

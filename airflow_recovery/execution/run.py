@@ -135,8 +135,8 @@ class Run:
     def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
         """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
         # After the listing of ``state``: what a finish has read was entered before it.
-        pulled = {each.split_source for each in self.today.regions if each.pulls_splits}
-        books = {each: self.journal.split_log(each).read() for each in sorted(pulled - {None})}
+        pulled = {each.split_source for each in self.today.regions if each.pulls_splits and each.split_source}
+        books = {each: self.journal.split_log(each).read() for each in sorted(pulled)}
         return Judgement(self.today, state, available=self.available, externals=externals, books=books)
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:

@@ -51,8 +51,8 @@ class Judgement:
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
-    ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed; a subtask of any
-    other source is not judged by whose its splits are. What was judged stays readable: ``topology``, ``state`` and
+    ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed. Where there is
+    none, a subtask is not judged by whose its splits are. What was judged stays readable: ``topology``, ``state`` and
     ``externals``.
     """
 

@@ -20,7 +20,7 @@ from airflow_recovery.job.parallelism import (
     checked_parallelism,
 )
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
-from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.sources import EnumeratedBy, SplitSource
 from airflow_recovery.job.split_wise import (
     DEFAULT_BATCH_BYTES,
     SPLIT,
@@ -291,9 +291,14 @@ def _check_reading(
             f"{where}: expected vanished='keep' of a source with commit='split', found none: what was read of a split "
             "that is gone is kept in the parts that were committed. Declare commit='split', or vanished='drop'"
         )
-    if splits.vanished is not Vanished.DROP and (
-        has_own or not (subtasks is None or isinstance(subtasks, FixedParallelism))
-    ):
+    is_shared = not has_own and (subtasks is None or isinstance(subtasks, FixedParallelism))
+    if isinstance(splits, EnumeratedBy) and splits.takes_snapshots and not is_shared:
+        raise JobDefinitionError(
+            f"{where}: expected an enumerator with snapshot_state() and restore() of a source that is not parallel, or "
+            "has a number of subtasks and one listing for all of them, found subtasks that each have their own: give "
+            "it a function, or a class without the two"
+        )
+    if splits.vanished is not Vanished.DROP and not is_shared:
         raise JobDefinitionError(
             f"{where}: expected vanished={splits.vanished.value!r} of a source that is not parallel, or has a number "
             "of subtasks and one listing for all of them, found subtasks that each have their own: leave vanished= out"

@@ -40,8 +40,8 @@ class RegionSplits:
     """What the sources of ``region`` read today. ``journal`` is the one that its attempts are in.
 
     Subtasks that share one listing (a number of them) have their splits assigned in the journal, where each split keeps
-    its home whatever comes and goes; so has a source that must know what has vanished, or whose enumerator goes on where
-    it was. All others are their listing.
+    its home whatever comes and goes; so has a source that must know what has vanished, or whose enumerator goes on
+    where it was. All others are their listing.
     """
 
     def __init__(

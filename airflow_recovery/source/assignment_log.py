@@ -94,7 +94,7 @@ class AssignmentLog:
         return self._decode(self._store.get(key).body, key)
 
     def _newest_with(self, parallelism: int, numbers: list[int], before: Assignment | None) -> Assignment | None:
-        """Of the assignments ``numbers``, the newest to so many subtasks; asked for only where ``before`` is another."""
+        """Of the assignments ``numbers``, the newest to so many subtasks, where ``before`` is to another number."""
         if before is None or before.parallelism == parallelism:
             return None
         read = (self._read(each) for each in reversed(numbers))

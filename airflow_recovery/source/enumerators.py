@@ -82,9 +82,7 @@ def yielded_splits(
     def checked() -> Iterable[Split]:
         for at, each in enumerate(enumerator(**params)):
             if not isinstance(each, Split):
-                raise SplitIdentityError(
-                    f"{where}: expected {name} to yield Split.of(name, payload), found {each!r}"
-                )
+                raise SplitIdentityError(f"{where}: expected {name} to yield Split.of(name, payload), found {each!r}")
             if at >= MAX_SPLITS:
                 check_number(at + 1, f"splits of {name}", "splits that hold more each")
             yield each
@@ -103,8 +101,8 @@ class Enumeration:
 class ResumedEnumerator:
     """An enumerator that opted in to `SupportsBatchSnapshot`: made anew each time, and restored to where it was.
 
-    ``make`` gives a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is passed over,
-    and it begins anew. ``where`` begins messages.
+    ``make`` gives a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is passed
+    over, and it begins anew. ``where`` begins messages.
     """
 
     def __init__(self, make: Callable[[], Any], of: Any, *, where: str) -> None:

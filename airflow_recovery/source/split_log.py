@@ -147,7 +147,7 @@ class SplitBook:
 
     def has(self, subtask: int, attempt: int, splits: Iterable[str]) -> bool:
         """Are all of ``splits`` the subtask's, by this attempt, and never given back since?"""
-        held = self._held.get(subtask, {})
+        held: Mapping[str, int] = self._held.get(subtask, {})
         return all(held.get(key) == attempt for key in splits)
 
     def vanished(self) -> frozenset[str]:
@@ -164,7 +164,7 @@ class SplitBook:
         ``subtasks`` is how many there are by the code that asks. Where no finish of any of them is refused, each
         split that is listed is in exactly one.
         """
-        held = self._held.get(subtask, {})
+        held: Mapping[str, int] = self._held.get(subtask, {})
         read = {key: each.attempt for each in parts for key in each.splits}
         told = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
@@ -307,8 +307,7 @@ class SplitBook:
         return self._parallelism is None or subtask < self._parallelism
 
     def _set_free(self, key: str, home: int | None) -> None:
-        """Nobody has it any more. What has vanished is forgotten, the rest is pending: at ``home``, where there is one.
-        """
+        """Nobody has it any more. What has vanished is forgotten, the rest is pending: at ``home``, if there is one."""
         if key in self._gone:
             self._gone.discard(key)
             del self._known[key]
@@ -369,8 +368,7 @@ class SplitBook:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
-        """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say by which attempt a split is held:
-        the log says it."""
+        """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
         book = cls()
         book._known = {each.key: each for each in map(_split_from_json, value["splits"])}
         book._homeless = OrderedDict.fromkeys(value["homeless"])

@@ -9,17 +9,24 @@ S[3] ─┘
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
 import pytest
-from fakes import FakeRunner, Hooks, Killed, Process, World, log
+from fakes import IDENTITY, FakeRunner, Hooks, Killed, Process, World, log
 
-from airflow_recovery.errors import AttemptLost, RecoveryError, RegionFailed, SplitsNotCovered, SplitsVanished
+from airflow_recovery.errors import (
+    AttemptLost,
+    InputLost,
+    RecoveryError,
+    RegionFailed,
+    SplitsNotCovered,
+    SplitsVanished,
+)
 from airflow_recovery.execution import dynamic_splits
-from airflow_recovery.execution.dynamic_splits import discover
+from airflow_recovery.execution.dynamic_splits import discover, return_rest
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.runner import ClaimedAttempt
@@ -28,9 +35,12 @@ from airflow_recovery.journal.records import ExternalObject, Outcome, Part, Plan
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.source.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.source.split import Split
+from airflow_recovery.source.split_log import SplitBook
+from airflow_recovery.testing import CountingStore, Verb
 
 ONE, TWO, THREE, FOUR = SUBTASKS = ("S[0]", "S[1]", "S[2]", "S[3]")
 JOB: dict[str, tuple[str, ...]] = {**dict.fromkeys(SUBTASKS, ()), "all": SUBTASKS}
@@ -56,7 +66,12 @@ class PullingRunner(FakeRunner):
     def externals(self) -> tuple[ExternalObject, ...]:
         world = self.world
         found = discover(
-            self._log(), world.lists, vertex="S", parallelism=world.parallelism, vanished=world.vanished, log=log
+            self._log(),
+            world.enumerator or world.lists,
+            vertex="S",
+            parallelism=world.parallelism,
+            vanished=world.vanished,
+            log=log,
         )
         return tuple(each.external("S") for each in found)
 
@@ -115,6 +130,7 @@ class DynamicWorld(World):
         self.listing = splits(names)
         self.vanished = Vanished.DROP
         self.parallelism = len(SUBTASKS)
+        self.enumerator: ResumedEnumerator | None = None
         self.begins: Callable[[str, int], None] = lambda region, number: None
         self.lists: Callable[[], tuple[Split, ...]] = lambda: self.listing
 
@@ -424,12 +440,162 @@ def two_have_read(world: DynamicWorld) -> None:
     assert world.read() == {ONE: "abcd", TWO: "", THREE: "", FOUR: "efgh"}
 
 
-def test_fault_91_with_fewer_subtasks_what_the_others_had_is_read_by_those_that_are_left(world: DynamicWorld):
+@pytest.mark.parametrize("is_off", [False, True], ids=["as it is", "control: nobody gives it back"])
+def test_fault_91_with_fewer_subtasks_what_the_others_had_is_read_by_those_that_are_left(
+    world: DynamicWorld, monkeypatch: pytest.MonkeyPatch, is_off: bool
+):
+    if is_off:
+        monkeypatch.setattr(SplitBook, "rescaled", lambda self, parallelism: None)
+        monkeypatch.setattr(SplitBook, "why_not_standing", lambda self, *given: None)
     deploys(world, "X")
     two_have_read(world)
     deploys(world, "X", 2)
     clears_all(world)
+    assert world.everything == ("abcd" if is_off else "abcdefgh")
+
+
+def test_fault_91_a_driver_of_a_subtask_that_there_is_no_more_is_given_nothing(world: DynamicWorld):
+    deploys(world, "X")
+
+    def meanwhile() -> None:
+        deploys(world, "X", 2)
+        clears_all(world)
+
+    world.wakes_up(FOUR, 2, meanwhile)
     assert world.everything == "abcdefgh"
+    deploys(world, "X", 4)
+    clears_all(world)
+    assert world.everything == "abcdefgh"
+
+
+def test_fault_92_control_parts_that_were_given_back_are_adopted_and_nothing_goes_on(
+    world: DynamicWorld, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(SplitBook, "has", lambda self, *given: True)
+    with pytest.raises(SplitsNotCovered, match="read twice"):
+        test_fault_92_code_back_and_forth_neither_doubles_a_split_nor_gets_stuck(world)
+
+
+def test_fault_92_what_was_given_back_between_the_look_and_the_return_is_not_adopted(world: DynamicWorld):
+    """A zombie of other code claims, and gives back what it does not adopt when its successor has looked already."""
+    world.dies(ONE, 2)
+    log_ = SplitLogStore(world.journal_store, IDENTITY, "S", writer="zombie")
+    base = world.journal().read_parts(ONE, 1, 2)
+    assert [letter(log_.read().known[key]) for each in base for key in each.splits] == ["a", "b"]
+    return_rest(log_, 0, 2, base=())
+    with pytest.raises(AttemptLost, match="2 parts that it adopts were given back while it was claimed"):
+        return_rest(SplitLogStore(world.journal_store, IDENTITY, "S", writer="next"), 0, 3, base)
+    assert log_.read().next_batch(0, 30) == tuple(each.key for each in splits("abc"))  # who adopts it reads it twice
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["as it is", "control: the log is not asked"])
+def test_fault_92_a_reader_takes_no_finish_whose_splits_were_given_back(
+    world: DynamicWorld, monkeypatch: pytest.MonkeyPatch, is_asked: bool
+):
+    """Its task is green: a process that was taken for dead has given them back since, and has died."""
+    go_all(world)
+    if not is_asked:
+        monkeypatch.setattr(SplitBook, "why_not_standing", lambda self, *given: None)
+    world.airflow.clear(ONE)
+    process = Process(lambda request: process.kill() if ".part-" in request else None)
+    world.fingerprints = dict.fromkeys(SUBTASKS, "code 2")
+    with pytest.raises(Killed):  # after the claim of other code, and the return
+        world.go(ONE, process=process)
+    world.fingerprints = {}
+    world.airflow.lose_heartbeat(ONE)
+    world.airflow.mark(ONE, "success")
+    if is_asked:
+        with pytest.raises(InputLost, match=r"S\[0\]: its splits are others now \(8 splits were given back"):
+            world.go("all")
+        world.until_green()
+        assert world.everything == "abcdefgh"
+    else:
+        world.go("all")
+
+
+def test_fault_94_what_is_known_is_not_asked_for_again(world: DynamicWorld):
+    """Nothing new: two LIST and the records. Given the next splits: one LIST, one PUT. Given back: the same."""
+    world.go(ONE)
+    store = CountingStore(world.journal_store)
+    log_ = SplitLogStore(store, IDENTITY, "S", writer="me")
+
+    def lists() -> None:
+        discover(log_, lambda: world.listing, vertex="S", parallelism=4, vanished=Vanished.DROP, log=log)
+
+    records = sum(1 for each in world.journal_store.list("_splits/") if "/log-" in each.key)
+    snapshots = records // 3  # PullingRunner writes one behind every third record
+    lists()
+    assert store.counts() == {Verb.LIST: 2, Verb.GET: 1 + records - 3 * snapshots}
+    store.clear()
+    lists()
+    assert store.counts() == {Verb.LIST: 1}
+    world.listing = splits("abcdefghx")
+    lists()
+    store.clear()
+    return_rest(log_, 0, 2, base=())
+    assert store.counts() == {Verb.LIST: 1, Verb.PUT_IF_ABSENT: 1}
+    store.clear()
+    pulled = PulledSplits(log_, 0, 2, batch_bytes=10, suspicion={}, among={each.key for each in world.listing})
+    assert pulled.next_batch() is not None
+    assert store.counts() == {Verb.LIST: 1, Verb.PUT_IF_ABSENT: 1}
+
+
+class Numbered:
+    """Tells of the letters one by one, from where the one before it was."""
+
+    def __init__(self, world: DynamicWorld) -> None:
+        self.world, self.told = world, 0
+
+    def __iter__(self) -> Iterator[Split]:
+        while self.told < len(self.world.listing):
+            self.told += 1
+            yield self.world.listing[self.told - 1]
+
+    def snapshot_state(self) -> int:
+        return self.told
+
+    def restore(self, state: int) -> None:
+        self.told = state
+
+
+@pytest.mark.parametrize("request_", ["LIST _splits", "PUT _splits", "PUT dag"])
+@pytest.mark.parametrize("number", range(3))
+def test_fault_95_an_enumerator_that_goes_on_is_killed_anywhere_and_tells_of_each_split_once(
+    world: DynamicWorld, request_: str, number: int
+):
+    world.enumerator = ResumedEnumerator(lambda: Numbered(world), "letters", where="S")
+    world.listing = splits("abc")
+    world.go(ONE)
+    world.listing = splits("abcdefgh")
+    seen = count()
+    process = Process(lambda request: process.kill() if request.startswith(request_) and next(seen) == number else None)
+    world.airflow.clear(ONE)
+    with pytest.raises(Killed):
+        world.go(ONE, process=process)
+    world.airflow.lose_heartbeat(ONE)
+    go_all(world)
+    assert world.everything == "abcdefgh"
+
+
+def test_fault_95_control_a_state_that_is_kept_apart_from_the_splits_loses_some(
+    world: DynamicWorld, monkeypatch: pytest.MonkeyPatch
+):
+    apart: list[object] = []
+    real = ResumedEnumerator.goes_on
+
+    def goes_on(self: ResumedEnumerator, state: object, known: Mapping[str, Split]) -> Enumeration:
+        found = real(self, apart[-1] if apart else state, known)
+        apart.append(found.state)
+        return found
+
+    monkeypatch.setattr(ResumedEnumerator, "goes_on", goes_on)
+    world.enumerator = ResumedEnumerator(lambda: Numbered(world), "letters", where="S")
+    process = Process(lambda request: process.kill() if request.endswith("log-00000001") else None)
+    with pytest.raises(Killed):
+        world.go(ONE, process=process)
+    world.airflow.lose_heartbeat(ONE)
+    go_all(world)
+    assert world.everything == ""
 
 
 def test_fault_92_code_back_and_forth_neither_doubles_a_split_nor_gets_stuck(world: DynamicWorld):

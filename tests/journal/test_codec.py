@@ -377,6 +377,9 @@ EXAMPLES: dict[str, Record] = {
         (("s3://lake/a ü.csv", 12, "e1", 0), ("split:2013-01-31", 0, '"2013-01-31"', 3)),
         gone=(("s3://lake/0.csv", 7, "e0", 1),),
     ),
+    "assignment-enumerator": SplitGeneration(
+        "raw", 0, "w2", 1, (("split:order-1", 0, "1", 0),), enumerator='{"of": "orders", "state": 1}'
+    ),
     "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
     "closed": Closed((InputPin("raw", 4), InputPin("delays", 2))),
 }

@@ -205,3 +205,19 @@ def test_the_log_of_another_run_is_another_one(local_store: LocalStore):
     listing(local_store, 1)
     other = SplitLogStore(local_store, replace(IDENTITY, run_key="date-2026-01-02"), "read", writer="me")
     assert not other.read().known
+
+
+def test_a_snapshot_of_an_earlier_version_is_passed_over_and_its_log_is_read(local_store: LocalStore):
+    """It did not say which attempt has a split; the records always have."""
+    log = listing(local_store, 4)
+    for subtask in (0, 1, 0):
+        log.append(lambda book, subtask=subtask: pull(subtask, book))  # type: ignore[misc]
+    told = log.read().to_json()
+    for name in ("attempts", "parallelism", "enumerator"):
+        del told[name]
+    local_store.put(f"{FOLDER}snapshot-00000003", log._encode("split-snapshot", {"book": told}))
+    store = CountingStore(local_store)
+    book = log_of(store).read()
+    assert book.to_json() == log.read().to_json()
+    assert book.has(0, 1, [each.key for each in (splits(4)[0], splits(4)[2])])
+    assert store.count(Verb.GET, "log-") == 4

@@ -32,7 +32,7 @@ from airflow_recovery.journal.records import (
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of
+from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import SplitBook
 from airflow_recovery.storage import ObjectStore
@@ -60,9 +60,7 @@ def log_of(store: ObjectStore, writer: str = "me", **given: float) -> SplitLogSt
 def listed(store: ObjectStore, found: Iterable[Split]) -> SplitLogStore:
     log = log_of(store, "lister")
 
-    discover(
-        log, lambda: found, vertex="read", parallelism=4, vanished=Vanished.DROP, log=logging.getLogger(__name__)
-    )
+    discover(log, lambda: found, vertex="read", parallelism=4, vanished=Vanished.DROP, log=logging.getLogger(__name__))
     return log
 
 
@@ -203,6 +201,55 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     assert any(".part-" in each for each in lost)
 
 
+def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_store(s3_server: S3Server):
+    """Four subtasks read all, then two, then four; then code X is killed, code Y is killed, and X reads on."""
+    uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
+    store = S3Store(uri, endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    workers: list[subprocess.Popen[str]] = []
+
+    def go(code: str, parallelism: int, *subtasks: int, hangs_at: int | None = None) -> None:
+        begun = [
+            start(uri, s3_server.endpoint_url, each, hangs_at=hangs_at, code=code, parallelism=parallelism)
+            for each in subtasks
+        ]
+        workers.extend(begun)
+        for each in begun:
+            said(each, "finished" if hangs_at is None else "hangs")
+            each.kill()
+
+    try:
+        go("X/4", 4, 3, hangs_at=9)  # subtask 3 has read nine of sixteen
+        go("X/4", 4, 0, 1, 2, 3)
+        assert read_by(store, 4) == Counter(each.key for each in splits())
+        go("X/2", 2, 0, 1)
+        assert read_by(store, 2) == Counter(each.key for each in splits())
+        go("X/4", 4, 0, 1, 2, 3)
+        assert read_by(store, 4) == Counter(each.key for each in splits())
+        go("Y/4", 4, 0, hangs_at=1)  # gives back all that X had of it, and reads one again
+        go("X/4", 4, 0)
+        assert read_by(store, 4) == Counter(each.key for each in splits())
+    finally:
+        for each in workers:
+            each.kill()
+            each.wait()
+            assert each.stdout is not None
+            each.stdout.close()
+
+
+def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
+    """The splits in the finishes of so many subtasks; all of which stand by the log."""
+    state = journal_of(store).load(journal_of(store).list(REGIONS))
+    book = log_of(store).read()
+    found: Counter[str] = Counter()
+    for subtask, region in enumerate(REGIONS[:parallelism]):
+        current = state.of(region).current
+        assert current is not None
+        assert current.outcome is not None
+        assert book.why_not_standing(subtask, parallelism, current.outcome.parts) is None
+        found.update(key for ref in current.outcome.parts for key in ref.splits)
+    return found
+
+
 def loses_first_reply(seen: Counter[str]) -> Callable[[S3Request], LostReply | None]:
     """Of every conditional write, whoever makes it: it has its effect, and nobody hears of it."""
 
@@ -215,8 +262,17 @@ def loses_first_reply(seen: Counter[str]) -> Callable[[S3Request], LostReply | N
     return rule
 
 
-def start(uri: str, endpoint_url: str, subtask: int, *, hangs_at: int | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, uri, endpoint_url, str(subtask), str(-1 if hangs_at is None else hangs_at)]
+def start(
+    uri: str,
+    endpoint_url: str,
+    subtask: int,
+    *,
+    hangs_at: int | None = None,
+    code: str = "reading",
+    parallelism: int = len(REGIONS),
+) -> subprocess.Popen[str]:
+    given = (uri, endpoint_url, subtask, -1 if hangs_at is None else hangs_at, code, parallelism)
+    command = [sys.executable, __file__, *map(str, given)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
 
 
@@ -239,10 +295,13 @@ def journal_of(store: ObjectStore, writer: str = "reader") -> Journal:
     return Journal(store, IDENTITY, writer=writer)
 
 
-def work(store: ObjectStore, subtask: int, hangs_at: int) -> None:
-    """One try: fence, claim, return, then pull, commit part by part, and finish."""
+def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism: int) -> None:
+    """One try: list, fence, claim, return, then pull, commit part by part, and finish."""
     region, writer = REGIONS[subtask], uuid.uuid4().hex
     journal = journal_of(store, writer)
+    log = SplitLogStore(store, IDENTITY, "read", writer=writer, snapshot_every=5)
+    listing = {"vertex": "read", "vanished": Vanished.DROP, "log": logging.getLogger(__name__)}
+    discover(log, splits, parallelism=parallelism, **listing)  # type: ignore[arg-type]
     mine = journal.load(journal.list([region])).of(region)
     if mine.open_attempt is not None:
         fence = Outcome(
@@ -252,13 +311,15 @@ def work(store: ObjectStore, subtask: int, hangs_at: int) -> None:
             journal.fence(fence)
         mine = journal.load(journal.list([region])).of(region)
     claims = {n: journal.read_claim(region, n) for n in mine.attempts}
-    base = adoptable(mine, claims, "reading")
+    base = adoptable(mine, claims, code)
+    book = log.book
+    parts = journal.read_parts_of(region, numbers_of(base))
+    base = usable(base, parts, KEYS, is_own=lambda part: book.has(subtask, part.attempt, part.splits))
     number = mine.top + 1
-    claim = Claim(region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", base=base, reading="reading")
+    claim = Claim(region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", base=base, reading=code)
     journal.claim(claim)
     adopted = journal.read_parts_of(region, numbers_of(base))
     kept = {key for each in adopted for key in each.splits}
-    log = SplitLogStore(store, IDENTITY, "read", writer=writer, snapshot_every=5)
     return_rest(log, subtask, number, adopted)
     pulled = PulledSplits(log, subtask, number, batch_bytes=10, suspicion={}, among=KEYS)
     own: list[Part] = []
@@ -278,5 +339,6 @@ def work(store: ObjectStore, subtask: int, hangs_at: int) -> None:
 
 
 if __name__ == "__main__":
-    given_uri, given_endpoint, given_subtask, given_hangs_at = sys.argv[1:]
-    work(S3Store(given_uri, endpoint_url=given_endpoint), int(given_subtask), int(given_hangs_at))
+    given_uri, given_endpoint, given_subtask, given_hangs_at, given_code, given_parallelism = sys.argv[1:]
+    given_store = S3Store(given_uri, endpoint_url=given_endpoint)
+    work(given_store, int(given_subtask), int(given_hangs_at), given_code, int(given_parallelism))

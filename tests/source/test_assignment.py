@@ -106,7 +106,7 @@ def test_fault_92_subtasks_down_and_up_again_have_the_homes_that_they_had() -> N
 
 def test_with_other_subtasks_nothing_is_kept_of_what_has_vanished_and_that_is_said() -> None:
     before = assigned([A, B, C, D])
-    with pytest.raises(SplitsVanished, match="1 splits that are not listed any more .* found 3 subtasks, where 2"):
+    with pytest.raises(SplitsVanished, match=r"1 splits that are not listed any more .* found 3 subtasks, where 2"):
         advance(before, [A, C, D], 3, vanished=Vanished.KEEP)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished
+from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.source import assignment_log
 from airflow_recovery.source.assignment import Assignment, advance
 from airflow_recovery.source.assignment_log import AssignmentLog
+from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage import ObjectStore
@@ -82,6 +83,55 @@ def test_fault_93_what_has_vanished_is_remembered_whatever_becomes_of_its_rows(s
     with pytest.raises(SplitsVanished, match=r"1 gone: s3://lake/a\.csv"):
         advanced(store, C, vanished=Vanished.FAIL)
     assert set(advanced(store, A).gone) == {B}
+
+
+class Orders:
+    """Tells of one order after the other."""
+
+    def __init__(self, until: int) -> None:
+        self.until, self.told = until, 0
+
+    def __iter__(self) -> Iterator[Split]:
+        while self.told < self.until:
+            self.told += 1
+            yield Split.of(f"order-{self.told}", self.told, size=10)
+
+    def snapshot_state(self) -> int:
+        return self.told
+
+    def restore(self, state: int) -> None:
+        self.told = state
+
+
+def told(store: ObjectStore, until: int, of: str = "orders", deadline_s: float = 60.0) -> list[str]:
+    """What a process has to read whose enumerator goes on where it was, up to order ``until``."""
+    enumerator = ResumedEnumerator(lambda: Orders(until), of, where="w")
+    assignments = AssignmentLog(store, IDENTITY, "raw", writer="w1", deadline_s=deadline_s)
+    found = assignments.advanced(enumerator, 2, vanished=Vanished.DROP, log=log)
+    return [each.name.removeprefix("order-") for each in found.in_order]
+
+
+def test_fault_95_an_enumerator_goes_on_where_it_was_and_what_it_has_told_of_stays(store: ObjectStore) -> None:
+    assert told(store, 2) == ["1", "2"]
+    assert told(store, 2) == ["1", "2"]
+    assert told(store, 4) == ["1", "2", "3", "4"]
+    assert generations(store) == ["assignment-00000000", "assignment-00000001"]
+    assert told(store, 1, of="other orders") == ["1"]
+
+
+def test_fault_95_killed_before_its_splits_were_written_it_tells_of_them_again(local_store: LocalStore) -> None:
+    told(local_store, 2)
+    with pytest.raises(StoreTimeout):
+        told(FaultyStore(local_store, [Fault(Verb.PUT_IF_ABSENT, FaultKind.TIMEOUT)]), 4, deadline_s=0)
+    assert told(local_store, 4) == ["1", "2", "3", "4"]
+
+
+def test_fault_92_subtasks_down_and_up_again_have_their_homes_by_the_log(store: ObjectStore) -> None:
+    advanced(store, B, D, parallelism=4)
+    four = advanced(store, A, B, C, D, parallelism=4)
+    advanced(store, A, B, C, D, parallelism=2)
+    assert advanced(store, A, B, C, D, parallelism=4).homes == four.homes
+    assert four.homes != advance(None, [A, B, C, D], 4).assignment.homes  # the control: dealt out anew
 
 
 def test_fault_56_of_two_first_processes_one_decides_for_both(store: ObjectStore) -> None:

@@ -11,7 +11,14 @@ import pytest
 from airflow_recovery import Split
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
 from airflow_recovery.source import SupportsBatchSnapshot, enumerators
-from airflow_recovery.source.enumerators import date_splits, day_moment, key_range_splits, yielded_splits
+from airflow_recovery.source.enumerators import (
+    Enumeration,
+    ResumedEnumerator,
+    date_splits,
+    day_moment,
+    key_range_splits,
+    yielded_splits,
+)
 
 
 def ranges(**changes: Any) -> list[Any]:
@@ -83,6 +90,54 @@ def test_one_s_own_may_be_a_function_or_a_class(enumerator: Any) -> None:
 def test_a_class_may_take_snapshots() -> None:
     assert isinstance(Orders(1), SupportsBatchSnapshot)
     assert not isinstance(orders(1), SupportsBatchSnapshot)
+
+
+class Numbered:
+    """Tells of one order after the other, up to ``until``, from where the one before it was."""
+
+    def __init__(self, until: int) -> None:
+        self.until, self.told = until, 0
+
+    def __iter__(self) -> Iterator[Split]:
+        while self.told < self.until:
+            self.told += 1
+            yield Split.of(f"order-{self.told}", self.told)
+
+    def snapshot_state(self) -> Any:
+        return {"told": self.told}
+
+    def restore(self, state: Any) -> None:
+        self.told = state["told"]
+
+
+def resumed(until: int, of: str = "orders") -> ResumedEnumerator:
+    return ResumedEnumerator(lambda: Numbered(until), of, where="w")
+
+
+def names_of(found: Enumeration) -> list[str]:
+    return [each.name for each in found.splits.values()]
+
+
+def test_a_new_enumerator_goes_on_where_the_one_before_it_was() -> None:
+    first = resumed(2).goes_on(None, {})
+    assert names_of(first) == ["order-1", "order-2"]
+    then = resumed(3).goes_on(first.state, first.splits)
+    assert names_of(then) == ["order-1", "order-2", "order-3"]
+    assert then.state == {"of": "orders", "state": {"told": 3}}
+    # What it is restored from is what tells it what it has told of: without the known ones only the new one is there.
+    assert names_of(resumed(3).goes_on(first.state, {})) == ["order-3"]
+
+
+def test_the_state_of_other_parameters_is_passed_over() -> None:
+    first = resumed(2).goes_on(None, {})
+    assert names_of(resumed(1, "other orders").goes_on(first.state, first.splits)) == ["order-1"]
+
+
+@pytest.mark.parametrize("state", [object(), {1: 2}, float("nan"), "x" * enumerators.MAX_STATE_BYTES])
+def test_a_state_that_json_does_not_give_back_is_refused(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Numbered, "snapshot_state", lambda self: state)
+    with pytest.raises(SplitIdentityError, match=r"^w: expected snapshot_state\(\) to give what JSON gives back"):
+        resumed(1).goes_on(None, {})
 
 
 def test_what_is_no_split_is_refused_and_one_s_own_error_passes_through() -> None:

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.errors import AttemptLost, RecordInvalid
+from airflow_recovery.journal.records import PartRef
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import (
     Assign,
@@ -79,6 +80,47 @@ def test_what_is_listed_again_has_not_vanished():
     assert book.next_batch(0, 10) == (A,)
 
 
+def test_fault_91_with_fewer_subtasks_what_the_others_had_is_anybody_s():
+    book = fold([LISTED, Assign(0, 1, 0, (A,)), Assign(3, 1, 0, (B, C)), Return(3, 1, (C,)), Rescaled(2)])
+    assert book.held_by(3) == ()
+    assert book.next_batch(1, 100) == (D, B, C)
+    assert book.is_over(3, 2)
+    with pytest.raises(AttemptLost, match="attempt 2 of subtask 3 was fenced"):
+        book.pull(3, 2, 0, 10)
+    book.add(Rescaled(4))
+    assert book.is_over(3, 1) is True  # what it had, it was given by an attempt that is over
+    assert book.is_over(3, 2) is False
+
+
+def test_fault_92_a_split_is_an_attempt_s_until_it_is_given_back_and_never_again():
+    book = fold([LISTED, Assign(0, 1, 0, (A, B))])
+    assert book.has(0, 1, (A, B))
+    assert not book.has(1, 1, (A,))
+    book.add(Return(0, 1, (A,)))
+    book.add(Assign(0, 2, 0, (A,)))
+    assert (book.has(0, 1, (A,)), book.has(0, 1, (B,)), book.has(0, 2, (A,))) == (False, True, True)
+
+
+def test_fault_92_a_finish_stands_for_as_long_as_its_splits_are_those_of_its_subtask():
+    records = [LISTED, Rescaled(2), Assign(0, 1, 0, (A, B)), Assign(1, 1, 0, (C, D)), End(0, 1, 1), End(1, 1, 1)]
+    mine = (PartRef(1, 0, (A,)), PartRef(1, 1, (B,)))
+
+    def why(*more: LogRecord, subtasks: int = 2, parts: tuple[PartRef, ...] = mine) -> str | None:
+        return fold([*records, *more]).why_not_standing(0, subtasks, parts)
+
+    assert why() is None
+    assert why(Return(1, 1, (D,))) is None  # it is the other one that has to read it again
+    assert why(Discovered((), (A,))) is None  # its own try alone knows what becomes of it
+    given_back = "1 splits were given back (s3://lake/b), 1 splits are still to be read (s3://lake/b)"
+    assert why(Return(0, 1, (B,))) == given_back
+    again = "1 splits were given back (s3://lake/b)"
+    assert why(Return(0, 1, (B,)), Assign(0, 2, 0, (B,))) == again  # by another attempt than its part's
+    assert why(parts=mine[:1]) == "1 splits were given to it since (s3://lake/b)"
+    new = Split.of_file("s3://lake/new", 10, "e")
+    assert why(Discovered((new,))) == "1 splits are still to be read (s3://lake/new)"
+    assert why(subtasks=1) == "2 splits are with a subtask that there is no more (s3://lake/c, s3://lake/d)"
+
+
 @pytest.mark.parametrize(
     ("records", "refused"),
     [
@@ -89,6 +131,7 @@ def test_what_is_listed_again_has_not_vanished():
         ([Assign(0, 1, 0, (A,)), Return(0, 1, (A,))], Assign(0, 1, 1, (B,))),
         ([Assign(0, 1, 0, (A,)), Return(0, 1, (A,)), Assign(0, 2, 0, (A,))], Assign(0, 1, 1, (B,))),
         ([End(0, 1, 0)], Assign(0, 1, 1, (A,))),
+        ([Rescaled(2)], Assign(2, 1, 0, (A,))),
         ([Assign(0, 1, 0, (A,))], Return(1, 1, (A,))),
         ([], Assign(0, 1, 0, ("unknown",))),
     ],

@@ -1,4 +1,4 @@
-"""No split is lost or doubled, whatever changes between attempts; each rule switched off is found (faults 56, 91 to 93)."""
+"""No split is lost or doubled, whatever changes between attempts; each rule that is switched off is found."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_fault_91_in_every_way_through_a_small_case_each_split_is_read_once(case
     assert found.worlds > 500
 
 
-@pytest.mark.parametrize(
-    "seeds", [pytest.param(25, id="few"), pytest.param(5_000, id="many", marks=pytest.mark.drill)]
-)
+@pytest.mark.parametrize("seeds", [pytest.param(15, id="few"), pytest.param(5_000, id="many", marks=pytest.mark.drill)])
 @pytest.mark.parametrize("case", SOME_WAYS, ids=lambda each: each.text())
 def test_fault_91_in_some_ways_through_a_large_case_each_split_is_read_once(case: Case, seeds: int):
     for seed in range(seeds):

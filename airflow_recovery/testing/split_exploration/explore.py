@@ -68,7 +68,8 @@ def explore(case: Case, *, most_worlds: int | None = None) -> Exploration:
 def walk(case: Case, seed: int) -> Exploration:
     """One way through ``case``, drawn from ``seed``; to its end, or to a violation."""
     steps, draw = Steps(case), random.Random(seed)
-    world, way, actor = steps.first(), [], ""
+    world, actor = steps.first(), ""
+    way: list[Step] = []
     for count in range(MOST_STEPS):
         try:
             possible = [*steps.next(world)]
@@ -87,7 +88,6 @@ def walk(case: Case, seed: int) -> Exploration:
         actor = step[-1]
         way.append(step)
     return Exploration(case, MOST_STEPS, 0, f"seed {seed}: no end after {MOST_STEPS} steps", tuple(way))
-
 
 
 def found_by_walks(case: Case, walks: int = 1_000, few: int = 5) -> Exploration | None:

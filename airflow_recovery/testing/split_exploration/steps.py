@@ -6,7 +6,7 @@ Of a try, what stands between two requests to a store is one step; nothing else 
     JUDGE         `Judgement` with the book;  `parts.adoptable` and ``usable``, `SplitBook.has`
     CLAIM         put if absent
     RETURN        `SplitBook.rest_of`, `dynamic_splits.check_own`
-    PULL, COMMIT  `SplitBook.pull`; a part is put whether the attempt is fenced or not: safety does not rest on that look
+    PULL, COMMIT  `SplitBook.pull`; a part is put whether the attempt is fenced or not: nothing rests on that look
     FINISH        `parts.check_cover`; put if absent
 
 A process that is frozen goes on whenever it likes, so that every write may come late; one that dies after a write has
@@ -24,7 +24,7 @@ from typing import TypeAlias
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
 from airflow_recovery.execution import dynamic_splits
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.journal.records import PartRef, SplitGeneration
+from airflow_recovery.journal.records import Part, PartRef
 from airflow_recovery.source import assignment as assigning
 from airflow_recovery.source import parts as parts_module
 from airflow_recovery.source.assignment import Assignment
@@ -37,7 +37,6 @@ from airflow_recovery.source.split_log import Assign
 from airflow_recovery.testing.split_exploration.case import CODES, Case, Change, Fault
 from airflow_recovery.testing.split_exploration.world import (
     VERTEX,
-    Listed,
     Log,
     Process,
     Region,
@@ -94,7 +93,7 @@ class Steps:
         work = [*self._work(world)]
         is_quiet = world.changes == self.case.changes and world.faults == self.case.faults
         if is_quiet and all(each.is_live for each in world.processes):
-            # Nothing more can go wrong, and what one does is nothing to the others but its records: one order is enough.
+            # Nothing more can go wrong, and case 0 faults tells of every order.
             yield from work[:1]
             return
         yield from work
@@ -160,9 +159,7 @@ class Steps:
         if before is not None and before.parallelism != process.subtasks:
             same = [each for each in records if each.parallelism == process.subtasks]
             earlier = Assignment.of_record(same[-1]) if same else None
-        found = assigning.advance(
-            before, process.told, process.subtasks, vanished=self.case.vanished, earlier=earlier
-        )
+        found = assigning.advance(before, process.told, process.subtasks, vanished=self.case.vanished, earlier=earlier)
         if found.is_new(before):
             if len(world.generations) > process.seen:
                 if world.generations[process.seen].parallelism != process.subtasks:
@@ -264,9 +261,7 @@ class Steps:
             todo = [each.key for each in process.told if each.key not in done][: self.case.batch]
             return world, self._given(process, tuple(todo))
         among = {each.key for each in process.told}
-        found = world.log.book.pull(
-            process.subtask, process.attempt, process.seq, BYTES * self.case.batch, among
-        )
+        found = world.log.book.pull(process.subtask, process.attempt, process.seq, BYTES * self.case.batch, among)
         assert found is not None, "whoever has a number has read it"
         world = world._replace(log=world.log.added(found))
         after = process._replace(seq=process.seq + 1)
@@ -301,7 +296,7 @@ class Steps:
         world = _put(world, subtask, process.attempt, outcome=refs_of((*adopted, *own)))
         return _ended(world, process, Task.GREEN), None
 
-    def _adopted(self, world: World, process: Process) -> list[parts_module.Part]:
+    def _adopted(self, world: World, process: Process) -> list[Part]:
         region = world.regions[process.subtask]
         return [part_of(process.subtask, region, *each) for each in numbers_of(process.base)]
 
@@ -328,7 +323,8 @@ class Steps:
         finishes: dict[int, tuple[PartRef, ...]] = {}
         for subtask in range(world.subtasks):
             current = judged.current(name_of(subtask))
-            assert current is not None and current.outcome is not None
+            assert current is not None
+            assert current.outcome is not None
             finishes[subtask] = current.outcome.parts
         counts = Counter(key for each in finishes.values() for part in each for key in part.splits)
         for each in self._expected(world, judged):
@@ -349,7 +345,8 @@ class Steps:
         expected: list[Split] = []
         for subtask in range(world.subtasks):
             current = judged.current(name_of(subtask))
-            assert current is not None and current.outcome is not None
+            assert current is not None
+            assert current.outcome is not None
             # Its own next try reads what has come since: nobody else does.
             expected += [each for each in newest.of(subtask) if each.external(VERTEX) in current.outcome.externals]
         return expected
@@ -433,7 +430,9 @@ _STAGES = {
 _WRITTEN = frozenset({Stage.LOOK, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH})
 """Before these something may have been written; a process that dies at any other has never been."""
 
-_STALE = frozenset({Stage.ENTER, Stage.LOOK, Stage.JUDGE, Stage.CLAIM, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH})
+_STALE = frozenset(
+    {Stage.ENTER, Stage.LOOK, Stage.JUDGE, Stage.CLAIM, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH}
+)
 """In front of these a process knows something that may be old when it goes on."""
 
 

@@ -221,9 +221,7 @@ def attempt_of(subtask: int, number: int, tried: Tried) -> Attempt:
             cause=FenceCause.SUPERSEDED if tried.is_fenced else None,
             parts=tried.outcome or (),
         )
-    return Attempt(
-        number, is_claimed=True, has_outcome=outcome is not None, parts=len(tried.parts), outcome=outcome
-    )
+    return Attempt(number, is_claimed=True, has_outcome=outcome is not None, parts=len(tried.parts), outcome=outcome)
 
 
 @lru_cache(maxsize=100_000)
