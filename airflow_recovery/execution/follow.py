@@ -62,7 +62,7 @@ def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = drivers.status(claim), beat_of(run.journal, claim)
-        if run.journal.read_outcome(claim.region, claim.attempt) is not None:
+        if run.journal.has_outcome(claim.region, claim.attempt):
             return True
         if status is DriverStatus.SUCCEEDED and _adopt(run, claim, drivers, externals):
             return True

@@ -287,7 +287,7 @@ class SharedRunner:
         making = found.making
         self._run.log.info("%s; waiting.", found)
         while making is not None and not self._stopped.is_set():
-            if journal.read_outcome(making.region, making.attempt) is not None:
+            if journal.has_outcome(making.region, making.attempt):
                 return
             beat = last_beat(journal, making.region, making.attempt)
             if self._watch.is_silent(making.attempt, beat):

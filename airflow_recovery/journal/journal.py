@@ -275,6 +275,11 @@ class Journal:
         except ObjectMissing:
             return None
 
+    def has_outcome(self, region: str, attempt: int) -> bool:
+        """Whether the attempt has ended. One LIST: for who asks again and again, of an attempt that is mostly open."""
+        key = self.layout.attempt(region, attempt, "outcome")
+        return any(each.key == key for each in self.store.list(key))
+
     def read_lost(self, region: str, attempt: int) -> Lost:
         """A report of loss. Raises `ObjectMissing`."""
         return self._read(Lost, self.layout.attempt(region, attempt, "lost"))

@@ -28,8 +28,7 @@ class FenceWatch:
 
 def is_fenced(journal: Journal, region: str, attempt: int) -> bool:
     """Whether the attempt was ended without a finish. One LIST; and a GET once it has an outcome."""
-    key = journal.layout.attempt(region, attempt, "outcome")
-    if not any(each.key == key for each in journal.store.list(key)):
+    if not journal.has_outcome(region, attempt):
         return False
     outcome = journal.read_outcome(region, attempt)
     return outcome is not None and outcome.state is AttemptState.FENCED

@@ -66,7 +66,7 @@ class SharedResultTrigger(BaseTrigger):
     def _look(self, stores: Stores, making: Making) -> Making | None:
         """The attempt as it is now; `None` where it has ended."""
         journal = Journal(stores.journal, shared_identity(making.key), writer="trigger")
-        if journal.read_outcome(making.region, making.attempt) is not None:
+        if journal.has_outcome(making.region, making.attempt):
             return None
         return replace(making, beat=last_beat(journal, making.region, making.attempt))
 

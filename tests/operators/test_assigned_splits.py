@@ -193,6 +193,29 @@ def test_a_source_that_is_not_parallel_may_fail_where_something_has_vanished(
     assert whole() == "kept"
 
 
+def test_fault_95_a_task_s_enumerator_goes_on_where_the_one_before_it_was(
+    recovery: Path, drivers: Drivers, lake: Path
+) -> None:
+    def drops() -> str:
+        operator = job_dag("dagjobs.parallel:dropped").get_task("g.shown_drops")
+        return str(run_try(operator, task_context(operator.task_id, params={"lake": str(lake)}))["decision"])
+
+    def read() -> list[str]:
+        journal = Journal(open_stores(RecoverySettings.load()).journal, IDENTITY, writer="test")
+        outcome = journal.load(journal.list(["shown_drops"])).of("shown_drops").current.outcome  # type: ignore[union-attr]
+        assert outcome is not None
+        return [each.etag.strip('"')[0] for each in outcome.externals]
+
+    assert drops() == "ran"
+    assert drops() == "kept"
+    # What was told is not asked about again: nothing has vanished, and nothing has other content.
+    (lake / "a.csv").write_text("other")
+    assert drops() == "kept"
+    (lake / "e.csv").write_text("e")
+    assert drops() == "ran"
+    assert read() == ["a", "b", "c", "d", "e"]
+
+
 def test_what_no_retry_cures_fails_at_once() -> None:
     for error in (errors.SplitsVanished("gone"), errors.SplitIdentityError("which")):
         assert failures.is_final(error)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery import BLOCKING, dates, files, job, per_file, same_as
+from airflow_recovery import BLOCKING, Split, dates, enumerated_by, files, job, per_file, same_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_recovery import FileSplits
     from airflow_recovery.job import DateSplits
+    from airflow_recovery.job.handed_splits import Splits
 
 # read[m] --> cleaned[m] --> total, all in one chain but the last
 months = job("months")
@@ -90,6 +93,38 @@ def whole(spark: SparkSession, splits: FileSplits) -> DataFrame:
 @complete.sink
 def shown_whole(whole: DataFrame) -> DataFrame:
     return whole
+
+
+class Drops:
+    """What was dropped into a folder, a name after the other, from where the one before it was."""
+
+    def __init__(self, lake: str) -> None:
+        self.lake, self.told = Path(lake), 0
+
+    def __iter__(self) -> Iterator[Split]:
+        for each in sorted(self.lake.iterdir())[self.told :]:
+            self.told += 1
+            yield Split.of(each.name, each.read_text())
+
+    def snapshot_state(self) -> int:
+        return self.told
+
+    def restore(self, state: int) -> None:
+        self.told = state
+
+
+# One region, whose enumerator goes on where it was.
+dropped = job("dropped")
+
+
+@dropped.source(splits=enumerated_by(Drops, params={"lake": "{{ params.lake }}"}))
+def drops(spark: SparkSession, splits: Splits) -> DataFrame:
+    return spark.createDataFrame([(each,) for each in splits.payloads], "drop string")
+
+
+@dropped.sink
+def shown_drops(drops: DataFrame) -> DataFrame:
+    return drops
 
 
 # Two regions that commit split by split.
