@@ -55,6 +55,29 @@ def handed(splits: SplitSource) -> Any:
     return splits.handed(enumerated(splits), str)
 
 
+class Resumed:
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter(())
+
+    def snapshot_state(self) -> Any: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+def test_an_enumerator_that_goes_on_has_one_listing_for_all_subtasks() -> None:
+    declared(enumerated_by(Resumed)).regions()
+    declared(enumerated_by(Resumed), parallelism=2).regions()
+    for more in ({"params": {"key": "{{ subtask }}"}, "parallelism": 2}, {"parallelism": ["a", "b"]}):
+        params, parallelism = more.get("params"), more["parallelism"]
+        with pytest.raises(
+            JobDefinitionError, match=r"an enumerator with snapshot_state\(\) and restore\(\) of a source"
+        ):
+            declared(enumerated_by(Resumed, params=params), parallelism=parallelism)  # type: ignore[arg-type]
+
+
 def test_key_ranges_are_handed_as_predicates() -> None:
     found = handed(RANGES)
     assert isinstance(found, KeyRangeSplits)
