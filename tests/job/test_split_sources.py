@@ -70,12 +70,12 @@ class Resumed:
 def test_an_enumerator_that_goes_on_has_one_listing_for_all_subtasks() -> None:
     declared(enumerated_by(Resumed)).regions()
     declared(enumerated_by(Resumed), parallelism=2).regions()
-    for more in ({"params": {"key": "{{ subtask }}"}, "parallelism": 2}, {"parallelism": ["a", "b"]}):
-        params, parallelism = more.get("params"), more["parallelism"]
+    own = enumerated_by(Resumed, params={"key": "{{ subtask }}"})
+    for parallelism in (2, ["a", "b"]):
         with pytest.raises(
             JobDefinitionError, match=r"an enumerator with snapshot_state\(\) and restore\(\) of a source"
         ):
-            declared(enumerated_by(Resumed, params=params), parallelism=parallelism)  # type: ignore[arg-type]
+            declared(own, parallelism=parallelism)
 
 
 def test_key_ranges_are_handed_as_predicates() -> None:
