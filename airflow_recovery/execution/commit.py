@@ -78,9 +78,8 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
-                "target. A second one would double its rows, so nothing is run. Where they are right, mark this task "
-                "as success; else remove the rows and the token from the target, and clear this task; or declare the "
-                "sink with mode='replace'."
+                "target. A second one would double its rows, so nothing is run. Remove the rows and the token from the "
+                "target, and clear this task: it appends them anew; or declare the sink with mode='replace'."
             )
         raise AppendedAlready(_appended(region, held.attempt))
     # Of what was purged nothing is known but that it was: all of it is asked for.

@@ -335,6 +335,23 @@ def test_the_target_refuses_a_lower_attempt():
     assert world.visible == [2]
 
 
+@pytest.mark.parametrize("mode", [APPEND, REPLACE])
+def test_a_target_that_gives_no_answer_before_the_claim_stops_no_spark(monkeypatch, mode):
+    world, held = sink_world(TOKEN, mode), FakeTarget.held
+    silent = [SinkUnavailable("no answer"), SinkUnavailable("no answer")]
+
+    def asked(self, token):
+        if silent:
+            raise silent.pop()
+        return held(self, token)
+
+    monkeypatch.setattr(FakeTarget, "held", asked)
+    world.try_sink()
+    world.until_committed()
+    assert world.target.applied == [(SINK, 1)]
+    assert world.ran.count((SINK, 1)) == 1
+
+
 # what was prepared is gone
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import deltalake
 import pytest
 from sink_process import IDENTITY, REGION, Case
-from staging import Resources, Warehouse
+from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import AppendedAlready, Overtaken, SinkRefused
 from airflow_recovery.execution import commit, region_task
 from airflow_recovery.journal.records import CommitEnd
-from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable
+from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTable
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
 
@@ -94,6 +94,9 @@ class InPostgres(Target):
             f"INSERT INTO {tokens} (lineage, target, attempt) VALUES (%s, %s, 1)", LINEAGE, self.warehouse.table
         )
 
+    def count_as_the_version_before(self, attempt: int) -> None:
+        self.warehouse.ask(f"UPDATE {self.warehouse.schema}.airflow_recovery_commits SET attempt = %s", attempt)
+
 
 class InDelta(Target):
     @property
@@ -124,6 +127,10 @@ class InDelta(Target):
 
         own = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(LINEAGE, 1)])
         deltalake.write_deltalake(self.uri, pyarrow.table(rows), mode="append", commit_properties=own)
+
+    def count_as_the_version_before(self, attempt: int) -> None:
+        own = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(LINEAGE, attempt)])
+        deltalake.DeltaTable(self.uri).delete("carrier = 'AA'", commit_properties=own)
 
 
 @pytest.fixture(params=["postgres", "delta"])
@@ -260,6 +267,17 @@ def test_a_lost_journal_of_the_version_before_is_seen_as_well(target):
         target.case("append", REPAIRED).task()
     target.case("replace", REPAIRED).task()
     assert target.carriers() == ["B6"]
+
+
+def test_a_worker_of_the_version_before_leaves_no_writer_of_another_attempt(target):
+    case = target.case("replace", BEFORE)
+    case.task()
+    committer = case.sink.open(case.warehouse.resources)
+    first = committer.held(token())
+    assert first is not None
+    assert (first.attempt, first.writer is not None) == (1, True)
+    target.count_as_the_version_before(2)
+    assert committer.held(token()) == Held(2)
 
 
 def test_a_table_of_tokens_that_is_somebody_elses_is_named_with_what_its_owner_runs(warehouse, tmp_path):
