@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
-from airflow_recovery.doctor.components import Component
+from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_checked, summary
 from airflow_recovery.errors import ConfigurationError
 
@@ -76,37 +75,39 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
 
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
     """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
-    from airflow_recovery.doctor.components import DRIVING, READING, Right
+    from airflow_recovery.doctor.spark import check_submission
     from airflow_recovery.doctor.stores import check_places, check_store
-    from airflow_recovery.doctor.versions import check_archive
+    from airflow_recovery.doctor.versions import check_archive, check_versions
 
     if args.spark:
         raise ConfigurationError(
             "Expected `airflow recovery doctor --spark`, found `python -m airflow_recovery doctor --spark`: a region "
             "runs with a connection of Airflow's. Leave --spark out, or call it through Airflow."
         )
-    component = Component(args.component)
-    needs = component.needs
-    yield Check("versions", _versions)
+    needs = Component(args.component).needs
+    on_s3 = False
+    yield Check("versions", partial(check_versions, in_airflow=False))
     try:
         deployment = args.open_deployment(args)
     except ConfigurationError as error:
         yield Check("journal", partial(_raise, error))
     else:
         journal, results = deployment.journal, deployment.results
+        on_s3 = journal.base_uri.startswith("s3") or results.base_uri.startswith("s3")
         yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
+        on_results = needs.results | (DRIVING if needs.spark else Right.NONE)
         for what, store, right, policy in (
             ("journal", journal, needs.journal, needs.policies[0]),
-            ("results", results, needs.results | (DRIVING if needs.spark else Right.NONE), needs.policies[1]),
+            ("results", results, on_results, needs.policies[1]),
         ):
             if right:
                 allowed = right & READING if is_for_bundle else right
                 yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
-        if needs.spark:
-            on_s3 = journal.base_uri.startswith("s3")
-            yield Check("the driver's archive", partial(check_archive, dict(os.environ), on_s3=on_s3), timeout_s=60.0)
     if needs.spark:
-        yield Check("Spark", _spark, timeout_s=60.0)
+        environment = dict(os.environ)
+        yield Check("the driver's archive", partial(check_archive, environment, on_s3=on_s3), timeout_s=60.0)
+        submission = partial(check_submission, "spark-submit", environment, on_s3=on_s3)
+        yield Check("Spark", submission, timeout_s=60.0)
 
 
 def _checks_of(args: argparse.Namespace, *, is_for_bundle: bool = False) -> Iterable[Check]:
@@ -121,38 +122,6 @@ def _document(results: list[CheckResult]) -> dict[str, Any]:
         {"ok": not is_wrong(results), "results": [each.to_json() for each in results]}
     )
     return document
-
-
-def _versions() -> Iterator[CheckResult]:
-    from airflow_recovery.doctor.versions import (
-        check_packages,
-        check_pyspark,
-        check_python,
-        installed_versions,
-        requirements,
-    )
-
-    installed = installed_versions()
-    yield from check_python(sys.version_info[:2])
-    yield from check_packages(requirements(), installed, in_airflow=False)
-    yield from check_pyspark(installed)
-
-
-def _spark() -> Iterator[CheckResult]:
-    from airflow_recovery.doctor.spark import (
-        check_binary,
-        check_java,
-        check_spark_version,
-        find_binary,
-        installation_of,
-    )
-
-    environment = dict(os.environ)
-    binary = find_binary("spark-submit", environment)
-    yield from check_binary("spark-submit", binary)
-    yield from check_java(environment)
-    if binary is not None:
-        yield from check_spark_version(installation_of(binary, environment), binary)
 
 
 def _raise(error: Exception) -> Iterator[CheckResult]:

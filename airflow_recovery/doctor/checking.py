@@ -77,7 +77,7 @@ def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
 def _failed(check: Check, found: object) -> CheckResult:
     return wrong(
         check.name,
-        expected="this to be looked at",
+        expected="no error",
         found=found,
         next_step="What the message asks for comes first; then call this again.",
     )

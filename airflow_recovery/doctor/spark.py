@@ -55,6 +55,19 @@ class Installation:
     """Its ``spark-defaults.conf``."""
 
 
+def check_submission(name: str, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
+    """All that spark-submit needs here. ``name``: what is called; ``on_s3``: whether Spark has to reach S3."""
+    binary = find_binary(name, environment)
+    yield from check_binary(name, binary)
+    yield from check_java(environment)
+    if binary is None:
+        return
+    installation = installation_of(binary, environment)
+    yield from check_spark_version(installation, binary)
+    if installation is not None and on_s3:
+        yield from check_s3_jars(installation)
+
+
 def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
     """The path of ``spark-submit`` as a task finds it: on the PATH, else beside this Python."""
     return shutil.which(name, path=submit_environment(environment).get("PATH", ""))
@@ -148,8 +161,9 @@ def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
 
 
 def check_s3_jars(found: Installation) -> Iterator[CheckResult]:
-    """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, for both sides.
+    """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, and Amazon's SDK.
 
+    Both on the class paths of drivers and executors, or in its own folder of jars.
     What a task adds by its own ``jars=``, ``packages=`` or ``conf=`` is not seen here.
     """
     check = "Spark's jars for S3"
@@ -157,18 +171,20 @@ def check_s3_jars(found: Installation) -> Iterator[CheckResult]:
     if "hadoop-aws" in found.conf.get("spark.jars.packages", ""):
         yield ok(check, f"spark.jars.packages = {found.conf['spark.jars.packages']}")
         return
-    own = [each.name for each in (found.home / "jars").glob("hadoop-aws-*.jar")]
+    own = [each.name for each in (found.home / "jars").glob("*.jar")]
     for side, keys in _CLASS_PATHS.items():
         entries = [each for key in keys for each in re.split("[:,]", found.conf.get(key, "")) if each]
         names = [*own, *(name for each in entries for name in _jars_at(each))]
         version = _version_in(names, r"hadoop-aws-(.+)\.jar")
+        told = None
         if version is None or (found.hadoop is not None and version != found.hadoop):
-            yield wrong(
-                check,
-                expected=f"hadoop-aws {found.hadoop or 'of the version of its Hadoop'} on the {side}'s class path",
-                found=version or "none",
-                next_step=advice,
-            )
+            told = version or "none"
+        elif _version_in(names, r"(?:s3|bundle)-(2\..+)\.jar") is None:
+            told = "no S3 client of the AWS SDK"
+        if told is not None:
+            wanted = f"hadoop-aws {found.hadoop or 'of the version of its Hadoop'}"
+            expected = f"{wanted} with the AWS SDK 2 on the {side}'s class path"
+            yield wrong(check, expected=expected, found=told, next_step=advice)
             return
     yield ok(check, f"hadoop-aws {found.hadoop or ''} on both class paths".replace("  ", " "))
 

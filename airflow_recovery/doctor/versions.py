@@ -41,6 +41,16 @@ print(json.dumps({"python": list(sys.version_info[:2]), "elsewhere": elsewhere, 
 """
 
 
+def check_versions(*, in_airflow: bool) -> Iterator[CheckResult]:
+    """All that is installed in this environment; ``in_airflow``: as a component of Airflow."""
+    installed = installed_versions()
+    yield from check_python(sys.version_info[:2])
+    yield from check_packages(requirements(), installed, in_airflow=in_airflow)
+    yield from check_pyspark(installed)
+    if in_airflow:
+        yield from check_entry_points()
+
+
 def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
     """``found``: major and minor."""
     oldest, newest = (".".join(map(str, each)) for each in PYTHONS)

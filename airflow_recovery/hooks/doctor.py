@@ -7,7 +7,6 @@ else through the connection ``[recovery] api_conn_id`` (`ask_over_rest`).
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,30 +18,13 @@ from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
-from airflow_recovery.doctor.spark import (
-    SparkConnection,
-    check_binary,
-    check_connect_client,
-    check_java,
-    check_master,
-    check_s3_jars,
-    check_spark_version,
-    find_binary,
-    installation_of,
-)
+from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
 from airflow_recovery.doctor.stores import check_owner, check_places, check_store
-from airflow_recovery.doctor.versions import (
-    check_archive,
-    check_entry_points,
-    check_packages,
-    check_pyspark,
-    check_python,
-    installed_versions,
-    requirements,
-)
+from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.execution.scheduler import HOW_TO_GET_A_DOOR, ClearRequest
 from airflow_recovery.hooks.doors import BACKEND_PATH, BackendNotInstalled, OwnTaskInstance, RestDoor, StateStoreDoor
+from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.settings import SECTION, RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.owner import check_owner as check_owner_of
@@ -119,8 +101,6 @@ class ApiServer:
         yield from check_description(asked, settings)
 
     def _over_rest(self, settings: RecoverySettings | None) -> Iterator[CheckResult]:
-        from airflow_recovery.hooks.recovery_api import RecoveryApiHook
-
         assert self._api_conn_id is not None
         hook = RecoveryApiHook(self._api_conn_id)
         name = f"{API_SERVER}'s plugin"
@@ -139,7 +119,7 @@ class ApiServer:
             yield not_checked(name, error, "The door is tried all the same.")
         yield self._cleared_over_rest(hook)
 
-    def _cleared_over_rest(self, hook: Any) -> CheckResult:
+    def _cleared_over_rest(self, hook: RecoveryApiHook) -> CheckResult:
         check = "the REST door"
         try:
             if self._context is not None:
@@ -231,7 +211,16 @@ def check_settings(component: Component) -> Iterator[CheckResult]:
     """``[recovery]`` as this component has it, and what of Airflow's own settings decides whether it works."""
     from airflow.sdk.configuration import conf
 
-    settings = RecoverySettings.load()  # what it raises names the option: `Check` tells it
+    try:
+        settings = RecoverySettings.load()
+    except ConfigurationError as error:
+        yield wrong(
+            "[recovery]",
+            expected="settings that can be used",
+            found=error,
+            next_step="Set it in every component, and call this again in each.",
+        )
+        return
     yield ok("[recovery]", f"journal = {settings.journal}, results = {settings.results}")
     if not settings.job_recovery.in_effect().enabled:
         yield wrong(
@@ -344,7 +333,7 @@ class AirflowChecks:
         needs = self._component.needs
         settings = self._settings
         on_s3 = settings is not None and self._stores_are_on_s3(settings)
-        yield Check("versions", self._versions)
+        yield Check("versions", partial(check_versions, in_airflow=True))
         if needs.spark:
             yield Check("the driver's archive", partial(check_archive, self._environment, on_s3=on_s3), timeout_s=60.0)
         yield Check("[recovery]", partial(check_settings, self._component))
@@ -356,13 +345,6 @@ class AirflowChecks:
             yield Check(f"connection {self._conn_id}", partial(self._of_spark, on_s3=on_s3), timeout_s=60.0)
             if self._run_region is not None and settings is not None:
                 yield self._run_region(settings, self._conn_id)
-
-    def _versions(self) -> Iterator[CheckResult]:
-        installed = installed_versions()
-        yield from check_python(sys.version_info[:2])
-        yield from check_packages(requirements(), installed, in_airflow=True)
-        yield from check_pyspark(installed)
-        yield from check_entry_points()
 
     @cached_property
     def _settings(self) -> RecoverySettings | None:
@@ -377,24 +359,42 @@ class AirflowChecks:
 
     def _of_stores(self, settings: RecoverySettings) -> Iterator[Check]:
         needs = self._component.needs
-        named = {"aws_conn_id": settings.aws_conn_id, "results_aws_conn_id": settings.results_aws_conn_id}
-        for option, conn_id in named.items():
-            if conn_id:
-                yield Check(
-                    f"[{SECTION}] {option}", partial(check_connection, f"[{SECTION}] {option}", conn_id, ("aws",))
-                )
+        named = {
+            "aws_conn_id": (settings.aws_conn_id, "aws", bool(needs.journal)),
+            "results_aws_conn_id": (settings.results_aws_conn_id, "aws", bool(needs.results)),
+            "api_conn_id": (settings.api_conn_id, RecoveryApiHook.conn_type, needs.asks_api_server),
+        }
+        for name, (conn_id, kind, is_needed) in named.items():
+            if conn_id and is_needed:
+                option = f"[{SECTION}] {name}"
+                yield Check(option, partial(check_connection, option, conn_id, (kind,)))
         yield Check("journal and results", partial(check_places, settings.journal, settings.results))
         stores = open_stores(settings)
-        rights = {"journal": needs.journal, "results": needs.results}
-        if needs.spark and self._drivers_run_here():
-            rights["results"] |= DRIVING
-        for (what, right), policy in zip(rights.items(), needs.policies, strict=True):
-            if right:
-                allowed = right if self._writes else right & READING
-                yield Check(f"the {what}", partial(self._of_store, stores, what, allowed, policy))
+        if needs.journal:
+            yield Check("the journal", partial(self._of_journal, stores))
+        if needs.results:
+            yield Check("the results", partial(self._of_results, stores))
         if needs.journal and settings.deployment is not None:
             look = partial(self._look_for_owner, stores, settings.deployment)
             yield Check("owner of the journal", partial(check_owner, "journal", look))
+
+    # Each opens its store by itself, since a connection is asked for then, and may not be answered.
+
+    def _of_journal(self, stores: Stores) -> Iterator[CheckResult]:
+        needs = self._component.needs
+        return check_store("journal", stores.journal, self._allowed(needs.journal), needs.policies[0])
+
+    def _of_results(self, stores: Stores) -> Iterator[CheckResult]:
+        needs = self._component.needs
+        rights = needs.results | (DRIVING if needs.spark and self._drivers_run_here() else Right.NONE)
+        return check_store("results", stores.results, self._allowed(rights), needs.policies[1])
+
+    @staticmethod
+    def _look_for_owner(stores: Stores, deployment: str) -> None:
+        check_owner_of(stores.journal, deployment)
+
+    def _allowed(self, needed: Right) -> Right:
+        return needed if self._writes else needed & READING
 
     def _drivers_run_here(self) -> bool:
         """With this machine's credentials. Where the connection can't be read, that is told apart from this."""
@@ -404,14 +404,6 @@ class AirflowChecks:
                 connection = spark_connection(found)
                 return not (connection.is_connect or connection.is_cluster)
         return True
-
-    @staticmethod
-    def _look_for_owner(stores: Stores, deployment: str) -> None:
-        check_owner_of(stores.journal, deployment)
-
-    @staticmethod
-    def _of_store(stores: Stores, what: str, needed: Right, policy: str) -> Iterator[CheckResult]:
-        return check_store(what, stores.journal if what == "journal" else stores.results, needed, policy)
 
     def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
         from airflow_recovery.operators.cached import CONNECT
@@ -426,19 +418,8 @@ class AirflowChecks:
         if connection.is_connect:
             yield from check_connect_client()
         else:
-            yield from self._of_submission(connection, on_s3=on_s3)
+            yield from check_submission(connection.binary, self._environment, on_s3=on_s3)
         yield from check_master(connection, self._environment)
-
-    def _of_submission(self, connection: SparkConnection, *, on_s3: bool) -> Iterator[CheckResult]:
-        binary = find_binary(connection.binary, self._environment)
-        yield from check_binary(connection.binary, binary)
-        yield from check_java(self._environment)
-        if binary is None:
-            return
-        installation = installation_of(binary, self._environment)
-        yield from check_spark_version(installation, binary)
-        if installation is not None and on_s3:
-            yield from check_s3_jars(installation)
 
 
 def spark_connection(found: Connection) -> SparkConnection:

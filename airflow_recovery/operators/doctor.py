@@ -107,6 +107,8 @@ class RegionTrial:
         token = token or uuid.uuid4().hex
         below = f"{FOLDER}/{token}"
         self._conn_id = conn_id
+        self._below = f"{below}/"
+        self._real_stores = open_stores(settings)
         self._stores = open_stores(
             replace(settings, journal=f"{settings.journal}/{below}", results=f"{settings.results}/{below}")
         )
@@ -178,11 +180,11 @@ class RegionTrial:
 
     def _removed(self) -> Iterator[CheckResult]:
         left = []
-        for store in (self._stores.journal, self._stores.results):
+        for store in (self._real_stores.journal, self._real_stores.results):
             with suppress(StoreError):
-                _delete_all(store)
+                _delete_all(store, self._below)
             try:
-                left += [f"{store.base_uri}/{each.key}" for each in store.list()]
+                left += [f"{store.base_uri}/{each.key}" for each in store.list(self._below)]
             except StoreError as error:
                 left.append(f"{store.base_uri} ({error})")
         if left:
@@ -190,8 +192,8 @@ class RegionTrial:
             yield ok("what the region has written", f"{told} Who may delete there can remove them")
 
 
-def _delete_all(store: ObjectStore) -> None:
-    store.delete([each.key for each in store.list()])
+def _delete_all(store: ObjectStore, below: str) -> None:
+    store.delete([each.key for each in store.list(below)])
 
 
 @contextmanager

@@ -138,17 +138,22 @@ def jars_of(home: Path, *jars: str, conf: str = "") -> list[CheckResult]:
     return list(check_s3_jars(found))
 
 
+def s3a(folder: Path) -> Path:
+    folder.mkdir()
+    for each in ("hadoop-aws-3.5.0.jar", "s3-2.35.4.jar"):
+        (folder / each).touch()
+    return folder
+
+
 def class_paths(folder: Path, sides: tuple[str, ...] = ("driver", "executor")) -> str:
     return "# jars\n" + "".join(f"spark.{side}.extraClassPath   {folder}/*\n" for side in sides)
 
 
 def test_hadoop_aws_in_the_jars_of_spark_or_on_both_class_paths(tmp_path: Path) -> None:
-    folder = tmp_path / "s3a"
-    folder.mkdir()
-    (folder / "hadoop-aws-3.5.0.jar").touch()
-    assert statuses(jars_of(tmp_path / "own", "hadoop-aws-3.5.0.jar")) == [Status.OK]
+    folder = s3a(tmp_path / "s3a")
+    assert statuses(jars_of(tmp_path / "own", "hadoop-aws-3.5.0.jar", "bundle-2.35.4.jar")) == [Status.OK]
     assert statuses(jars_of(tmp_path / "paths", conf=class_paths(folder))) == [Status.OK]
-    listed = f"spark.jars={folder}/hadoop-aws-3.5.0.jar,{folder}/sdk.jar"
+    listed = f"spark.jars={folder}/hadoop-aws-3.5.0.jar,{folder}/s3-2.35.4.jar"
     assert statuses(jars_of(tmp_path / "jars", conf=listed)) == [Status.OK]
     packages = "spark.jars.packages org.apache.hadoop:hadoop-aws:3.5.0"
     assert statuses(jars_of(tmp_path / "packages", conf=packages)) == [Status.OK]
@@ -158,11 +163,10 @@ def test_hadoop_aws_that_is_missing_or_of_another_hadoop(tmp_path: Path) -> None
     none = wrong_of(jars_of(tmp_path / "none"))
     assert (none.found, "docs/s3.md" in none.next_step) == ("none", True)
     assert wrong_of(jars_of(tmp_path / "old", "hadoop-aws-3.3.4.jar")).found == "3.3.4"
-    folder = tmp_path / "s3a"
-    folder.mkdir()
-    (folder / "hadoop-aws-3.5.0.jar").touch()
+    folder = s3a(tmp_path / "s3a")
     driver_alone = wrong_of(jars_of(tmp_path / "driver", conf=class_paths(folder, ("driver",))))
     assert "executor's class path" in driver_alone.expected
+    assert "no S3 client" in wrong_of(jars_of(tmp_path / "half", "hadoop-aws-3.5.0.jar")).found
 
 
 def test_a_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:

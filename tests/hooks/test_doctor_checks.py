@@ -14,7 +14,6 @@ import pytest
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.components import Component
 from airflow_recovery.doctor.result import CheckResult, Status
-from airflow_recovery.doctor.versions import installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult
 from airflow_recovery.hooks.doctor import (
@@ -70,8 +69,7 @@ def described(*, has_other_door: bool = False, **other: Any) -> dict[str, CheckR
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOURNAL", JOURNAL)
-    installed = {**installed_versions(), "airflow-recovery": VERSION}
-    monkeypatch.setattr("airflow_recovery.hooks.doctor.installed_versions", lambda: installed)
+    monkeypatch.setattr("airflow_recovery.hooks.doctor.installed_versions", lambda: {"airflow-recovery": VERSION})
 
 
 # What the API server says
@@ -137,7 +135,7 @@ def over_rest(
     cleared: Exception | None,
     context: Mapping[str, Any] | None = None,
 ) -> list[CheckResult]:
-    monkeypatch.setattr("airflow_recovery.hooks.recovery_api.RecoveryApiHook", FakeHook)
+    monkeypatch.setattr("airflow_recovery.hooks.doctor.RecoveryApiHook", FakeHook)
     monkeypatch.setattr(FakeHook, "description", description)
     monkeypatch.setattr(FakeHook, "cleared", cleared)
     return list(run_checks(ApiServer("api", context).checks(SETTINGS)))
@@ -334,3 +332,11 @@ def test_a_connection_that_is_not_there_stops_nothing_else(monkeypatch: pytest.M
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{tmp_path}/journal", RECOVERY__AWS_CONN_ID="gone")
     found = wrongs(run_checks(AirflowChecks(Component.WORKER, "no_spark").checks(), 60.0))
     assert set(found) == {"[recovery] aws_conn_id", "connection no_spark"}
+
+
+def test_a_connection_to_the_api_server_of_another_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connection(monkeypatch, "api", conn_type="http", host="http://127.0.0.1:1")
+    set_all(monkeypatch, RECOVERY__API_CONN_ID="api")
+    found = wrongs(results_of(Component.WORKER, monkeypatch, tmp_path).values())
+    assert "airflow_recovery" in found["[recovery] api_conn_id"].expected
+    assert wrongs(results_of(Component.TRIGGERER, monkeypatch, tmp_path).values()) == {}
