@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_ch
 from airflow_recovery.errors import ConfigurationError
 
 _SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
-_BUNDLE_TIMEOUT_S = 5.0
+_BUNDLE_TIMEOUT_S = 10.0
 _MAX_RESULTS = 100
 _MAX_CHARACTERS = 2000
 
@@ -63,7 +64,8 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
     asked.component, asked.conn, asked.spark = Component.WORKER.value, "spark_default", False
     results: list[CheckResult] = []
     try:
-        for each in run_checks(_checks_of(asked, is_for_bundle=True), _BUNDLE_TIMEOUT_S):
+        checks = (replace(each, timeout_s=None) for each in _checks_of(asked, is_for_bundle=True))
+        for each in run_checks(checks, _BUNDLE_TIMEOUT_S):
             results.append(each)
             if len(results) == _MAX_RESULTS:
                 break
@@ -76,7 +78,7 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
     """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
     from airflow_recovery.doctor.spark import check_submission
-    from airflow_recovery.doctor.stores import check_places, check_store
+    from airflow_recovery.doctor.stores import check_expiry, check_places, check_store
     from airflow_recovery.doctor.versions import check_archive, check_versions
 
     if args.spark:
@@ -103,6 +105,8 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
             if right:
                 allowed = right & READING if is_for_bundle else right
                 yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
+        if needs.journal:
+            yield Check("lifecycle rules of the journal", partial(check_expiry, journal))
     if needs.spark:
         environment = dict(os.environ)
         yield Check("the driver's archive", partial(check_archive, environment, on_s3=on_s3), timeout_s=60.0)

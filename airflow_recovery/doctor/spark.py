@@ -206,7 +206,14 @@ def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[Chec
 def check_master(connection: SparkConnection, environment: Mapping[str, str]) -> Iterator[CheckResult]:
     """Whether somebody listens where the connection says. Nothing is asked of the master."""
     check, master = f"connection {connection.conn_id}", connection.master
-    if master.startswith("local"):
+    if connection.is_cluster and master.startswith("spark://"):
+        yield wrong(
+            check,
+            expected="deploy mode client for a master spark://",
+            found="deploy-mode cluster, in which a standalone cluster takes no Python application",
+            next_step="Take deploy-mode out of the connection's extra.",
+        )
+    elif master.startswith("local"):
         yield ok(check, f"{master}, in a process of this machine")
     elif master.startswith(("spark://", "sc://")):
         yield _reached(check, master)

@@ -12,9 +12,10 @@ from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
 from airflow_recovery.errors import ObjectMissing, RecoveryError, StoreError
+from airflow_recovery.shuffle.lifecycle import rule_text
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.probe import probe
-from airflow_recovery.storage.uploads import Upload, UploadStore
+from airflow_recovery.storage.uploads import ExpiryRule, Upload, UploadStore
 
 if TYPE_CHECKING:
     from pendulum import DateTime
@@ -89,6 +90,27 @@ def check_store(
             store.delete([key])
     if Right.PUT in needed and not failed:
         yield from _check_removed(what, store, token, may_delete=Right.DELETE in needed)
+
+
+def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
+    """Whether a rule of the bucket deletes what a journal is believed for. Nothing, where that may not be asked."""
+    rules = getattr(journal, "expiry_rules", None)
+    if rules is None:
+        return
+    check = "lifecycle rules of the journal"
+    try:
+        found: tuple[ExpiryRule, ...] = rules()
+    except StoreError:  # no policy of ours asks for that right
+        return
+    if not found:
+        yield ok(check, "none deletes its objects")
+        return
+    yield wrong(
+        check,
+        expected="none that deletes its objects by age: a run whose records are gone runs anew",
+        found="; ".join(map(rule_text, found)),
+        next_step="Limit the rule to other prefixes; `airflow recovery gc --purge` removes runs that have ended.",
+    )
 
 
 def check_owner(what: str, look: Callable[[], None]) -> Iterator[CheckResult]:

@@ -19,7 +19,7 @@ from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
-from airflow_recovery.doctor.stores import check_owner, check_places, check_store
+from airflow_recovery.doctor.stores import check_expiry, check_owner, check_places, check_store
 from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.execution.scheduler import HOW_TO_GET_A_DOOR, ClearRequest
@@ -382,7 +382,8 @@ class AirflowChecks:
 
     def _of_journal(self, stores: Stores) -> Iterator[CheckResult]:
         needs = self._component.needs
-        return check_store("journal", stores.journal, self._allowed(needs.journal), needs.policies[0])
+        yield from check_store("journal", stores.journal, self._allowed(needs.journal), needs.policies[0])
+        yield from check_expiry(stores.journal)
 
     def _of_results(self, stores: Stores) -> Iterator[CheckResult]:
         needs = self._component.needs

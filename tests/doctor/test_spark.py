@@ -188,6 +188,11 @@ def test_a_master_that_listens_and_one_that_does_not(scheme: str) -> None:
     assert "without a port" in wrong_of(check_master(SparkConnection("c", f"{scheme}://host"), {})).found
 
 
+def test_a_standalone_cluster_takes_no_python_application_in_cluster_mode() -> None:
+    cluster = SparkConnection("c", "spark://127.0.0.1:7077", is_cluster=True)
+    assert "deploy-mode" in wrong_of(check_master(cluster, {})).next_step
+
+
 def test_other_masters() -> None:
     assert statuses(check_master(SparkConnection("c", "local[2]"), {})) == [Status.OK]
     assert "HADOOP_CONF_DIR" in wrong_of(check_master(SparkConnection("c", "yarn"), {})).expected

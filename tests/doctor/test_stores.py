@@ -10,7 +10,7 @@ import pytest
 
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status
-from airflow_recovery.doctor.stores import check_owner, check_places, check_store
+from airflow_recovery.doctor.stores import check_expiry, check_owner, check_places, check_store
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
@@ -120,6 +120,19 @@ def test_places_that_are_in_each_others_way(journal: str, results: str) -> None:
 )
 def test_places_that_are_not(journal: str, results: str) -> None:
     assert wrongs(check_places(journal, results)) == {}
+
+
+@pytest.mark.s3
+def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
+    store = S3Store("s3://expiring/recovery", endpoint_url=server.endpoint_url, session=server.session())
+    server.create_bucket("expiring")
+    assert [each.status for each in check_expiry(store)] == [Status.OK]
+    client = server.session().client("s3", endpoint_url=server.endpoint_url)
+    rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 30}}
+    client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
+    found = wrongs(check_expiry(store))["lifecycle rules of the journal"]
+    assert "'tidy' deletes what is older than 30 days below 'recovery/'" in found.found
+    assert list(check_expiry(LocalStore("file:///nowhere"))) == []
 
 
 def test_the_journal_of_another_deployment() -> None:

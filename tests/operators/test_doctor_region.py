@@ -115,6 +115,14 @@ def executed(monkeypatch: pytest.MonkeyPatch, *results: CheckResult) -> Any:
     return RecoveryDoctorOperator(task_id="doctor").execute({})
 
 
+def test_a_secret_that_airflow_knows_is_in_no_result(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.log import mask_secret
+
+    mask_secret("correct-horse-battery")
+    (found,) = executed(monkeypatch, ok("Java", "at correct-horse-battery"))
+    assert found["found"] == "at ***"
+
+
 def test_the_task_fails_where_anything_is_wrong(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fine = ok("Java", "17")
     assert executed(monkeypatch, fine) == [fine.to_json()]
