@@ -186,7 +186,7 @@ def _check_promises(what: str, store: ObjectStore, token: str) -> Iterator[Check
 def _check_removed(what: str, store: ObjectStore, token: str, *, may_delete: bool) -> Iterator[CheckResult]:
     """The role of a journal may not delete, and that is right: then a few bytes stay."""
     check = f"what this has written to the {what}"
-    left = [each.key for folder in (FOLDER, "_probe") for each in store.list(f"{folder}/{token}")]
+    left = [each.key for folder in (FOLDER, "_probe") for each in store.list(f"{folder}/") if token in each.key]
     if not left:
         yield ok(check, "is removed again")
     elif not may_delete:

@@ -38,6 +38,7 @@ def test_a_region_on_a_connect_server(connect: ConnectServer, tmp_path: Path) ->
     assert found["a region on warm"]["found"].startswith(f"{ROWS} rows"), found
     assert "spark-submit" not in found
     assert found["rights on the results"]["found"].startswith("list, delete below")  # its server writes them
-    assert [each for each in (tmp_path / "journal").rglob("*") if each.is_file()] == []
+    left = [each.name for each in (tmp_path / "journal").rglob("*") if each.is_file()]
+    assert left in ([], ["raced"])  # the start-up probe's own note
     gone = doctor("--conn", "gone")["connection gone"]
     assert (gone["status"], "127.0.0.1:1" in gone["found"]) == ("wrong", True)
