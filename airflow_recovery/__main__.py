@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from airflow_recovery.cli.main import main
+from airflow_recovery.cli.main import leave, main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow.utils.cli import suppress_logs_and_warning
 
-from airflow_recovery.cli.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute
+from airflow_recovery.cli.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute, leave
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import CLICommand
@@ -51,7 +50,7 @@ def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
     @suppress_logs_and_warning
     def run_quietly(args: argparse.Namespace) -> None:
         # Airflow logs to standard output, which a script reads. It ignores what a command returns.
-        sys.exit(execute(subcommand, args))
+        leave(execute(subcommand, args))
 
     return run
 

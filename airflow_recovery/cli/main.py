@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn
 
 from airflow_recovery.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
+from airflow_recovery.doctor.checking import CHECK_THREAD
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 
 DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
@@ -62,6 +65,16 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
         # KeyError quotes its message.
         print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
         return exit_code_of(error)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process. A check that was left behind may be held by a server, and must not hold the process."""
+    if any(each.name.startswith(CHECK_THREAD) for each in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Spark's and Amazon's clients have threads of their own, for which Python waits at its end.
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,8 @@ from airflow_recovery.doctor.result import CheckResult, wrong
 from airflow_recovery.errors import RecoveryError
 
 TIMEOUT_S = 20.0
+CHECK_THREAD = "doctor: "
+"""How the names of the threads of checks begin."""
 STOPPING_S = 15.0
 """For so long a check that was stopped may still clean up."""
 
@@ -52,7 +54,7 @@ def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
         finally:
             told.put(None)
 
-    thread = threading.Thread(target=run, name=f"doctor: {check.name}", daemon=True)
+    thread = threading.Thread(target=run, name=f"{CHECK_THREAD}{check.name}", daemon=True)
     thread.start()
     deadline = time.monotonic() + timeout_s
     while True:

@@ -127,6 +127,22 @@ def test_a_store_that_does_not_answer_does_not_hold_the_process(tmp_path: Path) 
     assert time.monotonic() - began_s < 60
 
 
+HELD = """
+import sys, threading
+from airflow_recovery.cli.main import leave
+threading.Thread(target=threading.Event().wait, name=sys.argv[1]).start()
+leave(9)
+"""
+
+
+def test_a_check_that_is_left_behind_does_not_hold_the_process() -> None:
+    """As Spark's client does, with threads for which Python waits."""
+    held = [sys.executable, "-c", HELD]
+    assert subprocess.run([*held, "doctor: a region"], timeout=60, check=False).returncode == ExitCode.UNFIT
+    with pytest.raises(subprocess.TimeoutExpired):  # control: any other command's thread is waited for
+        subprocess.run([*held, "another"], timeout=5, check=False)
+
+
 # In a bundle
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers
 
+from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
@@ -106,6 +108,24 @@ def test_a_real_region_by_the_command_line(tmp_path: Path) -> None:
     found = {each["check"]: each for each in json.loads(done.stdout)["results"]}
     assert found[CHECK]["found"].startswith(f"{ROWS} rows in ")
     assert files_below(tmp_path) == []
+
+
+@pytest.mark.airflow
+def test_a_server_that_says_nothing_does_not_hold_the_command(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = {"conn_type": "spark_connect", "host": f"sc://127.0.0.1:{silent.getsockname()[1]}"}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        env |= {
+            "AIRFLOW_HOME": str(tmp_path),
+            "AIRFLOW__RECOVERY__JOURNAL": f"file://{tmp_path}/journal",
+            "AIRFLOW_CONN_SILENT": json.dumps(server),
+        }
+        command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--spark", "--conn", "silent"]
+        done = subprocess.run(
+            [*command, "--spark-timeout", "3"], env=env, capture_output=True, text=True, timeout=200, check=False
+        )
+    assert done.returncode == ExitCode.UNFIT, done.stdout + done.stderr
+    assert "WRONG a region on silent: expected an answer within 3 s, found none." in done.stdout
 
 
 # The operator

@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
 def test_a_region_on_a_connect_server(connect: ConnectServer, tmp_path: Path) -> None:
     token = "a-token-of-the-server"
-    server = {"conn_type": "spark_connect", "host": f"sc://127.0.0.1:{connect.port}", "password": token}
+    server = {"conn_type": "spark_connect", "host": f"sc://127.0.0.1:{connect.port}"}
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     env |= {
         "AIRFLOW_HOME": str(tmp_path),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nowhere/airflow.db",
         "AIRFLOW__RECOVERY__JOURNAL": f"file://{tmp_path}/journal",
         "AIRFLOW_CONN_WARM": json.dumps(server),
-        "AIRFLOW_CONN_GONE": json.dumps({**server, "host": "sc://127.0.0.1:1"}),
+        "AIRFLOW_CONN_GONE": json.dumps({**server, "host": "sc://127.0.0.1:1", "password": token}),
     }
 
     def doctor(*arguments: str) -> dict[str, dict[str, str]]:
