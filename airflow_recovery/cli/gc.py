@@ -10,6 +10,7 @@ from airflow_recovery.cli.connect import add_connect_argument, cache_server_of
 from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.owner import check_results, own_results
 from airflow_recovery.topology.retention import Retention, parse_duration_s
 
 
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         open_attempt_s=0 if args.force else OPEN_ATTEMPT_S,
         dry_run=args.dry_run,
     )
+    # Of two journals over one place neither knows of the other's runs, whose data is the same keys.
+    (check_results if args.dry_run else own_results)(deployment.journal, deployment.results)
     sweeper = Sweeper(
         deployment.journal, deployment.results, options, cache_server_of(args), is_live_run=deployment.is_live_run
     )

@@ -16,6 +16,7 @@ from airflow_recovery.cli.probing import prober_of
 from airflow_recovery.cli.regions import region_named
 from airflow_recovery.cli.user import user_name
 from airflow_recovery.execution.release_by_hand import ReleaseByHand, look_at_release, release_by_hand
+from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.shuffle.release import Deleted
 from airflow_recovery.view.release_preview import ReleasePreview, preview_release
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if current is not None and current.number == found.attempt.number and not current.is_released:
         preview = preview_release(view, prober_of(args, deployment, view), region)
     force = args.force or args.dry_run
+    check_results(deployment.journal, deployment.results)
     with recorded_journal(view.journal) as journal:
         deleted = release_by_hand(journal, deployment.results, found, user_name(), force=force, dry_run=args.dry_run)
     if args.json:

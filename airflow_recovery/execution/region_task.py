@@ -114,6 +114,7 @@ class RegionTask:
     def execute(self) -> RegionResult:
         """The whole try. Raises what the task shall fail with; whatever it raises, no open attempt of it is left."""
         externals = self._runner.externals()
+        is_checked = False
         for _ in range(LISTING_ROUNDS):
             listing = self._run.list()
             try:
@@ -127,6 +128,9 @@ class RegionTask:
                 continue
             if inputs is not None:
                 return self._run_attempt(state, inputs, externals)
+            if state.plans and not is_checked:
+                self._run.check_owner()
+                is_checked = True
             result = self._act_on(state, externals)
             if result is not None:
                 return result

@@ -80,6 +80,9 @@ class Run:
     """With the driver of an attempt that an earlier try has left open."""
     is_live_run: Callable[[str], bool] = lambda run_id: True
     """Whether Airflow has the DAG run of that id, and has not ended it."""
+    check_owner: Callable[[], None] = lambda: None
+    """Asked before anything in the journal is taken over: is it this deployment's? Raises `ConfigurationError`. The
+    first attempt of a region does not ask: the tasks of its inputs have."""
     channel_available: Callable[[ChannelPin], bool] = lambda pin: True
     """Whether the log of that generation of a channel is there. Asked where a stage has read it before, and is to go on
     with it. Raises the store's errors: "denied" is no answer."""

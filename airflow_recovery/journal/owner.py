@@ -1,12 +1,18 @@
-"""Whose a journal's prefix is: two deployments under one prefix would adopt each other's attempts (fault 82).
+"""Whose a journal is, and whose the results are (faults 82 and 102).
 
-    <base>/_owner      put-if-absent by the first deployment that has a name ([recovery] deployment)
+    <journal>/_owner     {"deployment": name}          the deployment that uses it; "" is one without a name
+    <journal>/_journal   {"journal": id}               a random id, by which this journal is told from every other one
+    <results>/_owner     {"journal": id, "uri": uri}   the journal whose results they are
 
-No id of a DAG begins with an underscore, so it meets nothing. Nothing is removed with it: an administrator who hands a
-prefix over deletes the object.
+Two deployments with one journal would adopt each other's attempts. Two journals over one prefix of results would write
+over, and delete, each other's data, since equal names lie at one place there. Each object is put if it is absent: the
+first one has it, all others compare. No id of a DAG begins with an underscore, so they meet nothing. None of them is
+ever removed by us: an administrator who hands a place over deletes the object that the error names.
 """
 
 from __future__ import annotations
+
+import uuid
 
 from airflow_recovery.errors import AttemptLost, ConfigurationError, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import canonical_json, parse_json
@@ -14,46 +20,93 @@ from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.object_store import ObjectStore
 
 OWNER_KEY = "_owner"
+JOURNAL_KEY = "_journal"
+NAMELESS = "a deployment without a name"
 
 
 def own_prefix(store: ObjectStore, deployment: str, *, deadline_s: float = 60.0) -> None:
-    """Take the prefix of ``store`` for ``deployment``, unless another one has it. One request where it is taken.
+    """Take the journal in ``store`` for ``deployment`` ("": it has no name), unless another one has it.
 
-    Raises `ConfigurationError` naming the owner, `RecordInvalid` for an object that names none, and the store's errors.
+    One request where it is taken. Raises `ConfigurationError` naming the owner, `RecordInvalid` for an object that
+    names none, and the store's errors.
     """
-    body = canonical_json({"deployment": deployment}).encode()
-    try:
-        owner = _owner_in(store, store.get(OWNER_KEY).body)
-    except ObjectMissing:
-        try:
-            write_once(store, OWNER_KEY, body, is_mine=lambda found: found == body, deadline_s=deadline_s)
-            return
-        except AttemptLost:
-            owner = _owner_in(store, store.get(OWNER_KEY).body)
-    _check_same(store, owner, deployment)
+    found = _read(store, OWNER_KEY, "deployment") or _take(store, OWNER_KEY, {"deployment": deployment}, deadline_s)
+    _check_deployment(store, found["deployment"], deployment)
 
 
 def check_owner(store: ObjectStore, deployment: str) -> None:
-    """As `own_prefix`, and nothing is written: a prefix that nobody has taken is anybody's."""
-    try:
-        owner = _owner_in(store, store.get(OWNER_KEY).body)
-    except ObjectMissing:
+    """As `own_prefix`, and nothing is written: a journal that nobody has taken is anybody's."""
+    found = _read(store, OWNER_KEY, "deployment")
+    if found is not None:
+        _check_deployment(store, found["deployment"], deployment)
+
+
+def own_results(journal: ObjectStore, results: ObjectStore, *, deadline_s: float = 60.0) -> None:
+    """Take ``results`` for ``journal``, unless they are another journal's. Two requests where they are taken.
+
+    Raises as `own_prefix`. Nothing is written where they are another one's.
+    """
+    owner = _read(results, OWNER_KEY, "journal", "uri")
+    if owner is None:
+        new = {"journal": uuid.uuid4().hex}
+        mine = _read(journal, JOURNAL_KEY, "journal") or _take(journal, JOURNAL_KEY, new, deadline_s)
+        owner = _take(results, OWNER_KEY, {**mine, "uri": journal.base_uri}, deadline_s)
+    else:
+        mine = _read(journal, JOURNAL_KEY, "journal") or {}
+    _check_journal(journal, mine, results, owner)
+
+
+def check_results(journal: ObjectStore, results: ObjectStore) -> None:
+    """As `own_results`, and nothing is written: for who may only read. Results that nobody has taken are anybody's."""
+    owner = _read(results, OWNER_KEY, "journal", "uri")
+    if owner is not None:
+        _check_journal(journal, _read(journal, JOURNAL_KEY, "journal") or {}, results, owner)
+
+
+def _check_deployment(store: ObjectStore, owner: str, deployment: str) -> None:
+    if owner == deployment:
         return
-    _check_same(store, owner, deployment)
+    mine, other = f"deployment {deployment!r}" if deployment else NAMELESS, repr(owner) if owner else NAMELESS
+    raise ConfigurationError(
+        f"Expected {store.base_uri} to be the journal of {mine}, found that of {other}: two deployments would take "
+        "each other's results for their own. Give this one a prefix of its own ([recovery] journal). If it is the same one, "
+        "give all of its components the same [recovery] deployment. Where it has another name now, or the other one is "
+        f"gone for good, delete {store.base_uri}/{OWNER_KEY}."
+    )
 
 
-def _check_same(store: ObjectStore, owner: str, deployment: str) -> None:
-    if owner != deployment:
-        raise ConfigurationError(
-            f"Expected {store.base_uri} to be the journal of deployment {deployment!r}, found that of {owner!r}: two "
-            "deployments would take each other's results for their own. Give this one a prefix of its own ([recovery] "
-            f"journal). If {owner!r} is gone for good, delete {store.base_uri}/{OWNER_KEY}."
-        )
+def _check_journal(journal: ObjectStore, mine: dict[str, str], results: ObjectStore, owner: dict[str, str]) -> None:
+    id_ = mine.get("journal")
+    # A folder may be mounted at another place on each host; a bucket has one name.
+    is_moved = owner["uri"] != journal.base_uri and not owner["uri"].startswith("file:")
+    if owner["journal"] == id_ and not is_moved:
+        return
+    raise ConfigurationError(
+        f"Expected {results.base_uri} to hold the results of the journal {journal.base_uri} ({id_ or 'it is new'}), "
+        f"found that it holds those of the journal {owner['uri']} ({owner['journal']}): two journals would overwrite "
+        "and delete each other's results there. Give this one a place of its own ([recovery] results). Only where "
+        f"nobody works with the other journal any more, since it was moved here or is gone, delete "
+        f"{results.base_uri}/{OWNER_KEY}: the next task takes the place for this one."
+    )
 
 
-def _owner_in(store: ObjectStore, body: bytes) -> str:
-    where = f"{store.base_uri}/{OWNER_KEY}"
-    found = parse_json(body, where=where)
-    if not isinstance(found, dict) or not isinstance(found.get("deployment"), str):
-        raise RecordInvalid(f"{where}: expected the name of a deployment, found another document. Delete it.")
-    return str(found["deployment"])
+def _take(store: ObjectStore, key: str, document: dict[str, str], deadline_s: float) -> dict[str, str]:
+    """Put it, unless somebody else is first; what stands there then."""
+    body = canonical_json(document).encode()
+    try:
+        write_once(store, key, body, is_mine=lambda found: found == body, deadline_s=deadline_s)
+    except AttemptLost:
+        return _read(store, key, *document) or _take(store, key, document, deadline_s)
+    return document
+
+
+def _read(store: ObjectStore, key: str, *names: str) -> dict[str, str] | None:
+    """What stands there; `None` where there is nothing."""
+    where = f"{store.base_uri}/{key}"
+    try:
+        found = parse_json(store.get(key).body, where=where)
+    except ObjectMissing:
+        return None
+    if not isinstance(found, dict) or not all(isinstance(found.get(each), str) for each in names):
+        raise RecordInvalid(f"{where}: expected {' and '.join(names)} as texts, found another document. Delete it.")
+    return {each: found[each] for each in names}

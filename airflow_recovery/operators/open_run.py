@@ -20,7 +20,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.owner import own_prefix
+from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.records import PlanRecord, RunIdentity
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
@@ -47,8 +47,10 @@ class OpenRun:
     settings: RecoverySettings
 
     def prepare_journal(self) -> None:
-        """Before the first plan of a run is written: can this store hold a journal at all?"""
+        """Before the first plan of a run is written: can this store hold a journal, and are it and the results ours?"""
         probe(self.stores.journal)
+        self.run.check_owner()
+        own_results(self.stores.journal, self.stores.results, deadline_s=float(self.settings.request_timeout))
 
 
 @contextmanager
@@ -75,8 +77,9 @@ def open_run(
     """
     settings = RecoverySettings.load()
     stores = stores or open_stores(settings)
+    own = partial(own_prefix, stores.journal, settings.deployment or "", deadline_s=float(settings.request_timeout))
     if settings.deployment is not None:
-        own_prefix(stores.journal, settings.deployment, deadline_s=float(settings.request_timeout))
+        own()
     options = job_recovery.over(settings.job_recovery).in_effect()
     writer = uuid.uuid4().hex
     metrics = metrics_of(context)
@@ -116,6 +119,7 @@ def open_run(
         is_live_run=partial(is_live_run, context),
         open_committer=open_committers(stores),
         channel_available=channels_in(stores.results, identity),
+        check_owner=own if settings.deployment is None else lambda: None,
     )
     try:
         yield OpenRun(run, stores, settings)

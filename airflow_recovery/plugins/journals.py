@@ -14,7 +14,7 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.names import encode
 from airflow_recovery.view.folders import folders, readable
@@ -43,10 +43,15 @@ def deployment_journal() -> ObjectStore:
     Raises `ConfigurationError` where it is another one's: its runs are not ours to show under our names, or to restart.
     """
     store = deployment_stores().journal
-    name = deployment_name()
-    if name is not None:
-        check_owner(store, name)
+    check_owner(store, deployment_name() or "")
     return store
+
+
+def deployment_results() -> ObjectStore:
+    """The store of all results, to delete from. Raises `ConfigurationError` where they are another journal's."""
+    stores = deployment_stores()
+    check_results(stores.journal, stores.results)
+    return stores.results
 
 
 def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:

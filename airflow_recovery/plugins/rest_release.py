@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.plugins.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.plugins.dag_runs import find_dag_run
-from airflow_recovery.plugins.journals import deployment_stores, prober_of, view_of
+from airflow_recovery.plugins.journals import deployment_results, deployment_stores, prober_of, view_of
 from airflow_recovery.plugins.rest_errors import RESPONSES, Outdated
 from airflow_recovery.plugins.rest_plan import Group
 from airflow_recovery.shuffle.release import Releaser
@@ -68,7 +68,7 @@ def release(
     audit(session, who, "airflow_recovery.release", dag_id, run_id, {"region": which.region, "attempt": which.attempt})
     session.close()
     with recorded_journal(view.journal) as journal:
-        deleted = Releaser(journal, deployment_stores().results, who=who).release(which.region, current)
+        deleted = Releaser(journal, deployment_results(), who=who).release(which.region, current)
     return ReleasedData(
         region=which.region,
         attempt=current.number,

@@ -94,27 +94,27 @@ def test_control_without_the_look_at_pins_gc_deletes_it(commands, world, monkeyp
 def test_a_run_with_a_pin_is_not_purged(commands, world):
     commands.call("pin", *RUN, "busiest")
     commands.make_old()
-    _, said = commands.call("gc", "--purge", "--older-than", "1h")
+    _, said = commands.call("gc", "--purge", "--older-than", "1h", "--force")
     assert "but busiest@2 is pinned" in said
     assert "closed  " not in said
     commands.call("pin", *RUN, "busiest", "--off")
     commands.make_old()
-    assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h")[1]
+    assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
 
 
 def test_a_pin_that_races_with_a_purge_keeps_the_data_until_it_is_let_go(commands, world):
     """The sweeper has looked, and has not closed the run yet, when the pin is written."""
     before = world.state()
     commands.make_old()
-    assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h")[1]
+    assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
     world.journal().hold(Hold("busiest", 2, 1, "ann", "audit"))
     assert before.of("busiest").current.number == 2
     commands.make_old()
-    assert "busiest@2 (1 objects" in commands.call("gc", "--purge", "--older-than", "1h")[1]
+    assert "busiest@2 (1 objects" in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
     assert (objects(world, "busiest", 2), objects(world, "by_route", 1)) == (1, 0)
     assert commands.call("pin", *RUN, "busiest", "--attempt", "2", "--off")[0] == ExitCode.DONE
     commands.make_old()
-    commands.call("gc", "--purge", "--older-than", "1h")
+    commands.call("gc", "--purge", "--older-than", "1h", "--force")
     assert objects(world, "busiest", 2) == 0
 
 

@@ -19,6 +19,7 @@ from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.release import release_consumed
 from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.journal.owner import own_results
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.shuffle.availability import probe_manifest
@@ -107,6 +108,7 @@ class Deployment:
     def plays_the_worker(self) -> None:
         world = self.world
         probe(world.journal_store)
+        own_results(world.journal_store, world.results)
         world.go_all()
         world.publish()
         self.as_role("gc", lambda: world.delete_results("C", 1))
