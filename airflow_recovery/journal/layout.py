@@ -10,7 +10,7 @@
     <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/assignment-<g>    which subtask reads which split
-    <base>/_owner                                         (`airflow_recovery.journal.owner`)
+    <base>/_owner, _journal                               (`airflow_recovery.journal.owner`)
 
 and, relative to the base of the results,
 

@@ -69,9 +69,9 @@ def _check_deployment(store: ObjectStore, owner: str, deployment: str) -> None:
     mine, other = f"deployment {deployment!r}" if deployment else NAMELESS, repr(owner) if owner else NAMELESS
     raise ConfigurationError(
         f"Expected {store.base_uri} to be the journal of {mine}, found that of {other}: two deployments would take "
-        "each other's results for their own. Give this one a prefix of its own ([recovery] journal). If it is the same one, "
-        "give all of its components the same [recovery] deployment. Where it has another name now, or the other one is "
-        f"gone for good, delete {store.base_uri}/{OWNER_KEY}."
+        "each other's results for their own. Give this one a prefix of its own ([recovery] journal). If it is the same "
+        "one, give all of its components the same [recovery] deployment. Where it has another name now, or the other "
+        f"one is gone for good, delete {store.base_uri}/{OWNER_KEY}."
     )
 
 

@@ -10,7 +10,8 @@ import pytest
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.main import SUBCOMMANDS
 from airflow_recovery.failover.plan import Plan
-from airflow_recovery.journal.owner import own_prefix
+from airflow_recovery.journal.owner import own_prefix, own_results
+from airflow_recovery.storage.local import LocalStore
 
 RUN = ("flights", "2026-01-01")
 ALL = ("raw", "by_route", "by_carrier", "busiest")
@@ -84,6 +85,24 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(recorded, wo
     monkeypatch.setattr("airflow_recovery.cli.deployment.check_owner", lambda store, name: None)
     assert recorded.call("restart", *RUN, "by_route")[0] == ExitCode.CLEAR_BY_HAND
     assert world.state().of("by_route").mark == 1
+
+
+def test_fault_102_the_results_of_another_journal_are_not_released(recorded, world, tmp_path: Path):
+    world.until_green()
+    own_results(LocalStore(f"file://{tmp_path}/another"), world.results)
+    before = [each.key for each in world.results.list()]
+    assert recorded.call("release", *RUN, "raw", "--force", "--results", world.results.base_uri) == (ExitCode.USAGE, "")
+    assert "found that it holds those of the journal" in recorded.errors
+    assert [each.key for each in world.results.list()] == before
+
+
+def test_fault_102_control_without_the_look_they_go(recorded, world, tmp_path: Path, monkeypatch):
+    world.until_green()
+    own_results(LocalStore(f"file://{tmp_path}/another"), world.results)
+    monkeypatch.setattr("airflow_recovery.cli.release.check_results", lambda journal, results: None)
+    before = [each.key for each in world.results.list()]
+    assert recorded.call("release", *RUN, "raw", "--force", "--results", world.results.base_uri)[0] == ExitCode.DONE
+    assert [each.key for each in world.results.list()] != before
 
 
 def test_fault_85_a_file_that_was_exchanged_is_found_and_named(recorded, world):

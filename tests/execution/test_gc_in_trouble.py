@@ -14,6 +14,7 @@ from airflow_recovery.journal import layout as layout_module
 from airflow_recovery.journal.codec import encode_record, resealed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.owner import check_results, own_results
 from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.shuffle import sweep_found
 from airflow_recovery.shuffle.sweep_found import find_runs
@@ -51,6 +52,48 @@ def test_fault_103_a_dag_that_is_not_there_is_named_with_the_nearest(kept: Kept,
     assert "has no DAG 'dagg'. The nearest DAGs of 1: dag." in said.err
     assert said.out == ""
     assert data(world, "P", 1)
+
+
+# two journals over one place of results
+
+
+def two_journals(kept: Kept):
+    """The results are those of journal ``one``, whose final C@1 its publish names. In ``two``, C@1 was superseded."""
+    first = kept.world("one")
+    own_results(first.journal_store, first.results)
+    first.go_all()
+    kept.superseded("two")
+    assert data(first, "C", 1)
+    return first
+
+
+def test_fault_102_results_of_another_journal_are_not_swept(kept: Kept, capsys) -> None:
+    first = two_journals(kept)
+    for arguments in (("--grace", "0s"), ("--dry-run",), ("--purge", "--older-than", "0s", "--force")):
+        assert kept.gc(*arguments, journal="two") == ExitCode.USAGE
+        said = capsys.readouterr()
+        assert f"found that it holds those of the journal {kept.store.base_uri}/one" in said.err
+        assert said.out == ""
+    assert data(first, "C", 1)
+    assert kept.gc("--grace", "0s", journal="one") == ExitCode.DONE
+    assert data(first, "C", 1)
+
+
+def test_fault_102_control_without_the_look_the_finals_of_the_other_journal_go(kept: Kept, monkeypatch) -> None:
+    first = two_journals(kept)
+    monkeypatch.setattr("airflow_recovery.cli.gc.own_results", lambda journal, results: None)
+    assert kept.gc("--grace", "0s", journal="two") == ExitCode.DONE
+    assert not data(first, "C", 1)
+
+
+def test_fault_102_gc_takes_the_results_that_nobody_has_but_not_in_a_dry_run(kept: Kept) -> None:
+    """As the first process of a new version in a deployment of the version before."""
+    world = kept.superseded()
+    assert kept.gc("--dry-run") == ExitCode.DONE
+    assert not keys(world.results, "_owner")
+    assert kept.gc() == ExitCode.DONE
+    check_results(world.journal_store, world.results)
+    assert keys(world.results, "_owner")
 
 
 # odd keys and records

@@ -13,9 +13,10 @@ from rest_world import RestWorld
 from airflow_recovery.channel import ChannelIdentity
 from airflow_recovery.channel_io import ChannelClient, ChannelProducer, SegmentBody
 from airflow_recovery.errors import StoreAccessDenied, StoreCredentialsExpired, StoreUnavailable
-from airflow_recovery.journal.owner import own_prefix
+from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.plugins import journals, rest_plan
+from airflow_recovery.storage import open_store
 
 ROUTES: dict[str, tuple[str, Any]] = {
     "": ("GET", None),
@@ -242,3 +243,20 @@ def test_fault_105_a_plan_that_names_an_unknown_input(rest: RestWorld, route: st
 def test_fault_108_a_record_of_a_kind_to_come(rest: RestWorld, route: str) -> None:
     rest.world.journal_store.put(rest.world.journal().layout.attempt("raw", 1, "voided"), b"{}")
     assert "found 'voided': a newer version has written it. Upgrade" in refused(rest, route, 502, "unreadable")
+
+
+def test_fault_102_the_results_of_another_journal_are_not_released(rest: RestWorld, tmp_path: Path) -> None:
+    own_results(open_store(f"file://{tmp_path}/another"), rest.world.results)
+    before = [each.key for each in rest.world.results.list()]
+    assert "found that it holds those of the journal" in refused(rest, "/release", 502, "misconfigured")
+    assert [each.key for each in rest.world.results.list()] == before
+
+
+def test_fault_102_control_without_the_look_they_go(
+    rest: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_results(open_store(f"file://{tmp_path}/another"), rest.world.results)
+    monkeypatch.setattr(journals, "check_results", lambda journal, results: None)
+    before = [each.key for each in rest.world.results.list()]
+    assert ask(rest, "/release").status_code == 200
+    assert [each.key for each in rest.world.results.list()] != before
