@@ -11,7 +11,7 @@ from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import AttemptState, InputPin, Outcome, Publish, PublishedRegion
+from airflow_recovery.journal.records import AttemptState, Claim, InputPin, Outcome, Publish, PublishedRegion
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 
@@ -102,6 +102,7 @@ def test_a_parallel_vertex_has_the_files_of_all_its_subtasks(run: PublishedRun, 
         location = f"file:///results/run/m~5B{key}~5D/1/m"
         manifest = PartitionManifest("m", location, (ResultObject("part-0", 10, "etag"),), 3, "{}")
         region = f"m[{key}]"
+        run.journal.claim(Claim(region, 1, "w", "hash", (), "run", 1, "ti", "tag", DATE))
         run.journal.finish(Outcome(region, 1, AttemptState.FINISHED, "w", DATE, outputs=(manifest,)))
         parts.append(PublishedRegion(region, 1, "etag", ("m",)))
     run.journal.publish(Publish(1, tuple(parts)))
