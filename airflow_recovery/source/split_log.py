@@ -408,7 +408,9 @@ def record_to_json(record: LogRecord) -> dict[str, Any]:
 
 def record_from_json(value: Mapping[str, Any]) -> LogRecord:
     """Inverse of `record_to_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
-    kind = _KINDS[value["kind"]]
+    kind = _KINDS.get(value["kind"])
+    if kind is None:
+        raise ValueError(f"kind {value['kind']!r}: where a newer version wrote it, upgrade airflow-recovery here")
     found = {name: each for name, each in value.items() if name != "kind"}
     if kind is Discovered:
         added = tuple(map(_split_from_json, found["added"]))

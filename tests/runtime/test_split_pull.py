@@ -34,7 +34,7 @@ from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_log import SplitBook
+from airflow_recovery.source.split_log import LogRecord, SplitBook
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
@@ -155,6 +155,26 @@ def test_fault_55_a_split_that_others_discover_while_it_reads_is_left_to_them(lo
     log = listed(local_store, splits(3))
     assert names(pulled) == []
     assert names(pulls(log, subtask=1)) == [["0002"]]
+
+
+def test_fault_92_what_was_given_back_and_has_vanished_since_it_was_put_is_the_zombie_s_last(
+    local_store: LocalStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Between its write and the reading of it a successor gives it back, and the listing has it no more."""
+    pulled = pulls(listed(local_store, splits(2)), batch_bytes=10)
+    append = SplitLogStore.append
+
+    def then_overtaken(self: SplitLogStore, decide: Callable[[SplitBook], LogRecord | None]) -> LogRecord | None:
+        found = append(self, decide)
+        monkeypatch.undo()
+        return_rest(log_of(local_store, "next try"), 0, 2, base=())
+        listed(local_store, splits(2)[1:])
+        return found
+
+    monkeypatch.setattr(SplitLogStore, "append", then_overtaken)
+    assert pulled.next_batch() is not None  # it is told by the next one, and what it commits is nobody's
+    with pytest.raises(AttemptLost, match="attempt 1 of subtask 0 was fenced"):
+        pulled.next_batch()
 
 
 # four processes, one of which is killed
