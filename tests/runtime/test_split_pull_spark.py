@@ -40,7 +40,7 @@ class PullingScene(SplitScene):
     def externals(self) -> tuple[ExternalObject, ...]:
         today = [Split.of_external(each) for each in super().externals()]
         log = logging.getLogger(__name__)
-        found = discover(self.log(), lambda: today, vertex="lines", vanished=Vanished.DROP, log=log)
+        found = discover(self.log(), lambda: today, vertex="lines", parallelism=1, vanished=Vanished.DROP, log=log)
         return tuple(each.external("lines") for each in found)
 
     def spec(self, attempt: ClaimedAttempt) -> RegionSpec:
