@@ -16,7 +16,7 @@ ROOT = Path(airflow_recovery.__file__).parent
 OURS = "airflow_recovery"
 
 CORE = (
-    "__init__", "errors", "job", "topology", "failover", "journal", "shuffle", "source", "storage", "sinks",
+    "__init__", "errors", "checks", "job", "topology", "failover", "journal", "shuffle", "source", "storage", "sinks",
     "execution", "runtime", "channel", "channel_io",
 )  # fmt: skip
 AIRFLOW_SIDE = ("operators", "sensors", "triggers", "hooks", "plugins", "notifications")
@@ -50,7 +50,7 @@ PURE_STDLIB = {
 }  # fmt: skip
 # Failover judges what the journal says, so it knows the records and the fold over them; these are held pure as well.
 PURE = (
-    "errors", "topology", "failover", "channel",
+    "errors", "checks", "topology", "failover", "channel",
     "journal.records", "journal.run_state", "journal.codec", "shuffle.manifest",
     "source.split", "source.matching", "source.split_log", "source.assignment",
 )  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.topology.duration import flink_duration_s
 
@@ -70,6 +71,7 @@ class FixedDelay:
     ends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_arguments(FixedDelay.__init__, vars(self), "FixedDelay", error=ConfigurationError)
         _check(self.attempts >= 0, "fixed-delay.attempts", "at least 0", self.attempts)
         _check(self.delay_s >= 0, "fixed-delay.delay", "at least 0 s", self.delay_s)
 
@@ -101,6 +103,7 @@ class FailureRate:
     max_restarts: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
+        check_arguments(FailureRate.__init__, vars(self), "FailureRate", error=ConfigurationError)
         key = "failure-rate.max-failures-per-interval"
         _check(self.max_failures_per_interval >= 1, key, "at least 1", self.max_failures_per_interval)
         key = "failure-rate.failure-rate-interval"
@@ -138,6 +141,7 @@ class ExponentialDelay:
     name: ClassVar[str] = "exponential-delay"
 
     def __post_init__(self) -> None:
+        check_arguments(ExponentialDelay.__init__, vars(self), "ExponentialDelay", error=ConfigurationError)
         _check(self.initial_backoff_s > 0, "exponential-delay.initial-backoff", "above 0 s", self.initial_backoff_s)
         is_ordered = self.max_backoff_s >= self.initial_backoff_s
         _check(is_ordered, "exponential-delay.max-backoff", "at least the initial backoff", self.max_backoff_s)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
@@ -47,6 +48,7 @@ class RecoveryApiHook(BaseHook):
     hook_name = "Airflow Recovery API"
 
     def __init__(self, recovery_conn_id: str = default_conn_name) -> None:
+        check_arguments(RecoveryApiHook.__init__, locals(), "RecoveryApiHook")
         super().__init__()
         self.recovery_conn_id = recovery_conn_id
         self._connection: Connection | None = None

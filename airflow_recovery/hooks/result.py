@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
-from airflow_recovery.errors import NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable
+from airflow_recovery.checks import check_arguments
+from airflow_recovery.errors import (
+    JobDefinitionError,
+    NotPublished,
+    ObjectMissing,
+    PagesDisagree,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.job.templates import checked_moment
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,10 +76,11 @@ class RecoveryResultHook(BaseHook):
 
         For an operator outside a group ``vertex`` is ``<task id>.<output>``. Raises `NotPublished` with the reason
         where there is none (yet), the store's errors where the journal can't be read, and `ValueError` where the run is
-        not named by exactly one of the three.
+        not named by exactly one of the three, or an argument has another type.
         """
         from airflow_recovery.journal.published import published_result
 
+        check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         found = published_result(self._journal(dag_id, key, group_id), vertex)
         first, rows = found.manifests[0], [each.rows for each in found.manifests]
@@ -104,6 +114,7 @@ class RecoveryResultHook(BaseHook):
         from airflow_recovery.channel_io.committed import committed_batches
         from airflow_recovery.journal.in_use import read_run
 
+        check_arguments(RecoveryResultHook.get_committed, locals(), "RecoveryResultHook.get_committed()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self._journal(dag_id, key, group_id)
         found = read_run(journal)
@@ -132,19 +143,11 @@ def result_run_key(
 
     given = [each for each in (logical_date, partition_key, run_id) if each is not None]
     if len(given) != 1:
-        raise ValueError(
+        raise JobDefinitionError(
             "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "
-            f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}."
+            f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}: leave out all but one."
         )
-    date = None if logical_date is None else _utc(logical_date)
+    date = None
+    if logical_date is not None:
+        date = checked_moment(logical_date, "RecoveryResultHook").in_timezone("UTC").isoformat()
     return run_key(logical_date=date, partition_key=partition_key, run_id=run_id or "")
-
-
-def _utc(moment: datetime | str) -> str:
-    """ISO 8601 in UTC, as Airflow hands the logical date to tasks."""
-    import pendulum
-
-    parsed = pendulum.parse(moment) if isinstance(moment, str) else pendulum.instance(moment)
-    if not isinstance(parsed, pendulum.DateTime):
-        raise ValueError(f"Expected a logical date with a time, found {moment!r}.")
-    return parsed.in_timezone("UTC").isoformat()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
@@ -59,26 +60,21 @@ class ApproximateResult:
         if unknown := sorted(set(options) - set(known)):
             raise JobDefinitionError(f"APPROXIMATE: expected options among {known}, found {unknown}")
         try:
-            return replace(
-                self,
-                **{
-                    **options,
-                    "reconnect": Reconnect(options.get("reconnect", self.reconnect)),
-                    "overflow": Overflow(options.get("overflow", self.overflow)),
-                    "partition_by": _names(options.get("partition_by", self.partition_by)),
-                },
-            )
+            reconnect = Reconnect(options.get("reconnect", self.reconnect))
+            overflow = Overflow(options.get("overflow", self.overflow))
         except ValueError as error:
             raise JobDefinitionError(
                 f"APPROXIMATE: {error}; reconnect is one of {', '.join(each.value for each in Reconnect)}, overflow "
                 f"one of {', '.join(each.value for each in Overflow)}"
             ) from None
+        partition_by = _names(options.get("partition_by", self.partition_by))
+        return replace(self, **{**options, "reconnect": reconnect, "overflow": overflow, "partition_by": partition_by})
 
     def __post_init__(self) -> None:
-        subpartitions = self.subpartitions
-        if type(subpartitions) is not int or not 0 < subpartitions <= MAX_SUBPARTITIONS:
+        check_arguments(ApproximateResult.__init__, vars(self), "APPROXIMATE")
+        if not 0 < self.subpartitions <= MAX_SUBPARTITIONS:
             raise JobDefinitionError(
-                f"APPROXIMATE: expected subpartitions between 1 and {MAX_SUBPARTITIONS}, found {subpartitions!r}"
+                f"APPROXIMATE: expected subpartitions between 1 and {MAX_SUBPARTITIONS}, found {self.subpartitions!r}"
             )
         if not self.block_timeout_s > 0:
             raise JobDefinitionError(
@@ -138,6 +134,7 @@ class Streaming:
                 f"Streaming: expected output as 'append' or 'complete', found {self.output!r}: with 'update' nobody "
                 "could say which row replaces which"
             ) from None
+        check_arguments(Streaming.__init__, vars(self), "Streaming")
         if self.trigger_s < 0 or (self.max_rows is not None and self.max_rows < 1):
             raise JobDefinitionError(
                 f"Streaming: expected trigger_s of at least 0 and max_rows of at least 1, found {self.trigger_s!r} and "

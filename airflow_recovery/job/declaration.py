@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from airflow_recovery.checks import check_arguments, fits, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.cached import check_cached
@@ -53,7 +54,7 @@ def job(
     *,
     version: str | None = None,
     packages: Sequence[str] = (),
-    deterministic: DeterminismLike = Determinism.ALWAYS,
+    deterministic: DeterminismLike | None = Determinism.ALWAYS,
     retention: Retention | None = None,
     failover_strategy: FailoverStrategyLike | None = None,
     recovery_mode: RecoveryModeLike | None = None,
@@ -94,18 +95,17 @@ class Job:
         *,
         version: str | None = None,
         packages: Sequence[str] = (),
-        deterministic: DeterminismLike = Determinism.ALWAYS,
+        deterministic: DeterminismLike | None = Determinism.ALWAYS,
         retention: Retention | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
         recovery_mode: RecoveryModeLike | None = None,
         job_recovery: Mapping[str, object] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise JobDefinitionError(f"job: expected a name, found {name!r}: give the job a name that is not empty")
-        if isinstance(packages, str) or not all(isinstance(each, str) and each.isidentifier() for each in packages):
+        check_arguments(Job.__init__, {"name": name}, "job")
+        if not fits(packages, Sequence[str]) or not all(each.isidentifier() for each in packages):
             raise JobDefinitionError(
                 f"job {name!r}: expected packages= as a list of top-level packages such as ['common'], "
-                f"found {packages!r}"
+                f"found {shown(packages)}: name them so, or leave it out"
             )
         self.name = name
         self.version = checked_version(version, f"job {name!r}")
@@ -351,9 +351,10 @@ class Job:
         joins save a start of Spark each; a failure of one is then a failure of all. Raises `JobDefinitionError` where
         one is in another group already; unknown names are found by `validate`.
         """
-        if len(set(vertices)) < 2:
+        if not all(isinstance(each, str) for each in vertices) or len(set(vertices)) < 2:
             raise JobDefinitionError(
-                f"job {self.name!r}: expected co_locate() with at least two vertices, found {vertices!r}"
+                f"job {self.name!r}: expected co_locate() with the names of at least two vertices, found {vertices!r}: "
+                "name them as texts"
             )
         for name in vertices:
             if name in self._co_located:
@@ -508,7 +509,11 @@ class Job:
         found = self.vertex_named(vertex)
         if found.splits is None:
             return None
-        return found.splits.rendered(render(found.splits.declared, run, where=found.where, subtask=subtask))
+        values = render(found.splits.declared, run, where=found.where, subtask=subtask)
+        try:
+            return found.splits.rendered(values)
+        except JobDefinitionError as error:
+            raise JobDefinitionError(f"{found.where}: {error}") from None
 
     def split_source(self, region: str) -> str | None:
         """Return the source whose splits the region commits one by one; `None` where it ends as a whole.

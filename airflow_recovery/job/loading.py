@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 
+from airflow_recovery.checks import shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.topology.graph import did_you_mean
@@ -17,9 +19,11 @@ def load_job(reference: str) -> Job:
 
     What the module itself raises when it is imported passes through.
     """
-    parts = _REFERENCE.fullmatch(reference)
+    parts = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     if parts is None:
-        raise JobDefinitionError(f"expected a job as 'package.module:name', found {reference!r}: write it like that")
+        raise JobDefinitionError(
+            f"expected a job as 'package.module:name', found {shown(reference)}: write it like that"
+        )
     module_name, name = parts["module"], parts["name"]
     try:
         module = importlib.import_module(module_name)
@@ -41,3 +45,53 @@ def load_job(reference: str) -> Job:
         raise JobDefinitionError(f"job {reference!r}: expected a Job named {name!r}, found {what}; {there}")
     found.module_ref = found.module_ref or reference
     return found
+
+
+def job_reference(job: str | Job, where: str) -> str:
+    """``package.module:name`` of ``job``, which may be that already.
+
+    A `Job` is found where it was declared: one module, which any process can import by its name, has it and the
+    functions of all its vertices. Raises `JobDefinitionError`, beginning with ``where``, for any other.
+    """
+    if isinstance(job, str):
+        return job
+    if not isinstance(job, Job):
+        raise JobDefinitionError(
+            f"{where}: expected job= as 'package.module:name', or the Job itself, found {shown(job)}: write the name"
+        )
+    if job.module_ref is not None:
+        return job.module_ref
+    modules = sorted({each.function.__module__ for each in job.vertices.values()})
+    names = [
+        f"{module}:{name}"
+        for module in modules
+        if _is_importable(module)
+        for name, value in vars(sys.modules[module]).items()
+        if value is job
+    ]
+    if len(modules) == 1 and names:
+        return names[0]
+    if names:
+        raise JobDefinitionError(
+            f"{where}: expected job= as 'package.module:name', found {job!r}, whose vertices are in "
+            f"{', '.join(modules)}: Spark's driver imports one module, so name one that imports them all, such as "
+            f"job={names[0]!r}"
+        )
+    raise JobDefinitionError(
+        f"{where}: expected job= as 'package.module:name', found {job!r} of {', '.join(modules) or 'no module'}, where "
+        "Spark's driver could not import it by a name: put the job at the top of a module of its own, such as "
+        f"jobs/{job.name}.py, and write job='jobs.{job.name}:<the name that it has there>'"
+    )
+
+
+def _is_importable(module: str) -> bool:
+    """By its name, in another process: no script, and no DAG file, which Airflow imports under a name of its own."""
+    top = module.partition(".")[0]
+    return (
+        module in sys.modules
+        and top != "__main__"
+        and any(
+            find is not None and find(top, None) is not None
+            for find in (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+        )
+    )

@@ -9,6 +9,7 @@ from functools import reduce
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
@@ -25,7 +26,7 @@ from airflow_recovery.job.parallelism import (
     templated_keys,
 )
 from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSource
-from airflow_recovery.job.templates import render, uses_subtask
+from airflow_recovery.job.templates import checked_moment, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.source.assignment import advance
 from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
@@ -106,6 +107,10 @@ def run_local(
     names that the job does not have and for a source without paths, and `UserCodeError` for a function that returns no
     DataFrame.
     """
+    where = f"job {job.name!r}, run_local()"
+    check_arguments(run_local, locals(), where)
+    if isinstance(logical_date, str):
+        checked_moment(logical_date, where)
     run = LocalRun(logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date, dict(conf or {}))
     local = _Local(job, spark, run, params or {}, splits or {}, dict(results or {}))
     for name in (*local.params, *local.splits, *local.given, *([only] if only else ())):

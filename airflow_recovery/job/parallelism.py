@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_recovery.checks import is_template
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.sources import FilePattern, SplitSource
-from airflow_recovery.job.templates import check_templates, is_template, uses_subtask
+from airflow_recovery.job.templates import check_templates, uses_subtask
 
 MAX_KEY_LENGTH = 250
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from airflow_recovery.checks import check_arguments, check_location, is_template
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.handed_splits import (
     DateSplits,
@@ -22,7 +23,6 @@ from airflow_recovery.job.handed_splits import (
     files_handed,
 )
 from airflow_recovery.job.json_values import plain_json
-from airflow_recovery.job.templates import is_template
 from airflow_recovery.source.enumerators import (
     ResumedEnumerator,
     date_splits,
@@ -72,6 +72,10 @@ class FilePattern(DeclaredSplits):
 
     pattern: str
     vanished: Vanished = Vanished.DROP
+
+    def __post_init__(self) -> None:
+        check_arguments(FilePattern.__init__, {"pattern": self.pattern}, "files()")
+        check_location(self.pattern, "files()", to_read=True)
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -264,10 +268,6 @@ def files(pattern: str, *, vanished: Vanished | str = Vanished.DROP) -> FilePatt
     file that came, went or changed means that the region runs again. ``vanished`` says what becomes of the rows of a
     file that is not listed any more: ``"drop"``, ``"keep"`` or ``"fail"`` (`Vanished`).
     """
-    if not isinstance(pattern, str) or not pattern.strip():
-        raise JobDefinitionError(
-            f"files(): expected a pattern such as 's3://lake/flights/*.csv', found {pattern!r}: name the files"
-        )
     return FilePattern(pattern, _checked_vanished(vanished, "files()"))
 
 
@@ -290,18 +290,15 @@ def key_ranges(
     ``as_of`` (a text, mostly a template) names the state of the table and is part of each split's key: with another
     one, everything is read again. Without it, a change inside a range is not seen. Raises `JobDefinitionError`.
     """
-    for name, text in (("table", table), ("column", column), ("as_of", as_of)):
-        if text is None and name == "as_of":
-            continue
-        if not isinstance(text, str) or not text.strip():
-            raise JobDefinitionError(f"key_ranges(): expected {name}= as a text, found {text!r}")
+    texts = {"table": table, "column": column, "as_of": as_of, "width": width}
+    check_arguments(key_ranges, texts, "key_ranges()")
     for name, bound in (("lower", lower), ("upper", upper)):
         is_number = isinstance(bound, int) and not isinstance(bound, bool)
         if not is_number and not (isinstance(bound, str) and is_template(bound)):
             raise JobDefinitionError(
                 f"key_ranges(): expected {name}= as a whole number, or a template that gives one, found {bound!r}"
             )
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+    if width < 1:
         raise JobDefinitionError(f"key_ranges(): expected width= as a number of keys from 1, found {width!r}")
     return KeyRanges(table, column, lower, upper, width, as_of, _checked_vanished(vanished, "key_ranges()"))
 
@@ -343,6 +340,7 @@ def enumerated_by(
             f"enumerated_by(): expected a function or a class that yields splits, found {enumerator!r}: name it "
             "without calling it"
         )
+    check_arguments(enumerated_by, {"params": params}, "enumerated_by()")
     plain = plain_json(dict(params or {}), where="enumerated_by(), params=")
     return EnumeratedBy(enumerator, plain, _checked_vanished(vanished, "enumerated_by()"))
 

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import is_template, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.context import RunLike
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
+    from pendulum import DateTime
 
 ALLOWED = ("conf", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "params", "ts")
 SUBTASK = "subtask"
 _HARMLESS_GLOBALS = ("dict", "namespace", "range")
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _CLOCK_METHODS = frozenset(
     {
         *("age", "average", "diff", "diff_for_humans", "is_anniversary", "is_birthday", "is_future", "is_past"),
         *("now", "today", "tomorrow", "utcnow", "yesterday"),
     }
 )
-
-
-def is_template(text: str) -> bool:
-    """Whether Jinja would change the text."""
-    return "{{" in text or "{%" in text or "{#" in text
 
 
 def check_templates(values: Mapping[str, Any], *, where: str, is_parallel: bool = False) -> None:
@@ -74,6 +75,24 @@ def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str 
     rendered = _map_strings(values, render_one)
     assert isinstance(rendered, dict)
     return rendered
+
+
+def checked_moment(moment: datetime | str, where: str) -> DateTime:
+    """A logical date, with its time zone. Raises `JobDefinitionError`, which is a `ValueError`, for anything else."""
+    import pendulum
+
+    try:
+        # "now" and a time of day mean something to pendulum, and another moment each time.
+        is_date = not isinstance(moment, str) or _DATE.match(moment)
+        parsed = pendulum.parse(moment) if isinstance(moment, str) else pendulum.instance(moment)
+    except (ValueError, AttributeError, OverflowError):
+        is_date = parsed = None
+    if not is_date or not isinstance(parsed, pendulum.DateTime):
+        raise JobDefinitionError(
+            f"{where}: expected logical_date as a moment in ISO 8601, found {shown(moment)}: write it as "
+            "'2026-01-31T00:00:00+00:00'"
+        )
+    return parsed
 
 
 def _map_strings(value: Any, change: Callable[[str, str], str], path: str = "") -> Any:

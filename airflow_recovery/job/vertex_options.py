@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, Streaming
@@ -87,6 +88,8 @@ def declared_vertex(
     name = function.__name__ if options.name is None else options.name
     where = f"job {job!r}, vertex {name!r}"
     _check_name(name, where)
+    typed = ("params", "inputs", "spark_conf", "idempotent", "allow_duplicates")
+    check_arguments(VertexOptions.__init__, {each: getattr(options, each) for each in typed}, where)
     result = _checked_result(options.result, where)
     splits = options.splits
     if splits is not None and not isinstance(splits, SplitSource):

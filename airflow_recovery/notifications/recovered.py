@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
+from airflow_recovery.checks import check_arguments
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -35,6 +37,7 @@ class RecoveredNotifier(BaseNotifier):
     """
 
     def __init__(self, notifier: Callable[[Context], Any], *, always: bool = False) -> None:
+        check_arguments(RecoveredNotifier.__init__, locals(), "RecoveredNotifier")
         super().__init__()
         self.notifier = notifier
         self.always = always

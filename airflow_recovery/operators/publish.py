@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, TriggerRule
 
+from airflow_recovery.checks import check_arguments, shown
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job import Job
+from airflow_recovery.job.loading import job_reference
 from airflow_recovery.operators.failures import airflow_errors
 from airflow_recovery.operators.links import RecoveryTabLink
 from airflow_recovery.operators.notes import leave_note, note_of_publish, noting_failure
-from airflow_recovery.operators.run_context import run_identity
+from airflow_recovery.operators.run_context import refuse_expand, run_identity
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,7 +50,7 @@ class RecoveryPublishOperator(BaseOperator):
     def __init__(
         self,
         *,
-        job: str | None = None,
+        job: str | Job | None = None,
         group_id: str | None = None,
         conn_id: str | None = None,
         retries: int | None = 3,
@@ -54,13 +58,22 @@ class RecoveryPublishOperator(BaseOperator):
         trigger_rule: str = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         **kwargs: Any,
     ) -> None:
+        check_arguments(RecoveryPublishOperator.__init__, locals(), str(kwargs.get("task_id")))
         super().__init__(retries=retries, retry_delay=retry_delay, trigger_rule=trigger_rule, **kwargs)
         if (job is None) != (group_id is None):
-            raise ValueError("expected job and group_id together (a declared job), or neither (the DAG's operators)")
-        self.job = job
+            raise JobDefinitionError(
+                f"{self.task_id}: expected job and group_id together (a declared job), or neither (the DAG's "
+                f"operators), found job={shown(job)} and group_id={group_id!r}: give both, or leave both out"
+            )
+        self.job = None if job is None else job_reference(job, self.task_id)
         self.group_id = group_id
         self.conn_id = conn_id
         self._keeps_cached_results = False
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> NoReturn:
+        """Refused: the publishes of a run are one sequence."""
+        refuse_expand(cls.__name__, kwargs.get("task_id"))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_recovery.checks import check_arguments, check_location, shown
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.templates import is_template
 from airflow_recovery.shuffle.location import comparable
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
@@ -22,6 +22,9 @@ class OutputReference:
     task_id: str
     name: str
 
+    def __post_init__(self) -> None:
+        check_arguments(OutputReference.__init__, vars(self), "OutputReference")
+
 
 def qualified(task_id: str, name: str) -> str:
     """The name of an operator's output among the results of the whole DAG."""
@@ -30,9 +33,14 @@ def qualified(task_id: str, name: str) -> str:
 
 def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | None]) -> dict[str, str | None]:
     """Outputs by name: the user's own fixed URI, or `None` for one that is managed. Raises `JobDefinitionError`."""
-    if isinstance(outputs, str):
+    if not isinstance(outputs, (list, tuple, Mapping)):
         raise JobDefinitionError(
-            f"{task_id}: expected outputs to be a list or a mapping, found the string {outputs!r}."
+            f"{task_id}: expected outputs= as a list of names or a mapping from names to URIs, found {shown(outputs)}: "
+            "write outputs=['cleaned']"
+        )
+    if unfit := [each for each in outputs if not isinstance(each, str) or not _NAME.fullmatch(each)]:
+        raise JobDefinitionError(
+            f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it"
         )
     found = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
     if not found:
@@ -41,11 +49,27 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
             "SparkSubmitOperator."
         )
     for name, uri in found.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise JobDefinitionError(f"{task_id}: expected an output name like 'cleaned', found {name!r}.")
         if uri is not None:
-            found[name] = checked_uri(task_id, f"output {name!r}", uri)
+            found[name] = check_location(uri, f"{task_id}: output {name!r}")
     return found
+
+
+def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | str]:
+    """Inputs by name: another operator's output, or a URI. Raises `JobDefinitionError`."""
+    if inputs is None:
+        return {}
+    if not isinstance(inputs, Mapping) or not all(isinstance(each, str) and each for each in inputs):
+        raise JobDefinitionError(
+            f"{task_id}: expected inputs= as a mapping from names to URIs or to outputs of other operators, found "
+            f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
+            "clean.result('cleaned')}"
+        )
+    return {
+        name: given
+        if isinstance(given, OutputReference)
+        else check_location(given, f"{task_id}: input {name!r}", to_read=True)
+        for name, given in inputs.items()
+    }
 
 
 def check_targets(
@@ -55,8 +79,8 @@ def check_targets(
 
     ``others`` are the outputs of the DAG's other operators, by task id. Templates are compared as they are written.
     """
-    fixed = [(task_id, name, uri) for name, uri in outputs.items() if uri is not None]
-    known = [(other, name, uri) for other, each in others.items() for name, uri in each.items() if uri is not None]
+    fixed = [(task_id, name, uri) for name, uri in outputs.items() if isinstance(uri, str)]
+    known = [(other, name, uri) for other, each in others.items() for name, uri in each.items() if isinstance(uri, str)]
     for at, (_, name, uri) in enumerate(fixed):
         for other, other_name, other_uri in (*fixed[:at], *known):
             one, two = f"{comparable(uri).rstrip('/')}/", f"{comparable(other_uri).rstrip('/')}/"
@@ -66,21 +90,6 @@ def check_targets(
                     f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "
                     "the other. Give them folders beside each other, or no URI: each attempt then gets its own."
                 )
-
-
-def checked_uri(task_id: str, what: str, uri: Any) -> str:
-    """``uri`` without a slash at its end; as it is, where it is a template that is not rendered yet.
-
-    Raises `JobDefinitionError` where its objects could not be listed.
-    """
-    if isinstance(uri, str) and is_template(uri):
-        return uri
-    if not isinstance(uri, str) or not uri.startswith(("s3://", "s3a://", "file:/", "/")):
-        raise JobDefinitionError(
-            f"{task_id}: {what}: expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found {uri!r}. "
-            "Its objects must be listable, since they belong to the trace."
-        )
-    return uri.rstrip("/")
 
 
 def placeholders(arguments: Any) -> set[tuple[str, str]]:

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import (
     ChannelFailed,
     ConfigurationError,
@@ -26,7 +27,9 @@ from airflow_recovery.execution.liveness import beat_of
 from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.execution.start_gate import ChannelNotOpen
 from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
+from airflow_recovery.job.loading import job_reference
 from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.operators.cluster_drivers import ClusterDrivers
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.execution.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
-    from airflow_recovery.job import Job
     from airflow_recovery.journal.records import Claim, Making, RunIdentity
     from airflow_recovery.operators.job_run import OpenJobRun
     from airflow_recovery.operators.region_runner import SparkApplication
@@ -95,7 +97,7 @@ class SparkRegionOperator(SubmittingOperator):
     def __init__(
         self,
         *,
-        job: str,
+        job: str | Job,
         region: str,
         group_id: str,
         subtask: Any = None,
@@ -103,13 +105,14 @@ class SparkRegionOperator(SubmittingOperator):
         start_timeout_s: float | None = None,
         **kwargs: Any,
     ) -> None:
+        check_arguments(SparkRegionOperator.__init__, locals(), str(kwargs.get("task_id")))
         super().__init__(**kwargs)
         if start_timeout_s is not None and not start_timeout_s > 0:
             raise JobDefinitionError(
                 f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}"
             )
         self.subtask = subtask
-        self.job = job
+        self.job = job_reference(job, self.task_id)
         self.region = region
         self.group_id = group_id
         self.deferrable = deferrable

@@ -54,8 +54,10 @@ def restart_options(
         configured, config_per_task, config_total = configured_limits()
         declared = parse_restart_strategy(strategy) if isinstance(strategy, Mapping) else strategy
         # A strategy given here replaces the configured one together with its number of failures.
-        per_task = maximum_per_task_failures or (config_per_task if declared is None else None)
-        limits = RestartLimits.of(declared or configured, per_task, maximum_total_task_failures or config_total)
+        per_task, total = maximum_per_task_failures, maximum_total_task_failures
+        if per_task is None and declared is None:
+            per_task = config_per_task
+        limits = RestartLimits.of(declared or configured, per_task, config_total if total is None else total)
     except ConfigurationError as error:
         raise JobDefinitionError(f"{task_id}: {error}") from error
     needed = limits.max_restarts

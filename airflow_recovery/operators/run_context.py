@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.execution.run import RetryGrant, TaskIdentity
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.plugins.protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.runtime.spec import RunFacts
+
+if TYPE_CHECKING:
+    from airflow.sdk import TaskGroup
 
 MODES = ("recover", "recompute")
 
@@ -95,6 +98,28 @@ def refuse_mapped(context: Mapping[str, Any]) -> None:
             f"{instance.task_id} is mapped (map index {instance.map_index}): expected a recoverable task once in a "
             "run, since all its instances would share one entry of the journal. Make one task each, or declare a job."
         )
+
+
+def refuse_expand(operator: str, task_id: object) -> NoReturn:
+    """``.partial(...)`` of a recoverable operator. Raises `JobDefinitionError`, while the DAG file is parsed."""
+    raise JobDefinitionError(
+        f"{task_id}: expected a {operator} once in a run, found .partial(...): all the instances of an .expand(...) "
+        "would share one entry of the journal. Make one task each in a loop, or declare a job with parallelism="
+    )
+
+
+def refuse_mapped_group(group: TaskGroup | None, where: str) -> None:
+    """Raise `JobDefinitionError` for a place inside a mapped task group, whose copies would share one journal."""
+    from airflow.sdk.definitions.taskgroup import MappedTaskGroup
+
+    while group is not None:
+        if isinstance(group, MappedTaskGroup):
+            raise JobDefinitionError(
+                f"{where}: expected to be there once in a run, found inside the mapped task group {group.group_id!r}: "
+                "all its copies would share one journal. Declare a job with parallelism=, which SparkJobTaskGroup maps "
+                "by itself, or make one each outside of it."
+            )
+        group = group.parent_group
 
 
 def recompute_epoch(context: Mapping[str, Any]) -> str | None:

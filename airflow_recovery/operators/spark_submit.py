@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
@@ -18,12 +19,12 @@ from airflow_recovery.operators.committed_output import checked_commit
 from airflow_recovery.operators.references import (
     OutputReference,
     check_targets,
+    checked_inputs,
     checked_outputs,
-    checked_uri,
     placeholders,
     qualified,
 )
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_identity
+from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.submit import s3a_conf, submit_environment
@@ -103,13 +104,20 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         deterministic: DeterminismLike = Determinism.ALWAYS,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        application: str,
+        application_args: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        where = str(kwargs.get("task_id"))
+        of_types: dict[str, object] = {"idempotent": idempotent, "allow_duplicates": allow_duplicates}
+        check_arguments(RecoverableSparkSubmitOperator.__init__, of_types, where)
+        self._check_application(where, application, application_args, templated=self.template_fields)
+        refuse_mapped_group(kwargs.get("task_group"), where)
+        super().__init__(application=application, application_args=application_args, **kwargs)
         self.outputs = checked_outputs(self.task_id, outputs)
         check_targets(self.task_id, self.outputs, self._outputs_of_others())
         self.commit = checked_commit(self.task_id, commit, self.outputs)
-        self.inputs: dict[str, OutputReference | str] = dict(inputs or {})
+        self.inputs = checked_inputs(self.task_id, inputs)
         try:
             self.on_altered = OnAltered(on_altered)
         except ValueError as error:
@@ -120,7 +128,6 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         self.allow_duplicates = allow_duplicates
         if not allow_duplicates:
             self._check_idempotent(idempotent)
-        self._check_inputs()
         self._check_placeholders()
         for name, reference in self.references().items():
             producer = self._producer(name, reference)
@@ -168,14 +175,15 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         )
         from airflow_recovery.operators.open_run import open_run
 
+        # Templates have been rendered since the declaration was checked.
+        self._check_application(self.task_id, self.application, self.application_args)
+        self.outputs = checked_outputs(self.task_id, self.outputs)
+        self.inputs = checked_inputs(self.task_id, self.inputs)
         if not self.recovers:
             from airflow_recovery.operators.plain import run_plain_application
 
             return run_plain_application(self, context)
         refuse_mapped(context)
-        # Templates have been rendered since the declaration was checked.
-        self.outputs = checked_outputs(self.task_id, self.outputs)
-        self._check_inputs()
         die_with_supervisor()
         dag = self.get_dag()
         fingerprints = {self.task_id: application_fingerprint(self)}
@@ -216,6 +224,10 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         self.application_args = list(arguments)
         self.submit_attempt(context, attempt)
 
+    def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
+        given = {"application": application, "application_args": arguments}
+        check_arguments(RecoverableSparkSubmitOperator.__init__, given, where, **options)
+
     def _check_idempotent(self, idempotent: bool | None) -> None:
         """What is appended to a user's own location by an attempt that died stays there (PROMISES, fault 80)."""
         fixed = [name for name, uri in self.outputs.items() if uri is not None]
@@ -231,11 +243,6 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 "its own; or say idempotent=True where a second time changes nothing, or allow_duplicates=True where "
                 "its readers can live with both."
             )
-
-    def _check_inputs(self) -> None:
-        for name, given in self.inputs.items():
-            if not isinstance(given, OutputReference):
-                self.inputs[name] = checked_uri(self.task_id, f"input {name!r}", given)
 
     def _check_placeholders(self) -> None:
         used = placeholders(self.application_args)

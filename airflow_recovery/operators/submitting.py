@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.definitions.retry_policy import RetryPolicy
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
@@ -21,7 +23,7 @@ from airflow_recovery.operators.notes import leave_note, note_of, noting_failure
 from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.restart_options import advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
-from airflow_recovery.operators.run_context import is_last_try
+from airflow_recovery.operators.run_context import is_last_try, refuse_expand
 from airflow_recovery.operators.summary import summary_of
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
@@ -31,7 +33,6 @@ from airflow_recovery.topology.job_recovery import DeclaredJobRecovery, declared
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
-    from airflow.sdk.definitions.retry_policy import RetryPolicy
 
     from airflow_recovery.execution.region_task import RegionResult
     from airflow_recovery.execution.run import Run
@@ -87,10 +88,14 @@ class SubmittingOperator(SparkSubmitOperator):
         job_recovery: Mapping[str, object] | DeclaredJobRecovery | None = None,
         **kwargs: Any,
     ) -> None:
-        self.job_recovery = declared_job_recovery(job_recovery, str(kwargs.get("task_id")))
-        self.recovers = job_recovery_in_effect(self.job_recovery, str(kwargs.get("task_id"))).enabled
+        where = str(kwargs.get("task_id"))
+        check_arguments(SubmittingOperator.__init__, locals(), where)
+        of_submit: dict[str, object] = {name: kwargs[name] for name in ("conf", "conn_id") if name in kwargs}
+        check_arguments(SparkSubmitOperator.__init__, of_submit, where, templated=self.template_fields)
+        self.job_recovery = declared_job_recovery(job_recovery, where)
+        self.recovers = job_recovery_in_effect(self.job_recovery, where).enabled
         self.restart_options = restart_options(
-            str(kwargs.get("task_id")),
+            where,
             strategy=restart_strategy,
             maximum_per_task_failures=maximum_per_task_failures,
             maximum_total_task_failures=maximum_total_task_failures,
@@ -116,6 +121,11 @@ class SubmittingOperator(SparkSubmitOperator):
             or RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own),
             **kwargs,
         )
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> NoReturn:
+        """Refused: each task is one entry of the journal."""
+        refuse_expand(cls.__name__, kwargs.get("task_id"))
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""

@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TaskGroup, conf, task_group
-from airflow.sdk.definitions.taskgroup import MappedTaskGroup
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job import Job
 from airflow_recovery.job.batches import batch_label, batch_size, batches
 from airflow_recovery.job.chains import Chain, chains, initializers
-from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.job.stages import check_refusals, has_channels
 from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.region import SparkRegionOperator
+from airflow_recovery.operators.run_context import refuse_mapped_group
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
 from airflow_recovery.topology.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.topology.job_recovery import declared_job_recovery
@@ -26,7 +28,6 @@ from airflow_recovery.topology.retention import Retention, checked_retention
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-    from airflow_recovery.job import Job
     from airflow_recovery.topology.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
@@ -63,7 +64,7 @@ class SparkJobTaskGroup(TaskGroup):
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
 
     :param group_id: the id of the group; part of the identity of the journal.
-    :param job: ``package.module:name``.
+    :param job: ``package.module:name``, or the `Job` itself where that can be found out (`job_reference`).
     :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run. Without it,
         that of ``default_args``, else ``spark_default``.
     :param outlets: assets that are updated when the results are published.
@@ -81,7 +82,7 @@ class SparkJobTaskGroup(TaskGroup):
         self,
         group_id: str,
         *,
-        job: str,
+        job: str | Job,
         conn_id: str | None = None,
         outlets: Sequence[Asset] | None = None,
         retention: Retention | None = None,
@@ -93,20 +94,25 @@ class SparkJobTaskGroup(TaskGroup):
         tooltip: str = "",
         **operator_args: Any,
     ) -> None:
+        where = f"SparkJobTaskGroup {group_id!r}"
+        check_arguments(SparkJobTaskGroup.__init__, locals(), where)
+        job = job_reference(job, where)
         refused = sorted(set(NOT_PASSED_THROUGH) & set(operator_args))
         if refused:
-            raise JobDefinitionError(
-                f"SparkJobTaskGroup {group_id!r}: {', '.join(refused)} can't be given, since the job decides it."
-            )
+            raise JobDefinitionError(f"{where}: {', '.join(refused)} can't be given, since the job decides it.")
         if conn_id is not None:
             operator_args["conn_id"] = conn_id
         defaults: Any = default_args or {}
         super().__init__(group_id=group_id, default_args=defaults, tooltip=tooltip or f"Spark job {job}")
-        self.retention = checked_retention(retention, f"SparkJobTaskGroup {group_id!r}")
-        self.subtasks_per_task = _checked_batch(subtasks_per_task, f"SparkJobTaskGroup {group_id!r}")
-        self._refuse_mapped()
-        options = declared_job_recovery(job_recovery, f"SparkJobTaskGroup {group_id!r}")
-        self.failover_strategy = declared_strategy(failover_strategy, recovery_mode, f"SparkJobTaskGroup {group_id!r}")
+        self.retention = checked_retention(retention, where)
+        if subtasks_per_task is not None and subtasks_per_task < 1:
+            raise JobDefinitionError(
+                f"{where}: expected subtasks_per_task= as a number from 1, found {subtasks_per_task}"
+            )
+        self.subtasks_per_task = subtasks_per_task
+        refuse_mapped_group(self.parent_group, f"SparkJobTaskGroup {self.group_id!r}")
+        options = declared_job_recovery(job_recovery, where)
+        self.failover_strategy = declared_strategy(failover_strategy, recovery_mode, where)
         declared = load_job(job)
         self.job_recovery = options.over(declared.job_recovery)
         self._refuse_cached_without_recovery(declared)
@@ -191,17 +197,6 @@ class SparkJobTaskGroup(TaskGroup):
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         check_refusals(declared.regions(), declared.vertices, declared.graph(), max_active_tasks=limit)
 
-    def _refuse_mapped(self) -> None:
-        group = self.parent_group
-        while group is not None:
-            if isinstance(group, MappedTaskGroup):
-                raise JobDefinitionError(
-                    f"SparkJobTaskGroup {self.group_id!r}: expected a group once in a run, found it inside the mapped "
-                    f"task group {group.group_id!r}: all its copies would share one journal. Declare parallelism= in "
-                    "the job instead, which this group maps by itself, or make one group each."
-                )
-            group = group.parent_group
-
 
 def _map_chain(
     chain: Chain,
@@ -228,12 +223,6 @@ def _map_chain(
 
     # Of the group's own id nothing depends: Airflow gives it a suffix where a task has it.
     task_group(group_id=f"{chain.name.replace('.', '-')}-chain", prefix_group_id=False)(add_all).expand(subtask=mapped)
-
-
-def _checked_batch(given: object, where: str) -> int | None:
-    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given > 0):
-        return given
-    raise JobDefinitionError(f"{where}: expected subtasks_per_task as a number from 1, found {given!r}")
 
 
 def _doc_of(region: Region) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.records import Failure
 from airflow_recovery.runtime.failure_class import MEMORY_LABEL, MemoryOf, label_of
@@ -31,6 +32,7 @@ class RaiseMemory:
     max_executor_memory: str | None = None
 
     def __post_init__(self) -> None:
+        check_arguments(RaiseMemory.__init__, vars(self), "RaiseMemory", error=ConfigurationError)
         if not self.factor > 1:
             raise ConfigurationError(f"Expected the factor of RaiseMemory to be above 1, found {self.factor!r}.")
         if self.max_driver_memory is None and self.max_executor_memory is None:

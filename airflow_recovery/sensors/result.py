@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator
 
-from airflow_recovery.errors import RecoveryError
+from airflow_recovery.checks import check_arguments, is_known_later
+from airflow_recovery.errors import JobDefinitionError, RecoveryError
+from airflow_recovery.job.templates import checked_moment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,17 +53,27 @@ class RecoveryResultSensor(BaseSensorOperator):
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
+        where = str(kwargs.get("task_id"))
+        check_arguments(RecoveryResultSensor.__init__, locals(), where, templated=self.template_fields)
         super().__init__(**kwargs)
-        named = [each for each in (logical_date, partition_key, external_run_id) if each is not None]
-        if len(named) > 1 or (named and execution_delta is not None):
-            raise ValueError(
-                f"Task {self.task_id!r}: expected at most one of logical_date, execution_delta, partition_key and "
-                "external_run_id."
+        ways = {
+            "logical_date": logical_date,
+            "execution_delta": execution_delta,
+            "partition_key": partition_key,
+            "external_run_id": external_run_id,
+        }
+        named = [name for name, each in ways.items() if each is not None]
+        if len(named) > 1:
+            raise JobDefinitionError(
+                f"{where}: expected at most one of logical_date, execution_delta, partition_key and external_run_id, "
+                f"found {', '.join(named)}: leave all but one out"
             )
+        if logical_date is not None and not is_known_later(logical_date):
+            checked_moment(logical_date, where)
         self.external_dag_id = external_dag_id
         self.group_id = group_id
         self.vertex = vertex
-        self.logical_date = logical_date if named else SAME_LOGICAL_DATE
+        self.logical_date = logical_date if {*named} - {"execution_delta"} else SAME_LOGICAL_DATE
         self.execution_delta = execution_delta
         self.partition_key = partition_key
         self.external_run_id = external_run_id
@@ -70,6 +82,9 @@ class RecoveryResultSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """One look. Raises where waiting can't help (access denied, a damaged journal)."""
         del context
+        # Templates have been rendered since the declaration was checked.
+        given = {name: getattr(self, name) for name in self.template_fields}
+        check_arguments(RecoveryResultSensor.__init__, given, self.task_id)
         from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook
 
         try:
@@ -118,7 +133,5 @@ class RecoveryResultSensor(BaseSensorOperator):
     def _run(self) -> dict[str, str | None]:
         logical_date = self.logical_date
         if logical_date is not None and self.execution_delta is not None:
-            import pendulum
-
-            logical_date = (pendulum.parse(logical_date) - self.execution_delta).isoformat()  # type: ignore[union-attr]
+            logical_date = (checked_moment(logical_date, self.task_id) - self.execution_delta).isoformat()
         return {"logical_date": logical_date, "partition_key": self.partition_key, "run_id": self.external_run_id}

@@ -41,13 +41,6 @@ class CommittingSink:
         """The way to the target. Talks to nobody yet."""
         raise NotImplementedError
 
-    def _check_text(self, name: str, example: str) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, str) or not value.strip():
-            raise JobDefinitionError(
-                f"{type(self).__name__}: expected {name}= as a text such as {example!r}, found {value!r}"
-            )
-
 
 def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
     """``sink`` as plans and outcomes hold it, for the result ``result``."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_recovery.checks import check_location
 from airflow_recovery.errors import ConfigurationError, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
@@ -34,7 +35,7 @@ class DeltaTable(CommittingSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_text("uri", "s3://lake/delays")
+        check_location(self.uri, "DeltaTable: uri=", templated=False)
 
     def open(self, resources: SinkResources) -> _DeltaCommitter:
         """Nothing is asked yet. Raises `ConfigurationError` where delta-rs is not installed."""

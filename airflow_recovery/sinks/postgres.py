@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
@@ -57,15 +58,18 @@ class PostgresTable(CommittingSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_text("conn_id", "warehouse")
-        self._check_text("table", "mart.delays")
-        if self.run_column is not None:
-            self._check_text("run_column", "run_key")
-        if self.table.count(".") > 1:
+        check_arguments(PostgresTable.__init__, vars(self), "PostgresTable")
+        parts = self.table.split(".")
+        if len(parts) > 2 or not all(each.strip() for each in parts):
             raise JobDefinitionError(
                 f"PostgresTable: expected table= as 'name' or 'schema.name', found {self.table!r}: the database is the "
                 "connection's"
             )
+        for name, text in (("conn_id", self.conn_id), ("table", self.table), ("run_column", self.run_column or "-")):
+            if not text.isprintable():
+                raise JobDefinitionError(
+                    f"PostgresTable: expected {name}= without control characters, found {text!r}: write it without them"
+                )
 
     def open(self, resources: SinkResources) -> _PostgresCommitter:
         """Nothing is connected yet. Raises `ConfigurationError` where psycopg2 is not installed."""

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 
 DEFAULT_GRACE_S = 3600
@@ -43,6 +44,9 @@ class Retention:
     policy: ReleasePolicy
     grace_s: int
 
+    def __post_init__(self) -> None:
+        check_arguments(Retention.__init__, vars(self), "Retention")
+
     @classmethod
     def keep(cls, time: str = "7d") -> Retention:
         """Until the run has been silent for ``time``."""
@@ -64,6 +68,7 @@ class Retention:
 
         Raises `ConfigurationError` for anything else.
         """
+        check_arguments(Retention.parse, {"text": text}, "Retention.parse()", error=ConfigurationError)
         words = text.split()
         name = words.pop(0) if words and not _DURATION.fullmatch(words[0]) else ReleasePolicy.KEEP.value
         try:
@@ -92,7 +97,7 @@ def checked_retention(retention: Retention | None, where: str) -> Retention | No
 
 def parse_duration_s(text: str) -> int:
     """Seconds from ``90s``, ``30m``, ``12h`` or ``7d``. Raises `ConfigurationError`, which is no `ValueError`."""
-    found = _DURATION.fullmatch(text.strip())
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
         raise ConfigurationError(f"Expected a duration such as 90s, 30m, 12h or 7d, found {text!r}.")
     return int(found[1]) * _UNITS_S[found[2]]

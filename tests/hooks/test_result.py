@@ -86,7 +86,7 @@ def test_a_run_is_named_in_exactly_one_way() -> None:
         result_run_key()
     with pytest.raises(ValueError, match="exactly one of"):
         result_run_key(run_id="r", logical_date=DATE)
-    with pytest.raises(ValueError, match="with a time"):
+    with pytest.raises(ValueError, match="a moment in ISO 8601"):
         result_run_key(logical_date="P1D")
 
 

@@ -110,7 +110,7 @@ def test_the_options_of_a_channel() -> None:
         ({"budget": 3}, "found ['budget']"),
         ({"max_lost_fraction": 1.5}, "between 0 and 1"),
         ({"subpartitions": 0}, "between 1 and 1024"),
-        ({"subpartitions": 2.0}, "between 1 and 1024"),
+        ({"subpartitions": 2.0}, "expected subpartitions= as a whole number"),
         ({"block_timeout_s": 0}, "above 0 seconds"),
         ({"partition_by": [1]}, "names of columns"),
     ],

@@ -228,9 +228,9 @@ ALL = "jan:0/2(1)+feb:1/2(2)"
     [
         (["jan", "feb"], "{{ subtask }}", {}, {"jan": ["1"], "feb": ["2"]}, ALL),
         ("{{ conf.m }}", "{{ subtask }}", {"m": "jan,feb"}, {"jan": ["1"], "feb": ["2"]}, ALL),
-        (per_file, "*", {}, {"jan": ["1"], "feb": ["2"]}, ALL),
-        (per_file, "*", {}, ["/l/jan", "/l/feb"], "jan:0/2(/l/jan)+feb:1/2(/l/feb)"),
-        (2, "*", {}, ["1", "2", "3"], "0:0/2(1,3)+1:1/2(2)"),
+        (per_file, "/l/*", {}, {"jan": ["1"], "feb": ["2"]}, ALL),
+        (per_file, "/l/*", {}, ["/l/jan", "/l/feb"], "jan:0/2(/l/jan)+feb:1/2(/l/feb)"),
+        (2, "/l/*", {}, ["1", "2", "3"], "0:0/2(1,3)+1:1/2(2)"),
     ],
 )
 def test_every_subtask_is_called_with_its_own_input(

@@ -39,7 +39,7 @@ def operator(task_id: str = "t", dag: DAG | None = None, **given: Any) -> Recove
     ("given", "said"),
     [
         ({"outputs": []}, "t: expected at least one output"),
-        ({"outputs": "out"}, "t: expected outputs to be a list or a mapping, found the string 'out'"),
+        ({"outputs": "out"}, "t: expected outputs= as a list of names or a mapping.*found 'out'"),
         ({"outputs": ["a b"]}, "t: expected an output name like 'cleaned', found 'a b'"),
         ({"outputs": {"out": "gs://x/y"}}, "t: output 'out': expected s3://.*found 'gs://x/y'"),
         ({"outputs": {"out": 3}}, "t: output 'out': expected s3://.*found 3"),

@@ -87,7 +87,7 @@ def test_batches_that_are_declared_too_small_are_refused_with_advice(monkeypatch
 
 @pytest.mark.parametrize("given", [0, -1, "2", True])
 def test_a_batch_is_a_number(given: Any) -> None:
-    with pytest.raises(JobDefinitionError, match="subtasks_per_task as a number from 1"):
+    with pytest.raises(JobDefinitionError, match="expected subtasks_per_task="):
         days(subtasks_per_task=given)
 
 

@@ -1,0 +1,174 @@
+"""What users hand to public constructors: types are checked here alone, against the constructors' own annotations.
+
+Every refusal says where, what was expected, what was found, and what to do. Pure, and imported by every room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from airflow_recovery.errors import JobDefinitionError, RecoveryError
+
+_NOT_GIVEN = object()
+_NAMES: dict[Any, tuple[str, str]] = {
+    str: ("a text that is not empty", "texts"),
+    bool: ("True or False", "booleans"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    NoneType: ("None", "None"),
+    Any: ("any value", "values"),
+    object: ("any value", "values"),
+}
+_MOST_CHARS = 200
+_LISTABLE = ("s3://", "s3a://", "file:/", "/")
+
+
+def check_arguments(
+    function: Callable[..., object],
+    given: Mapping[str, object],
+    where: str,
+    *,
+    templated: Collection[str] = (),
+    error: Callable[[str], RecoveryError] = JobDefinitionError,
+) -> None:
+    """Raise ``error`` where one of ``given``, by name, is not of the type that ``function`` has annotated it with.
+
+    A text must hold more than spaces. What ``given`` has and ``function`` does not name is passed over, so that a
+    constructor may hand in its ``locals()``; so is a type that is imported for type checkers alone. Of the names in
+    ``templated``, what Airflow makes only when the task runs (an ``XComArg``, or a text with a template) passes: check
+    it again then.
+    """
+    for name, hint in _hints(function).items():
+        if name not in given:
+            continue
+        value, default = given[name], _default(function, name)
+        if value is default or fits(value, hint) or (name in templated and is_known_later(value)):
+            continue
+        advice = "" if default is _NOT_GIVEN else f", or leave it out (it is then {default!r})"
+        raise error(f"{where}: expected {name}= as {described(hint)}, found {shown(value)}: write it like that{advice}")
+
+
+def check_location(uri: object, where: str, *, templated: bool = True, to_read: bool = False) -> Any:
+    """``uri`` without a slash at its end; as it is where Airflow puts in another (``templated``).
+
+    What is read is listed, and in a listing two slashes are one: ``to_read`` lets them pass.
+
+    Raises `JobDefinitionError`, beginning with ``where``, for what no store of ours could list or write.
+    """
+    if isinstance(uri, str) and is_template(uri):
+        head = uri.partition("{")[0]
+        if templated and (not head or head.startswith(_LISTABLE)):
+            return uri
+        if not templated:
+            raise JobDefinitionError(f"{where}: expected a location without a template, found {uri!r}: write it out")
+    if templated and is_known_later(uri) and not isinstance(uri, str):
+        return uri
+    text = uri if isinstance(uri, str) else ""
+    is_s3 = text.startswith(("s3://", "s3a://"))
+    path = text.partition("://")[2] if is_s3 else text.removeprefix("file://").removeprefix("file:")
+    if not is_s3 and not path.startswith("/"):
+        raise JobDefinitionError(
+            f"{where}: expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found {shown(uri)}: "
+            "every machine that runs a task must find the same place by it"
+        )
+    segments = (path if is_s3 else path[1:]).removesuffix("/").split("/")
+    if to_read:
+        segments = segments[:1] + [each for each in segments[1:] if each]
+    if any(each in ("", ".", "..") for each in segments) or not text.isprintable():
+        raise JobDefinitionError(
+            f"{where}: expected {'a bucket, and names' if is_s3 else 'a folder below /, and names'} between single "
+            f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
+        )
+    return text.removesuffix("/")
+
+
+def is_template(text: str) -> bool:
+    """Whether Jinja would change the text."""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def is_known_later(value: object) -> bool:
+    """Whether Airflow puts in another value before the task runs: an ``XComArg``, or a text with a template."""
+    if isinstance(value, str):
+        return is_template(value)
+    return not isinstance(value, type) and hasattr(value, "resolve") and hasattr(value, "iter_references")
+
+
+def shown(value: object) -> str:
+    """``value`` for a message: at most so long that the message can still be read."""
+    text = repr(value)
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}..."
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether ``value`` is of the annotated type: a text is no list of texts, and True is no number."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in (Any, object):
+        return True
+    if origin in (Union, UnionType):
+        return any(fits(value, each) for each in arguments)
+    if origin is Literal:
+        return any(type(value) is type(each) and value == each for each in arguments)
+    if origin is type:
+        return isinstance(value, type)
+    if origin is Callable:
+        return callable(value)
+    if origin is not None and issubclass(origin, Mapping):
+        of_key, of_value = arguments
+        return isinstance(value, origin) and all(fits(k, of_key) and fits(v, of_value) for k, v in value.items())
+    if origin is not None:  # a tuple, a list, a sequence
+        is_collection = isinstance(value, origin) and not isinstance(value, (str, bytes, bytearray))
+        return is_collection and all(fits(each, arguments[0]) for each in value)  # type: ignore[attr-defined]
+    if hint in (int, float):
+        numbers = (int, float) if hint is float else int
+        return isinstance(value, numbers) and not isinstance(value, bool) and value == value
+    return isinstance(value, hint) and (hint is not str or bool(value.strip()))
+
+
+def described(hint: Any, *, many: bool = False) -> str:
+    """An annotated type in words."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in _NAMES:
+        return _NAMES[hint][many]
+    if origin in (Union, UnionType):
+        return ", or ".join(dict.fromkeys(described(each, many=many) for each in arguments))
+    if origin is Literal:
+        return " or ".join(repr(each) for each in arguments)
+    if origin is type:
+        return "a class"
+    if origin is Callable:
+        return "a function"
+    if origin is not None and issubclass(origin, Mapping):
+        of_key, of_value = (described(each, many=True) for each in arguments)
+        return f"a mapping of {of_key} to {of_value}"
+    if origin is not None:
+        return f"a {'tuple' if origin is tuple else 'list'} of {described(arguments[0], many=True)}"
+    return f"{hint.__name__}.{next(iter(hint)).name}, ..." if issubclass(hint, Enum) else f"{hint.__name__}(...)"
+
+
+@lru_cache(maxsize=256)
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Its annotations, where a name that is there for type checkers alone stands for anything."""
+    unknown: dict[str, Any] = {}
+    while True:
+        try:
+            hints = get_type_hints(function, localns=unknown)
+        except NameError as missing:  # noqa: PERF203
+            unknown[str(missing.name)] = object
+        else:
+            hints.pop("return", None)
+            return hints
+
+
+def _default(function: Any, name: str) -> object:
+    while hasattr(function, "__wrapped__"):  # Airflow wraps constructors
+        function = function.__wrapped__
+    by_name: dict[str, object] = function.__kwdefaults__ or {}
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    by_name = {**by_name, **dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))}
+    return by_name.get(name, _NOT_GIVEN)

@@ -1,0 +1,476 @@
+"""What is mistyped in a DAG file or a job: refused where it is written, as expected, found and what to do next."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import traceback
+import typing
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+from airflow.sdk import DAG, task, task_group
+from airflow.sdk.exceptions import AirflowFailException
+from tries import run_try
+
+import airflow_recovery
+from airflow_recovery import (
+    APPROXIMATE,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    Job,
+    JobDefinitionError,
+    RaiseMemory,
+    RecoveryError,
+    Retention,
+    Split,
+    Streaming,
+    dates,
+    enumerated_by,
+    files,
+    job,
+    key_ranges,
+    load_job,
+    same_as,
+)
+from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+from airflow_recovery.hooks.result import RecoveryResultHook
+from airflow_recovery.job.local import run_local
+from airflow_recovery.notifications import RecoveredNotifier
+from airflow_recovery.operators import (
+    OutputReference,
+    RecoverableSparkSubmitOperator,
+    RecoveryAuditOperator,
+    RecoveryPublishOperator,
+    SparkJobTaskGroup,
+    SparkRegionOperator,
+)
+from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.sensors import RecoveryResultSensor
+from airflow_recovery.sinks import DeltaTable, PostgresTable, ProbedSink
+from airflow_recovery.topology.retention import ReleasePolicy
+
+DIAMOND = "dagjobs.shapes:diamond"
+
+
+def in_a_dag(make: Callable[..., Any], **usual: Any) -> Callable[..., Any]:
+    def made(**given: Any) -> Any:
+        with DAG("d", schedule=None):
+            return make(**{**usual, **given})
+
+    return made
+
+
+def declared(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def made(**given: Any) -> Job:
+        found = job("j")
+        getattr(found, kind)(**given)(function)
+        return found
+
+    return made
+
+
+drop_in = in_a_dag(
+    RecoverableSparkSubmitOperator, task_id="t", application="a.py", outputs=["o"], application_args=["{output:o}"]
+)
+group = in_a_dag(SparkJobTaskGroup, group_id="g", job=DIAMOND)
+region = in_a_dag(SparkRegionOperator, task_id="r", job=DIAMOND, region="left", group_id="g")
+publish = in_a_dag(RecoveryPublishOperator, task_id="p", job=DIAMOND, group_id="g")
+audit = in_a_dag(RecoveryAuditOperator, task_id="p", job=DIAMOND, group_id="g")
+sensor = in_a_dag(RecoveryResultSensor, task_id="s", external_dag_id="d", group_id="g", vertex="v")
+source = declared("source", lambda spark: spark)
+vertex = declared("vertex", lambda a: a)
+sink = declared("sink", lambda a: a)
+
+
+def a_job(**given: Any) -> Job:
+    return job(**{"name": "j", **given})
+
+
+def table(**given: Any) -> PostgresTable:
+    return PostgresTable(**{"conn_id": "w", "table": "t", **given})
+
+
+def two_in_one(**given: Any) -> Any:
+    return a_job().co_locate(*given["vertices"])
+
+
+def locally(**given: Any) -> Any:
+    return load_job(DIAMOND).run_local(None, **given)  # type: ignore[arg-type]
+
+
+def expanded(**given: Any) -> Any:
+    with DAG("d", schedule=None):
+        partial = RecoverableSparkSubmitOperator.partial(task_id="t", application="a.py", outputs=["o"])
+        return partial.expand(application_args=[["{output:o}"]])
+
+
+def in_a_mapped_group(**given: Any) -> Any:
+    @task_group
+    def days(day: str) -> None:
+        drop_in()
+
+    with DAG("d", schedule=None):
+        days.expand(day=["a", "b"])
+
+
+LISTED = "expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found"
+SINGLE = "names between single slashes, found"
+REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    # Once raised from the depth.
+    (drop_in, {"outputs": None}, "t: expected outputs= as a list of names or a mapping.*found None"),
+    (drop_in, {"outputs": 3}, "expected outputs= as a list of names or a mapping.*found 3"),
+    (drop_in, {"inputs": "s3://x"}, "expected inputs= as a mapping.*found 's3://x'"),
+    (drop_in, {"inputs": ["s3://x"]}, r"expected inputs= as a mapping.*found \['s3://x'\]"),
+    (drop_in, {"restart_strategy": "fixed"}, r"expected restart_strategy= as NoRestart\(.*found 'fixed'"),
+    (group, {"restart_strategy": "fixed"}, r"cleaned: expected restart_strategy= as NoRestart\(.*found 'fixed'"),
+    (group, {"job": None}, r"'g': expected job= as a text that is not empty, or Job\(\.\.\.\), found None"),
+    (group, {"job": 3}, "expected job= as a text .* found 3"),
+    (group, {"start_timeout_s": "5"}, "expected start_timeout_s= as a number, or None, found '5'"),
+    (vertex, {"name": "x", "params": {3: "x"}}, r"expected params= as a mapping of texts to values.*found {3: 'x'}"),
+    (vertex, {"name": "x", "params": ["x"]}, r"vertex 'x': expected params= as a mapping of texts.*found \['x'\]"),
+    (vertex, {"name": "x", "params": "x"}, "vertex 'x': expected params= as a mapping of texts.*found 'x'"),
+    (vertex, {"name": "x", "spark_conf": "x"}, "vertex 'x': expected spark_conf= as a mapping of texts.*found 'x'"),
+    (vertex, {"name": "x", "inputs": "a"}, "vertex 'x': expected inputs= as a mapping of texts to texts.*found 'a'"),
+    (a_job, {"packages": 3}, "job 'j': expected packages= as a list of top-level packages such as .*found 3"),
+    (two_in_one, {"vertices": (3, [1])}, "expected co_locate.. with the names of at least two vertices, found "),
+    (locally, {"params": "x"}, "run_local.*: expected params= as a mapping.*found 'x'"),
+    (locally, {"params": {"cleaned": 3}}, "run_local.*: expected params= as a mapping.*found {'cleaned': 3}"),
+    (locally, {"splits": 3}, "run_local.*: expected splits= as a mapping.*found 3"),
+    (locally, {"results": ["x"]}, "run_local.*: expected results= as a mapping.*found .*"),
+    (locally, {"conf": "x"}, "run_local.*: expected conf= as a mapping.*found 'x'"),
+    (locally, {"only": 3}, "run_local.*: expected only= as a text.*found 3"),
+    (locally, {"logical_date": "yesterday"}, "run_local.*: expected logical_date as a moment.*'yesterday'"),
+    # Once taken for another thing.
+    (drop_in, {"idempotent": "no"}, "t: expected idempotent= as True or False, or None, found 'no'"),
+    (drop_in, {"idempotent": 0}, "expected idempotent= as True or False, or None, found 0"),
+    (sink, {"name": "x", "idempotent": "no"}, "vertex 'x': expected idempotent= as True or False.*found 'no'"),
+    (sink, {"name": "x", "idempotent": 0}, "vertex 'x': expected idempotent= as True or False.*found 0"),
+    (drop_in, {"allow_duplicates": "no"}, "expected allow_duplicates= as True or False, found 'no'"),
+    (sink, {"name": "x", "allow_duplicates": "no"}, "expected allow_duplicates= as True or False, found 'no'"),
+    (drop_in, {"maximum_per_task_failures": 0}, "t: Expected maximum_per_task_failures to be .* found 0"),
+    (drop_in, {"maximum_total_task_failures": 0}, "t: Expected maximum_total_task_failures to be .* found 0"),
+    (group, {"group_id": None}, "expected group_id= as a text that is not empty, found None"),
+    (group, {"group_id": ""}, "expected group_id= as a text that is not empty, found ''"),
+    (region, {"group_id": None}, "r: expected group_id= as a text that is not empty, found None"),
+    (publish, {"group_id": None}, "p: expected job and group_id together.*found job='dagjobs.*leave both out"),
+    (drop_in, {"outputs": {"o": "/"}}, f"t: output 'o': expected a folder below /, and {SINGLE} '/'"),
+    (drop_in, {"outputs": {"o": "file:///"}}, f"output 'o': expected a folder below /, and {SINGLE} 'file:///'"),
+    (DeltaTable, {"uri": "lake/x"}, f"DeltaTable: uri=: {LISTED} 'lake/x'"),
+    (drop_in, {"application_args": "--out {output:o}"}, "expected application_args= as a list of values.*found '--out"),
+    # Once accepted, to fail in a task.
+    (drop_in, {"application": None}, "t: expected application= as a text that is not empty, found None"),
+    (drop_in, {"application": " "}, "t: expected application= as a text that is not empty, found ' '"),
+    (drop_in, {"memory_policy": "2g"}, r"t: expected memory_policy= as RaiseMemory\(...\), or None, found '2g'"),
+    (group, {"memory_policy": "2g"}, r"expected memory_policy= as RaiseMemory\(...\), or None, found '2g'"),
+    (drop_in, {"conf": "x"}, "t: expected conf= as a mapping.*found 'x'"),
+    (expanded, {}, r"t: expected .* once in a run, found .partial\(...\):.*Make one task each"),
+    (in_a_mapped_group, {}, "t: expected to be there once in a run, found inside the mapped task group 'days':"),
+    *[
+        (make, {"outputs": {"o": uri}} if make is drop_in else {"uri": uri}, f"{SINGLE} '{uri}'")
+        for make in (drop_in, DeltaTable)
+        for uri in ("s3://", "s3:///x", "s3://b/../x", "s3://b//x", "s3a://b/./x")
+    ],
+    *[
+        (drop_in, {"inputs": {"i": uri}}, f"t: input 'i': expected a bucket, and {SINGLE} '{uri}'")
+        for uri in ("s3://", "s3:///x", "s3://b/../x")
+    ],
+    (drop_in, {"inputs": {"i": 3}}, f"t: input 'i': {LISTED} 3: every machine"),
+    (drop_in, {"outputs": {"o": "gs://b/{{ ds }}"}}, f"t: output 'o': {LISTED} 'gs://b/"),
+    (files, {"pattern": "relative/*"}, rf"files\(\): {LISTED} 'relative/\*': every machine"),
+    (files, {"pattern": "relative/{{ ds }}/*"}, rf"files\(\): {LISTED} 'relative/"),
+    (files, {"pattern": "s3:///x"}, rf"files\(\): expected a bucket, and {SINGLE} 's3:///x'"),
+    (files, {"pattern": ""}, r"files\(\): expected pattern= as a text that is not empty, found ''"),
+    (DeltaTable, {"uri": "gs://"}, f"DeltaTable: uri=: {LISTED} 'gs://'"),
+    (DeltaTable, {"uri": "s3://lake/{{ ds }}"}, "DeltaTable: uri=: expected a location without a template.*"),
+    *[
+        (table, {"table": name}, f"PostgresTable: expected table= as 'name' or 'schema.name', found '{name}'")
+        for name in (".t", "t.", ".", "a.b.c")
+    ],
+    (table, {"table": "a\0b"}, "PostgresTable: expected table= without control characters, found 'a.x00b'"),
+    (table, {"table": ""}, "PostgresTable: expected table= as a text that is not empty, found ''"),
+    (table, {"conn_id": None}, "PostgresTable: expected conn_id= as a text that is not empty, found None"),
+    (sensor, {"logical_date": "yesterday"}, "s: expected logical_date as a moment.*found 'yesterday'"),
+    (sensor, {"logical_date": "now"}, "s: expected logical_date as a moment.*found 'now'"),
+    (sensor, {"logical_date": datetime(2026, 1, 1)}, "s: expected logical_date= as a text.*found datetime.*"),
+    (sensor, {"execution_delta": 3600}, r"s: expected execution_delta= as timedelta\(...\), or None, found 3600"),
+    (sensor, {"vertex": ""}, "s: expected vertex= as a text that is not empty, found ''"),
+    (sensor, {"external_dag_id": None}, "s: expected external_dag_id= as a text that is not empty, found None"),
+    (sensor, {"execution_delta": timedelta(1), "partition_key": "x"}, "s: expected at most one of .* found execution"),
+    (a_job, {"name": None}, "job: expected name= as a text that is not empty, found None"),
+    (load_job, {"reference": None}, "expected a job as 'package.module:name', found None"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "said"), REFUSED, ids=[f"{make.__name__} {given}" for make, given, _ in REFUSED]
+)
+def test_what_is_mistyped_is_refused_where_it_is_written(make: Any, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(JobDefinitionError, match=said) as refused:
+        make(**given)
+    expected, found, next_step = re.search(r"(?is)expected (.+)found (.+)[:.] (.+)", str(refused.value)).groups()  # type: ignore[union-attr]
+    assert all((expected, found, next_step))
+
+
+def test_control_a_constructor_without_checks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the table's rows, those that only the one place refuses: each is accepted, or raises from the depth, then."""
+    for module in ("operators.submitting", "operators.spark_submit", "sensors.result", "job.vertex_options"):
+        found = importlib.import_module(f"airflow_recovery.{module}")
+        monkeypatch.setattr(found, "check_arguments", lambda *_, **__: None)
+    noticed = set()
+    for make, given, said in REFUSED:
+        try:
+            with pytest.raises(JobDefinitionError, match=said):
+                make(**given)
+        except (Exception, pytest.fail.Exception):  # noqa: PERF203
+            noticed |= set(given)
+    assert noticed >= {"restart_strategy", "memory_policy", "idempotent", "allow_duplicates", "params", "vertex"}
+    assert drop_in(idempotent="no", allow_duplicates="no").outputs == {"o": None}
+
+
+# --- what is known only when the task runs ------------------------------------------------------------------------
+
+
+def test_what_airflow_puts_in_later_passes_and_makes_the_task_wait_for_it() -> None:
+    with DAG("d", schedule=None):
+
+        @task
+        def place() -> str:
+            return "s3://lake/x"
+
+        found = place()
+        drop = RecoverableSparkSubmitOperator(
+            task_id="t",
+            application=found,
+            application_args=found,
+            conf=found,
+            inputs={"i": found, "j": "{{ params.where }}", "k": "s3://lake/{{ ds }}"},
+            outputs={"o": found},
+        )
+        wait = RecoveryResultSensor(
+            task_id="s", external_dag_id=found, group_id="g", vertex="{{ params.v }}", logical_date="{{ ts }}"
+        )
+    assert drop.upstream_task_ids == wait.upstream_task_ids == {"place"}
+
+
+@pytest.mark.parametrize(
+    ("given", "params", "said"),
+    [
+        ({"outputs": {"o": "{{ params.x }}"}}, {"x": "lake/x"}, f"t: output 'o': {LISTED} 'lake/x'"),
+        ({"inputs": {"i": "{{ params.x }}"}}, {"x": "s3://"}, f"t: input 'i': expected a bucket, and {SINGLE} 's3://'"),
+        (
+            {"application": "{{ params.x }}"},
+            {"x": ""},
+            "t: expected application= as a text that is not empty, found ''",
+        ),
+    ],
+)
+@pytest.mark.parametrize("recovers", [True, False])
+def test_what_a_template_comes_to_is_checked_before_the_claim(
+    recovery: Path, given: dict[str, Any], params: dict[str, str], said: str, recovers: bool
+) -> None:
+    options = {"job_recovery": {"execution.batch.job-recovery.enabled": recovers}}
+    with pytest.raises((AirflowFailException, JobDefinitionError), match=said):
+        run_try(drop_in(**given, **options), params=params)
+    assert [each for each in recovery.rglob("*") if each.is_file() and "journal" in str(each)] == []
+
+
+def test_what_a_sensors_template_comes_to_is_checked_before_it_waits(recovery: Path) -> None:
+    wait = sensor(logical_date="{{ params.day }}", vertex="{{ params.vertex }}")
+    with pytest.raises(JobDefinitionError, match="expected logical_date as a moment in ISO 8601, found 'yesterday'"):
+        run_try(wait, params={"day": "yesterday", "vertex": "v"})
+    with pytest.raises(JobDefinitionError, match="s: expected vertex= as a text that is not empty, found ''"):
+        run_try(wait, params={"day": "2026-01-01", "vertex": ""})
+
+
+# --- the Job itself ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [group, region, publish])
+def test_the_job_itself_is_as_good_as_its_name(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    diamond = load_job(DIAMOND)
+    monkeypatch.setattr(diamond, "module_ref", None)
+    made = make(job=diamond)
+    tasks = made.children.values() if isinstance(made, SparkJobTaskGroup) else [made]
+    assert {each.job for each in tasks} == {DIAMOND}
+
+
+def test_a_job_that_no_driver_can_import_says_where_to_put_it() -> None:
+    here = job("here")
+    here.source(name="a")(lambda spark: spark)
+    here.sink(name="b")(lambda a: a)
+    with pytest.raises(
+        JobDefinitionError, match=r"'g': expected job= as 'package.module:name', found <Job 'here'.*jobs/here.py"
+    ):
+        group(job=here)
+
+
+@pytest.mark.parametrize("module", ["__main__", "unusual_prefix_0123_my_dag"])
+def test_a_job_of_a_dag_file_or_a_script_is_not_importable(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    import types
+
+    written = types.ModuleType(module)
+    exec(
+        "from airflow_recovery import job\nflights = job('flights')\n@flights.source\ndef a(spark): ...", vars(written)
+    )
+    monkeypatch.setitem(sys.modules, module, written)
+    with pytest.raises(
+        JobDefinitionError, match=rf"of {module}, where Spark's driver could not import it.*jobs/flights.py"
+    ):
+        group(job=written.flights)
+
+
+def test_a_job_whose_vertices_are_in_several_modules_names_one_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of them alone would be a part of the job: only a person knows which one imports the rest."""
+    import sys
+    import types
+
+    whole = job("whole")
+    for name in ("one", "two"):
+        part = types.ModuleType(f"dagjobs.{name}")
+        exec(
+            f"@whole.source\ndef {name}(spark): ...",
+            vars(part) | {"whole": whole, "__name__": part.__name__},
+            vars(part),
+        )
+        vars(part)["whole"] = whole
+        monkeypatch.setitem(sys.modules, part.__name__, part)
+    with pytest.raises(JobDefinitionError, match=r"are in dagjobs.one, dagjobs.two: .*such as job='dagjobs.one:whole'"):
+        group(job=whole)
+
+
+# --- every parameter of every public constructor ----------------------------------------------------------------------
+
+NUMBERS = {"lower": 0, "upper": 9, "width": 1}
+PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
+    SparkJobTaskGroup.__init__: group,
+    SparkRegionOperator.__init__: region,
+    RecoverableSparkSubmitOperator.__init__: drop_in,
+    inspect.unwrap(SubmittingOperator.__init__): drop_in,
+    RecoveryPublishOperator.__init__: publish,
+    RecoveryResultSensor.__init__: sensor,
+    OutputReference.__init__: lambda **given: OutputReference(**{"task_id": "t", "name": "o", **given}),
+    RecoveryResultHook.get_result: lambda **given: RecoveryResultHook().get_result(
+        **{"dag_id": "d", "vertex": "v", "group_id": "g", "run_id": "r", **given}
+    ),
+    RecoveryApiHook.__init__: RecoveryApiHook,
+    RecoveredNotifier.__init__: lambda **given: RecoveredNotifier(**{"notifier": print, **given}),
+    Job.__init__: a_job,
+    Job.source: lambda **given: source(**{"name": "a", **given}),
+    Job.vertex: lambda **given: vertex(**{"name": "b", **given}),
+    Job.sink: lambda **given: sink(**{"name": "b", **given}),
+    run_local: locally,
+    Streaming.__init__: Streaming,
+    type(APPROXIMATE).__init__: type(APPROXIMATE),
+    files: lambda **given: files(**{"pattern": "s3://lake/*", **given}),
+    key_ranges: lambda **given: key_ranges(**{"table": "t", "column": "c", **NUMBERS, **given}),
+    dates: dates,
+    enumerated_by: lambda **given: enumerated_by(**{"enumerator": a_job, **given}),
+    same_as: same_as,
+    load_job: load_job,
+    Split.of: lambda **given: Split.of(**{"name": "s", **given}),
+    Retention.__init__: lambda **given: Retention(**{"policy": ReleasePolicy.KEEP, "grace_s": 1, **given}),
+    Retention.keep: Retention.keep,
+    Retention.as_consumed: Retention.as_consumed,
+    Retention.on_run_success: Retention.on_run_success,
+    Retention.parse: Retention.parse,
+    RaiseMemory.__init__: lambda **given: RaiseMemory(**{"max_driver_memory": "4g", **given}),
+    FixedDelay.__init__: FixedDelay,
+    FailureRate.__init__: FailureRate,
+    ExponentialDelay.__init__: ExponentialDelay,
+    PostgresTable.__init__: table,
+    DeltaTable.__init__: lambda **given: DeltaTable(**{"uri": "s3://lake/x", **given}),
+    ProbedSink.__init__: lambda **given: ProbedSink(**{"apply": a_job, "is_applied": a_job, **given}),
+}
+OF_A_DAG_FILE = [f"airflow_recovery.{room}" for room in ("operators", "sensors", "sinks", "notifications")]
+NOT_MADE_BY_USERS = (
+    *(
+        "CommitSpec",
+        "CommitToken",
+        "Committable",
+        "Committer",
+        "DatabaseAddress",
+        "SinkResources",
+        "sink_of",
+        "spec_of",
+    ),
+    *("FileSplit", "FileSplits", "RegionContext", "Subtask"),
+    *("CommittingSink", "FilePattern", "NoRestart", "Split"),  # by a subclass, files(), nothing to give, Split.of()
+)
+WRONG = (None, 3, -1, 2.5, True, "x", "", b"x", object(), ["x"], [3], {"x": 3}, {3: "x"}, ("x",), int)
+TAKES_ANYTHING = {"self", "function", "return", "kwargs", "operator_args", "subtask", "payload", "job", "spark"}
+
+
+def annotated(function: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters with their types; what is imported for type checkers alone is any type."""
+    unknown: dict[str, Any] = {}
+    while True:
+        try:
+            hints = typing.get_type_hints(function, localns=unknown)
+        except NameError as error:  # noqa: PERF203
+            unknown[str(error.name)] = Any
+        else:
+            return {name: hint for name, hint in hints.items() if name not in TAKES_ANYTHING}
+
+
+def is_of_type(value: object, hint: Any) -> bool:
+    """Pydantic's opinion, so that the checks are not measured by themselves."""
+    config = pydantic.ConfigDict(strict=True, arbitrary_types_allowed=True)
+    try:
+        pydantic.TypeAdapter(hint, config=config).validate_python(value)
+    except pydantic.ValidationError:
+        return False
+    return True
+
+
+def walked(function: Callable[..., Any], make: Callable[..., Any]) -> list[str]:
+    """What is wrong: a value that was taken and is of another type, and an error that is neither ours nor Airflow's."""
+    found = []
+    for name, hint in annotated(function).items():
+        for value in WRONG:
+            try:
+                make(**{name: value})
+            except RecoveryError:  # noqa: PERF203
+                continue
+            except Exception as error:
+                *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+                if not frame.f_globals["__name__"].startswith("airflow."):
+                    found.append(f"{name}={value!r}: {error!r} in {frame.f_globals['__name__']}")
+            else:
+                if not is_of_type(value, hint):
+                    found.append(f"{name}={value!r}: taken for {hint}")
+    return found
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda each: each.__qualname__)
+def test_no_parameter_takes_another_type_or_fails_in_the_depth(function: Callable[..., Any]) -> None:
+    assert walked(function, PUBLIC[function]) == []
+
+
+def test_control_a_parameter_that_nobody_checks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.operators.submitting.check_arguments", lambda *_, **__: None)
+    found = walked(inspect.unwrap(SubmittingOperator.__init__), drop_in)
+    assert any(each.startswith("memory_policy='x': taken for") for each in found)
+    assert any(each.startswith("restart_strategy='x': AttributeError") for each in found), "raised from the depth"
+
+
+def test_every_public_constructor_is_walked() -> None:
+    """What a job's module or a DAG file can call of ours, but for what is handed in or raised."""
+    rooms = [airflow_recovery, *map(importlib.import_module, OF_A_DAG_FILE)]
+    public = {getattr(room, name) for room in rooms for name in room.__all__}
+    walked_there = {inspect.unwrap(each) for each in PUBLIC} | {Job, job}
+    missing = {
+        each.__name__
+        for each in public
+        if inspect.isfunction(each) or (inspect.isclass(each) and not issubclass(each, (Exception, Enum)))
+        if not {each, each.__init__, inspect.unwrap(each.__init__)} & walked_there
+    }
+    assert missing == set(NOT_MADE_BY_USERS)
