@@ -40,6 +40,7 @@ from airflow_recovery import (
     load_job,
     same_as,
 )
+from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
@@ -121,6 +122,7 @@ def in_a_mapped_group(**given: Any) -> Any:
         days.expand(day=["a", "b"])
 
 
+FAILURES = ("maximum_per_task_failures", "maximum_total_task_failures")
 LISTED = "expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found"
 SINGLE = "names between single slashes, found"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -233,6 +235,32 @@ def test_control_a_constructor_without_checks_is_noticed(monkeypatch: pytest.Mon
             noticed |= set(given)
     assert noticed >= {"restart_strategy", "memory_policy", "idempotent", "allow_duplicates", "params", "vertex"}
     assert drop_in(idempotent="no", allow_duplicates="no").outputs == {"o": None}
+
+
+MEANT_OTHERWISE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    *[(make, {name: 0}) for make in (drop_in, group) for name in FAILURES],
+    *[(drop_in, {"idempotent": each}) for each in ("no", 0)],
+    (drop_in, {"allow_duplicates": "no"}),
+    *[(make, {"group_id": None}) for make in (group, region, publish)],
+]
+
+
+@pytest.mark.parametrize(("make", "given"), MEANT_OTHERWISE)
+def test_what_would_mean_another_thing_is_refused(make: Callable[..., Any], given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(JobDefinitionError, match=rf"(?i)expected .*{name}.* found {given[name]!r}|job and group_id"):
+        make(**given)
+
+
+def test_control_taken_for_another_thing_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then an application is not looked at, no clear finds the group's keys, and fewer than no restarts are allowed."""
+    for module in ("spark_submit", "region", "task_group"):
+        monkeypatch.setattr(f"airflow_recovery.operators.{module}.check_arguments", lambda *_, **__: None)
+    monkeypatch.setattr(RestartLimits, "__post_init__", lambda self: None)
+    appending = drop_in(idempotent="no", outputs={"o": "s3://lake/o"}, application_args=[])
+    assert appending.outputs == {"o": "s3://lake/o"}, "neither refused as False nor looked at"
+    assert region(group_id=None).group_id is None
+    assert drop_in(maximum_per_task_failures=0).restart_options.limits.max_restarts == -1
 
 
 # --- what is known only when the task runs ------------------------------------------------------------------------
