@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -33,7 +35,11 @@ from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, Store
 from airflow_recovery.storage.parallel import get_many
 
 BUNDLE_FORMAT = 1
+ROOM_BYTES, ROOM_FACTOR = 16 * 1024 * 1024, 8
+"""A bundle is unpacked to at most so much, and so many times its own size: one of a large run comes to five times."""
+
 _INDEX, _PLAN, _DOCTOR, _OBJECTS = "bundle.json", "plan.json", "doctor.json", "journal/"
+_DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError, RuntimeError, EOFError)
 _NO_LOGS = "an earlier version has made this bundle, without their logs"
 _PACKAGES = (
     "airflow-recovery",
@@ -160,14 +166,18 @@ def _clean(key: str, body: bytes, *, is_stream: bool) -> bytes:
 class BundleStore:
     """The objects of a bundle, listed as the store listed them. Nothing can be written.
 
-    Raises `ConfigurationError` for a file that can't be read, and `RecordInvalid` for one that is no bundle.
+    It comes from a stranger: what it says of sizes is not believed, and it can't fill the memory. Raises
+    `ConfigurationError` for a file that can't be read, and `RecordInvalid` for one that is no bundle.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._lock = threading.Lock()
+        self._unpacked: dict[str, int] = {}
         try:
+            self._room = self._left = ROOM_BYTES + ROOM_FACTOR * Path(path).stat().st_size
             self._file = zipfile.ZipFile(path)
-            index = json.loads(self._file.read(_INDEX))
+            index = parse_json(self._unpack(_INDEX), where=path)
             if index["format"] != BUNDLE_FORMAT:
                 raise ValueError(f"expected format {BUNDLE_FORMAT}, found {index['format']!r}")
             self.identity = RunIdentity(str(index["dag_id"]), str(index["run_key"]), str(index["group_id"]))
@@ -176,7 +186,7 @@ class BundleStore:
             self._listed = {str(key): _info(str(key), size, etag, at) for key, size, etag, at in index["objects"]}
         except OSError as error:
             raise ConfigurationError(f"{path} can't be read: {error.strerror or error}.") from error
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError, NotImplementedError, EOFError) as error:
+        except (*_DAMAGED, TypeError, ValueError, OverflowError) as error:
             raise RecordInvalid(f"{path}: expected a bundle that `export` has written, found: {error!r}.") from error
 
     @property
@@ -194,11 +204,28 @@ class BundleStore:
         if key not in self._listed:
             raise ObjectMissing(f"{self._path} holds no {key}.")
         try:
-            found = self._file.getinfo(f"{_OBJECTS}{key}")
-            check_size(f"{self._path}: {key}", found.file_size, max_bytes)
-            return StoredObject(self._listed[key], self._file.read(found))
-        except (KeyError, zipfile.BadZipFile, OSError, EOFError) as error:
+            body = self._unpack(f"{_OBJECTS}{key}")
+        except (*_DAMAGED, OSError) as error:
             raise RecordInvalid(f"{self._path}: {key} can't be read: {error!r}. Ask for the bundle again.") from error
+        check_size(f"{self._path}: {key}", len(body), max_bytes)
+        return StoredObject(self._listed[key], body)
+
+    def _unpack(self, name: str) -> bytes:
+        """Never more than there is room for: a file that says that it is small may unpack to any size."""
+        entry = self._file.getinfo(name)
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise RecordInvalid(f"{self._path}: expected {name} stored or deflated, found another compression.")
+        with self._lock:  # one at a time: each is unpacked before it is known how much it is
+            room = self._left + self._unpacked.get(name, 0)
+            with self._file.open(entry) as packed:
+                body = packed.read(min(room, MAX_RECORD_BYTES) + 1)
+            if len(body) > min(room, MAX_RECORD_BYTES):
+                raise RecordInvalid(
+                    f"{self._path}: expected a bundle that unpacks to at most {self._room} bytes, {MAX_RECORD_BYTES} a "
+                    f"record, found more in {name}: `export` writes none like that. Ask for the bundle again."
+                )
+            self._left, self._unpacked[name] = room - len(body), len(body)
+        return body
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """As the store listed them when the bundle was made."""

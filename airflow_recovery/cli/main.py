@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from airflow_recovery.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
+from airflow_recovery.cli.terminal import printable, printable_output
 from airflow_recovery.doctor.checking import CHECK_THREAD
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 
@@ -54,7 +55,8 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
     """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
     try:
         _refuse_empty(args)
-        code = int(subcommand.load().run(args))
+        with printable_output():
+            code = int(subcommand.load().run(args))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -63,7 +65,7 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
         return ExitCode.DONE
     except RecoveryError as error:
         # KeyError quotes its message.
-        print(f"error: {error.args[0] if error.args else error}", file=sys.stderr)
+        print(printable(f"error: {error.args[0] if error.args else error}"), file=sys.stderr)
         return exit_code_of(error)
 
 

@@ -15,7 +15,7 @@ from airflow_recovery.cli.deployment import Deployment, deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.probing import prober_of
 from airflow_recovery.cli.user import user_name
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, RecordInvalid
 from airflow_recovery.failover.plan import Plan
 from airflow_recovery.failover.plan_diff import diff
 from airflow_recovery.failover.plan_making import plan
@@ -30,6 +30,7 @@ from airflow_recovery.failover.request import (
     RestartRegion,
     together,
 )
+from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.view.run_view import RunView, view_run
 
 
@@ -106,10 +107,10 @@ def plan_document(view: RunView, found: Plan) -> dict[str, Any]:
 def _load(file: str, view: RunView) -> Plan:
     """A plan that was saved with ``--json``, of this very run."""
     try:
-        document: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
+        document: dict[str, Any] = parse_json(Path(file).read_bytes(), where=file)
         found = Plan.from_json(document["plan"])
         of = (document["dag_id"], document["run_key"], document["group_id"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecordInvalid) as error:
         raise ConfigurationError(f"Expected a plan saved with --json in {file}, found: {error!r}.") from error
     identity = view.journal.identity
     if of != (identity.dag_id, identity.run_key, identity.group_id):

@@ -68,8 +68,7 @@ class Retention:
 
         Raises `ConfigurationError` for anything else.
         """
-        check_arguments(Retention.parse, {"text": text}, "Retention.parse()", error=ConfigurationError)
-        words = text.split()
+        words = text.split() if isinstance(text, str) else []
         name = words.pop(0) if words and not _DURATION.fullmatch(words[0]) else ReleasePolicy.KEEP.value
         try:
             policy = ReleasePolicy(name)

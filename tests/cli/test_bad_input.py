@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from airflow_recovery.cli import main as command_line
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.cli.main import SUBCOMMANDS
+from airflow_recovery.cli.terminal import printable
+from airflow_recovery.errors import RegionFailed
 
 DAG, DATE = "flights", "2026-01-01"
 POSITIONAL = {"dag": DAG, "run": DATE, "region": "raw"}
@@ -55,3 +62,150 @@ def test_an_option_that_is_empty_is_refused_and_no_store_is_asked(line, monkeypa
 def test_control_an_empty_option_means_none_where_nobody_looks(recorded, monkeypatch):
     monkeypatch.setattr(command_line, "_refuse_empty", lambda args: None)
     assert recorded.call("gc", "--grace", "", "--dry-run")[0] == ExitCode.DONE
+
+
+@pytest.mark.parametrize("option", ["--diff", "--apply"])
+def test_a_saved_plan_that_is_nested_without_end_is_refused(recorded, tmp_path, option):
+    recorded.world().until_green()
+    file = tmp_path / "plan.json"
+    file.write_text("[" * 200_000)
+    assert recorded.call("plan", DAG, DATE, option, str(file)) == (ExitCode.USAGE, "")
+    assert "nested deeper than" in recorded.errors
+
+
+# --- a stranger's bundle ----------------------------------------------------------------------------------------------
+
+HUGE = 200 * 1024 * 1024
+
+
+@pytest.fixture
+def bundle(recorded, tmp_path):
+    """The path of a real bundle."""
+    recorded.world().until_green()
+    path = tmp_path / "bundle.zip"
+    assert recorded.call("export", DAG, DATE, "--out", str(path))[0] == ExitCode.DONE
+    return path
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes], compression: int = zipfile.ZIP_DEFLATED) -> Path:
+    """A copy of a bundle in which every entry is what ``change`` makes of it."""
+    copy = path.with_name("changed.zip")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w", compression) as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+    return copy
+
+
+def huge_index(name: str, body: bytes) -> bytes:
+    return body + b" " * HUGE if name == "bundle.json" else body
+
+
+def huge_object(name: str, body: bytes) -> bytes:
+    return body + b" " * HUGE if "/plan/" in name else body
+
+
+def all_large(name: str, body: bytes) -> bytes:
+    return body + b" " * (8 * 1024 * 1024) if name.startswith("journal/") else body
+
+
+def deep_index(name: str, body: bytes) -> bytes:
+    return b"[" * 200_000 if name == "bundle.json" else body
+
+
+def says_it_is_small(path: Path) -> Path:
+    """Both headers of each entry that is huge say that it has 100 bytes."""
+    body = bytearray(path.read_bytes())
+    huge = re.compile(rb"(PK\x01\x02.{20}|PK\x03\x04.{18})(....)", re.DOTALL)
+    for found in huge.finditer(bytes(body)):
+        if int.from_bytes(found[2], "little") >= HUGE:
+            body[found.start(2) : found.end(2)] = (100).to_bytes(4, "little")
+    path.write_bytes(body)
+    return path
+
+
+def shown(recorded, path: Path) -> tuple[int, str, int]:
+    """The exit code of `show --bundle`, the error, and the most bytes that Python held."""
+    tracemalloc.start()
+    try:
+        code, said = recorded.call("show", "--bundle", str(path))
+        assert said == "", "nothing is shown of it"
+        return code, recorded.errors, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("change", [huge_index, huge_object, all_large, deep_index])
+def test_a_strangers_bundle_takes_no_more_memory_than_a_run_of_its_size(recorded, bundle, change):
+    code, error, most = shown(recorded, rewritten(bundle, change))
+    assert (code, error.count("\n")) == (ExitCode.NO_ANSWER, 1)
+    assert "Ask for the bundle again" in error or "nested deeper than" in error
+    assert most < 100 * 1024 * 1024
+
+
+@pytest.mark.parametrize("change", [huge_index, huge_object])
+def test_what_a_bundle_says_of_sizes_is_not_believed(recorded, bundle, change):
+    code, _, most = shown(recorded, says_it_is_small(rewritten(bundle, change)))
+    assert code == ExitCode.NO_ANSWER
+    assert most < 100 * 1024 * 1024
+
+
+def test_a_compression_that_unpacks_without_a_limit_is_refused(recorded, bundle):
+    code, error, _ = shown(recorded, rewritten(bundle, lambda name, body: body, zipfile.ZIP_BZIP2))
+    assert (code, "stored or deflated" in error) == (ExitCode.NO_ANSWER, True)
+
+
+def test_control_without_the_limit_a_small_file_takes_all_the_memory_it_asks_for(recorded, bundle, monkeypatch):
+    copy = rewritten(bundle, huge_index)
+    assert copy.stat().st_size < 1024 * 1024
+    for limit in ("ROOM_BYTES", "MAX_RECORD_BYTES"):
+        monkeypatch.setattr(f"airflow_recovery.cli.bundle.{limit}", 1 << 40)
+    assert shown(recorded, copy)[2] > HUGE
+
+
+# --- what a terminal obeys --------------------------------------------------------------------------------------------
+
+EVIL = "\x1b]0;owned\x07\x1b[2K\rAll is well.\x9b2J\u202egnp\u2066\u200b\x08\x7f\udcff"
+
+
+def fail_with(text: str) -> Callable[[], None]:
+    def fail() -> None:
+        raise RegionFailed(text)
+
+    return fail
+
+
+@pytest.fixture
+def failed(recorded):
+    """A run whose failure says what a terminal would obey."""
+    world = recorded.world()
+    world.go("raw")
+    with pytest.raises(RegionFailed):
+        world.go("by_route", on_start=fail_with(EVIL[:-1]))
+    world.keep_events()
+    return world
+
+
+@pytest.mark.parametrize(
+    "line", [["show", DAG, DATE], ["plan", DAG, DATE], ["events", DAG, DATE]], ids=lambda line: line[0]
+)
+def test_nothing_that_a_terminal_obeys_is_printed(recorded, failed, line):
+    code, said = recorded.call(*line)
+    assert code == ExitCode.DONE
+    assert "\\x1b]0;owned\\x07" in said
+    assert [each for each in said if not (each.isprintable() or each in "\n\t")] == []
+
+
+def test_nothing_that_a_terminal_obeys_is_in_an_error(recorded, failed):
+    assert recorded.call("show", EVIL[:-1], DATE)[0] == ExitCode.NOT_FOUND
+    assert recorded.errors.rstrip("\n").isprintable()
+
+
+def test_control_printed_as_it_is_the_terminal_gets_its_orders(recorded, failed, monkeypatch):
+    monkeypatch.setattr("airflow_recovery.cli.terminal.printable", lambda text: text)
+    assert "\x1b]0;owned\x07" in recorded.call("show", DAG, DATE)[1]
+
+
+def test_what_shows_itself_is_printed_as_it_is():
+    assert printable("Größe: 3 │ 日本\n\tb") == "Größe: 3 │ 日本\n\tb"
+    assert printable(EVIL).isprintable()
+    assert printable("\ud800") == "\\ud800", "a half of a character can't be written at all"

@@ -7,7 +7,7 @@ from airflow_recovery import FileSplit, FileSplits, JobDefinitionError, files
 
 @pytest.mark.parametrize("pattern", ["", "  ", None, ["s3://lake/*"]])
 def test_a_pattern_is_a_text(pattern: object) -> None:
-    with pytest.raises(JobDefinitionError, match=r"files\(\): expected s3://"):
+    with pytest.raises(JobDefinitionError, match=r"files\(\): expected pattern= as a text"):
         files(pattern)  # type: ignore[arg-type]
 
 
