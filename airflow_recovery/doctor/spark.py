@@ -205,7 +205,7 @@ def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[Chec
 
 def check_master(connection: SparkConnection, environment: Mapping[str, str]) -> Iterator[CheckResult]:
     """Whether somebody listens where the connection says. Nothing is asked of the master."""
-    check, master = f"connection {connection.conn_id}", connection.master
+    check, master = f"address of {connection.conn_id}", connection.master
     if connection.is_cluster and master.startswith("spark://"):
         yield wrong(
             check,

@@ -40,5 +40,5 @@ def test_a_region_on_a_connect_server(connect: ConnectServer, tmp_path: Path) ->
     assert found["rights on the results"]["found"].startswith("list, delete below")  # its server writes them
     left = [each.name for each in (tmp_path / "journal").rglob("*") if each.is_file()]
     assert left in ([], ["raced"])  # the start-up probe's own note
-    gone = doctor("--conn", "gone")["connection gone"]
+    gone = doctor("--conn", "gone")["address of gone"]
     assert (gone["status"], "127.0.0.1:1" in gone["found"]) == ("wrong", True)
