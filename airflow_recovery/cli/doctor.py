@@ -78,7 +78,7 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
     """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
     from airflow_recovery.doctor.spark import check_submission
-    from airflow_recovery.doctor.stores import check_expiry, check_places, check_store
+    from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
     from airflow_recovery.doctor.versions import check_archive, check_versions
 
     if args.spark:
@@ -107,6 +107,7 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
                 yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
         if needs.journal:
             yield Check("lifecycle rules of the journal", partial(check_expiry, journal))
+            yield Check("owners", partial(check_owners, journal, results, deployment.name))
     if needs.spark:
         environment = dict(os.environ)
         yield Check("the driver's archive", partial(check_archive, environment, on_s3=on_s3), timeout_s=60.0)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
-from airflow_recovery.errors import ObjectMissing, RecoveryError, StoreError
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
+from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.shuffle.lifecycle import rule_text
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.probe import probe
@@ -113,17 +115,24 @@ def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
     )
 
 
-def check_owner(what: str, look: Callable[[], None]) -> Iterator[CheckResult]:
-    """``look`` raises `ConfigurationError` where the prefix is another deployment's."""
-    check = f"owner of the {what}"
-    try:
-        look()
-    except RecoveryError as error:
-        yield wrong(
-            check, expected="nobody's, or this deployment's", found=error, next_step="Settle that before the first run."
-        )
-    else:
-        yield ok(check, "nobody else")
+def check_owners(journal: ObjectStore, results: ObjectStore, deployment: str | None) -> Iterator[CheckResult]:
+    """Whether another deployment has the journal, or another journal the results. Takes neither."""
+    for what, look in (
+        ("journal", partial(check_owner, journal, deployment or "")),
+        ("results", partial(check_results, journal, results)),
+    ):
+        check = f"owner of the {what}"
+        try:
+            look()
+        except (ConfigurationError, RecordInvalid) as error:
+            yield wrong(
+                check,
+                expected="nobody, or this deployment and its journal",
+                found=error,
+                next_step="Settle it before the first run: tasks refuse to work there.",
+            )
+        else:
+            yield ok(check, "nobody else")
 
 
 class _Tried:

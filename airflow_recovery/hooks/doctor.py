@@ -19,7 +19,7 @@ from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
-from airflow_recovery.doctor.stores import check_expiry, check_owner, check_places, check_store
+from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
 from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.execution.scheduler import HOW_TO_GET_A_DOOR, ClearRequest
@@ -27,7 +27,6 @@ from airflow_recovery.hooks.doors import BACKEND_PATH, BackendNotInstalled, OwnT
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.settings import SECTION, RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
-from airflow_recovery.journal.owner import check_owner as check_owner_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -374,9 +373,8 @@ class AirflowChecks:
             yield Check("the journal", partial(self._of_journal, stores))
         if needs.results:
             yield Check("the results", partial(self._of_results, stores))
-        if needs.journal and settings.deployment is not None:
-            look = partial(self._look_for_owner, stores, settings.deployment)
-            yield Check("owner of the journal", partial(check_owner, "journal", look))
+        if needs.journal and needs.results:
+            yield Check("owners", partial(self._of_owners, stores, settings.deployment))
 
     # Each opens its store by itself, since a connection is asked for then, and may not be answered.
 
@@ -391,8 +389,8 @@ class AirflowChecks:
         return check_store("results", stores.results, self._allowed(rights), needs.policies[1])
 
     @staticmethod
-    def _look_for_owner(stores: Stores, deployment: str) -> None:
-        check_owner_of(stores.journal, deployment)
+    def _of_owners(stores: Stores, deployment: str | None) -> Iterator[CheckResult]:
+        return check_owners(stores.journal, stores.results, deployment)
 
     def _allowed(self, needed: Right) -> Right:
         return needed if self._writes else needed & READING

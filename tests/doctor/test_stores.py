@@ -10,9 +10,9 @@ import pytest
 
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status
-from airflow_recovery.doctor.stores import check_expiry, check_owner, check_places, check_store
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.storage import ObjectStore
+from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+from airflow_recovery.journal.owner import own_prefix, own_results
+from airflow_recovery.storage import ObjectStore, open_store
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import StoredObject
 from airflow_recovery.storage.s3 import S3Store
@@ -137,12 +137,21 @@ def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
     assert list(check_expiry(LocalStore("file:///nowhere"))) == []
 
 
-def test_the_journal_of_another_deployment() -> None:
-    def refuse() -> None:
-        raise ConfigurationError("Expected it to be the journal of 'a', found that of 'b'.")
+def owners_of(folder: Path, journal: str = "journal", deployment: str | None = None) -> dict[str, CheckResult]:
+    places = [open_store(f"file://{folder}/{each}") for each in (journal, "results")]
+    return wrongs(check_owners(places[0], places[1], deployment))
 
-    assert "'b'" in wrongs(check_owner("journal", refuse))["owner of the journal"].found
-    assert wrongs(check_owner("journal", lambda: None)) == {}
+
+def test_the_journal_of_another_deployment_and_the_results_of_another_journal(tmp_path: Path) -> None:
+    assert owners_of(tmp_path) == {}
+    journal, results = (open_store(f"file://{tmp_path}/{each}") for each in ("journal", "results"))
+    own_prefix(journal, "production")
+    own_results(journal, results)
+    before = sorted(each.key for store in (journal, results) for each in store.list())
+    assert owners_of(tmp_path, deployment="production") == {}
+    assert "'production'" in owners_of(tmp_path, deployment="staging")["owner of the journal"].found
+    assert list(owners_of(tmp_path, "other")) == ["owner of the results"]
+    assert sorted(each.key for store in (journal, results) for each in store.list()) == before
 
 
 # The policies of docs/s3.md
