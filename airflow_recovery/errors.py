@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow_recovery.journal.records import Failure, Making
 
@@ -286,6 +286,11 @@ class RegionFailed(RecoveryError):
     def __init__(self, message: str, cause: Failure | None = None) -> None:
         super().__init__(message)
         self.cause = cause
+        self.forget: Callable[[], object] = _nothing
+        """Deletes what the driver has said of it elsewhere; called when it is in the journal. Raises nothing."""
+
+
+def _nothing() -> None: ...
 
 
 class UserCodeError(RegionFailed):
@@ -322,6 +327,13 @@ class TransferBroken(InputUnreadable):
 
 class InfrastructureFailed(RegionFailed):
     """What runs the code failed, not the code."""
+
+
+class NotSetUp(InfrastructureFailed):
+    """What the application needs is not where it runs: a module, a jar, Python, Java, or one version of each.
+
+    The message says what to do. Not retried: nothing of it comes by itself.
+    """
 
 
 class DriverLost(InfrastructureFailed):

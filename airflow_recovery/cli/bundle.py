@@ -3,7 +3,7 @@
     bundle.json       format, identity, versions, and the listing as the store gave it
     plan.json         as `plan --json` says it, where one could be made
     doctor.json       what `doctor` said where the bundle was made, without writing anything
-    journal/<key>     the objects, with what looks like a secret replaced (`airflow_recovery.cli.scrub`); beside the
+    journal/<key>     the objects, with what looks like a secret replaced (`airflow_recovery.journal.scrub`); beside the
                       journal's the control logs of channels, whose keys are others
 
 `BundleStore` reads it as the store that it was made from, so every command that only reads a journal reads a bundle.
@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from airflow_recovery.channel_io.reading import control_logs
-from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreAccessDenied, StoreError
 from airflow_recovery.journal.codec import MAX_RECORD_BYTES, parse_json, resealed
 from airflow_recovery.journal.frames import rewritten
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject, check_size
 from airflow_recovery.storage.parallel import get_many
 

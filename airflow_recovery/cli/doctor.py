@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_checked, summary
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
 
 _SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
 _BUNDLE_TIMEOUT_S = 10.0

@@ -46,6 +46,10 @@ class Drivers(Protocol):
         """What the driver said of its failure, where it said anything."""
         ...
 
+    def forget_failure(self, identity: RunIdentity, claim: Claim) -> None:
+        """Delete that: it is in the journal now. Raises nothing."""
+        ...
+
 
 class BoundDrivers:
     """They die with the process that starts them, and nobody else can be asked about them."""
@@ -67,6 +71,10 @@ class BoundDrivers:
         """It said nothing."""
         del identity, claim
         return None
+
+    def forget_failure(self, identity: RunIdentity, claim: Claim) -> None:
+        """Nothing is left to be done."""
+        del identity, claim
 
 
 BOUND = BoundDrivers()

@@ -15,6 +15,7 @@ from airflow_recovery.errors import (
     InputDenied,
     InputReleased,
     NotMine,
+    NotSetUp,
     PagesDisagree,
     RegionFailed,
     SharedMadeElsewhere,
@@ -73,14 +74,16 @@ class FailedAttempt:
             if outcome is None:
                 raise
             run.log.warning("%s, but attempt %d has finished: it counts.", error, claim.attempt)
+            _forget(error)
             return outcome
+        _forget(error)
         # Where a failure restarts everything, the next try does it.
         is_full = run.plan.failover_strategy is FailoverStrategy.FULL
         if after is not None and lost and not is_full:
             from airflow_recovery.execution.wake import wake_producers  # only a failover needs it
 
             raise wake_producers(run, after.judged, claim.region, lost, after.observation) from error
-        if cause is FenceCause.OWN_FAILURE and not isinstance(error, (UserCodeError, InputDenied)):
+        if cause is FenceCause.OWN_FAILURE and not isinstance(error, (UserCodeError, InputDenied, NotSetUp)):
             self._check_budget(after, ended, error)
         raise error
 
@@ -130,3 +133,8 @@ class FailedAttempt:
             raise self._restarts.exhausted(decision, error) from error
         self._run.log.info("%s.", decision.reason)
         attach(error, decision)
+
+
+def _forget(error: BaseException) -> None:
+    if isinstance(error, RegionFailed):
+        error.forget()

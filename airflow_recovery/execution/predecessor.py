@@ -46,6 +46,8 @@ def fence_predecessor(
         ended = fenced(run, region, opened.number, cause, "the next try of the task")
     try:
         run.journal.fence(ended)
+        if said is not None and opened.claim is not None:
+            drivers.forget_failure(run.journal.identity, opened.claim)
         run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
     except AttemptLost:
         run.log.info("Attempt %d has ended by itself; judging again.", opened.number)

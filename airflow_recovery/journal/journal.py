@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid, StoreTimeout, StoreUnavailable
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.masking import Mask, masked, no_mask
+from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.journal.recording import JournalListener, NoListener
@@ -35,6 +35,7 @@ from airflow_recovery.journal.records import (
     RunIdentity,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
 from airflow_recovery.journal.split_log_store import SplitLogStore
@@ -61,7 +62,8 @@ class Journal:
 
     ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
     one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
-    repeated (PROTOCOL, PUT rule). ``listener`` is told what was written; ``mask`` takes secrets out of free text.
+    repeated (PROTOCOL, PUT rule). ``listener`` is told what was written; ``mask`` takes secrets out of free text,
+    by their form where nobody hands in what knows them.
     ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`), at most one in
     ``snapshot_min_pause_s``.
     """
@@ -74,7 +76,7 @@ class Journal:
         writer: str,
         deadline_s: float = 60.0,
         listener: JournalListener | None = None,
-        mask: Mask = no_mask,
+        mask: Mask = scrubbed,
         writes_snapshot: bool = False,
         snapshot_min_pause_s: float = MIN_PAUSE_S,
         sleep: Callable[[float], None] = time.sleep,

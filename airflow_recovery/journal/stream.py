@@ -22,8 +22,9 @@ from airflow_recovery.errors import AttemptLost, StoreError
 from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded, event_text
 from airflow_recovery.journal.frames import MAX_EVENT_BYTES, SegmentHeader, record_line
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.masking import Mask, masked, no_mask
+from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
@@ -107,7 +108,7 @@ class EventWriter:
         flush_interval_s: float = 1.0,
         max_waiting_events: int = MAX_WAITING_EVENTS,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
-        mask: Mask = no_mask,
+        mask: Mask = scrubbed,
         now: Callable[[], str] = lambda: datetime.now(timezone.utc).isoformat(),
     ) -> None:
         self._store = store

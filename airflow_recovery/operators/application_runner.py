@@ -13,6 +13,7 @@ from airflow_recovery.errors import (
     AttemptLost,
     InputReleased,
     JobDefinitionError,
+    NotSetUp,
     OutputAltered,
     RegionFailed,
     StoreError,
@@ -34,6 +35,7 @@ from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.runtime.paths import spark_path
+from airflow_recovery.runtime.start_advice import start_failure
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.shuffle.location import comparable
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
@@ -147,6 +149,9 @@ class ApplicationRunner:
         except Exception as error:
             # All that is known of an application of the user's own is what spark-submit's exit told.
             told = f"{claim.region}@{claim.attempt}: the application failed: {error}"
+            failure = start_failure(error)
+            if failure is not None:
+                raise NotSetUp(f"{claim.region}@{claim.attempt} could not start: {failure.message}", failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             raise ERRORS[classify(failure)](told, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))

@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from airflow_recovery.execution.drivers import BOUND, Drivers
+from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.records import Claim, RunIdentity
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.storage.object_store import ObjectStore
@@ -53,7 +55,7 @@ class ConnectApplication:
 
     ``url`` may hold a token and is never logged. ``user_id`` must be the same for all attempts of a run: it is how a
     later one finds the session of an orphan. ``conf`` is set in the session as far as the server lets it be set.
-    ``journal`` and ``results`` are the stores that this process has open.
+    ``journal`` and ``results`` are the stores that this process has open, and ``mask`` knows its secrets.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class ConnectApplication:
         journal: ObjectStore,
         results: ObjectStore | None = None,
         log: logging.Logger,
+        mask: Mask = scrubbed,
     ) -> None:
         self._url = url
         self._user_id = user_id
@@ -74,6 +77,7 @@ class ConnectApplication:
         self._journal = journal
         self._results = results
         self._log = log
+        self._mask = mask
         self._running: RegionSpec | None = None
         self.drivers = BOUND
 
@@ -100,6 +104,7 @@ class ConnectApplication:
                 conf=self._conf,
                 journal=self._journal,
                 results=self._results,
+                mask=self._mask,
             )
         finally:
             self._running = None

@@ -13,21 +13,25 @@ claim's tag: no other attempt, run or operator has it (faults 3, 18, 19, 77).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_recovery.errors import StoreError
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import Claim, Failure, Outcome, RunIdentity
-from airflow_recovery.runtime.receipt import read_failure_at
+from airflow_recovery.runtime.receipt import forget_failure_at, read_failure_at
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.operators.submitting import SubmittingOperator
     from airflow_recovery.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 10.0
 """The provider logs each answer."""
@@ -74,3 +78,10 @@ class ClusterDrivers:
     def failure_of(self, identity: RunIdentity, claim: Claim) -> Failure | None:
         """What the driver left beside its results."""
         return read_failure_at(self._results, JournalLayout(identity).data_of(claim.region, claim.attempt))
+
+    def forget_failure(self, identity: RunIdentity, claim: Claim) -> None:
+        """Delete that."""
+        try:
+            forget_failure_at(self._results, JournalLayout(identity).data_of(claim.region, claim.attempt))
+        except StoreError as error:
+            log.warning("What the driver of %s@%d said is left behind: %s", claim.region, claim.attempt, error)

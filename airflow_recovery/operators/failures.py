@@ -18,6 +18,7 @@ NOT_CURED_BY_RETRY = (
     errors.JournalInUse,
     errors.LossBudgetExceeded,
     errors.NoDoor,
+    errors.NotSetUp,
     errors.OutputAltered,
     errors.RecordInvalid,
     errors.RestartsExhausted,

@@ -16,6 +16,7 @@ from airflow_recovery.execution.probing import OnAltered, ResultProber
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.stage_failover import channels_in
 from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
@@ -90,7 +91,7 @@ def open_run(
         writer,
         buffer_bytes=options.buffer_bytes,
         flush_interval_s=options.flush_interval_s,
-        mask=_mask,
+        mask=mask_secrets,
     )
     events = MeteredEvents(stream, metrics, writer)
     journal = Journal(
@@ -99,7 +100,7 @@ def open_run(
         writer=writer,
         deadline_s=float(settings.request_timeout),
         listener=Recorder(events.record, _now),
-        mask=_mask,
+        mask=mask_secrets,
         writes_snapshot=True,
         snapshot_min_pause_s=options.snapshot_min_pause_s,
     )
@@ -156,13 +157,6 @@ def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
         return stores.open_external(location)
 
     return open_location
-
-
-def _mask(text: str) -> str:
-    """With every secret masked that Airflow knows in this process: those of connections, variables and its settings."""
-    from airflow.sdk.log import redact  # type: ignore[attr-defined]  # there for all to use, but not re-exported
-
-    return str(redact(text))
 
 
 def _now() -> str:

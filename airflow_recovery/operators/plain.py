@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.errors import ConfigurationError, ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.errors import ConfigurationError, NotSetUp, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -106,7 +106,7 @@ class PlainRun:
         log.info("%s runs: %s, so nothing is kept and nothing is recorded.", claim.region, WHY)
         try:
             outcome = runner.run(attempt)
-        except UserCodeError as error:
+        except (NotSetUp, UserCodeError) as error:
             raise RegionFailed(str(error), error.cause) from error
         if outcome is None:
             left = Journal(self.stores.journal, self.identity, writer=claim.writer)

@@ -27,6 +27,7 @@ from airflow_recovery.execution.liveness import beat_of
 from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.execution.start_gate import ChannelNotOpen
 from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
@@ -414,6 +415,7 @@ class SparkRegionOperator(SubmittingOperator):
                 journal=stores.journal,
                 results=stores.results,
                 log=log,
+                mask=mask_secrets,
             )
         if connection.conn_type in SUBMIT:
             deploy_mode = self._deploy_mode or connection.extra_dejson.get("deploy-mode")

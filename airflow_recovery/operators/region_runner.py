@@ -8,10 +8,11 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from airflow_recovery.errors import RegionFailed, UserCodeError
+from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
@@ -30,9 +31,9 @@ from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
-from airflow_recovery.runtime.receipt import read_failure, read_receipt
-from airflow_recovery.runtime.s3a_advice import s3a_advice
+from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunFacts, SplitSpec, StageSpec, VertexSpec
+from airflow_recovery.runtime.start_advice import start_advice, start_failure
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
@@ -111,7 +112,9 @@ class RegionRunner:
             try:
                 self._application.run(spec, folder)
             except Exception as error:
-                raise region_failed(spec, read_failure(spec), error) from error
+                failed = region_failed(spec, read_failure(spec) or start_failure(error), error)
+                failed.forget = partial(forget_failure, spec, self._log)
+                raise failed from error
             # A driver on this machine leaves the outcome; one elsewhere is asked for in the journal.
             return read_receipt(spec)
 
@@ -233,9 +236,9 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
     condition = ", ".join(each for each in (failure.condition, failure.sql_state) if each)
     told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
-    advice = s3a_advice(failure)
-    if advice is not None:
-        return UserCodeError(f"{told}. {advice}", failure)
+    advice = start_advice(failure)
     if is_user_error(failure):
-        return UserCodeError(f"{told}. The same code would fail again, so it is not retried.", failure)
+        return UserCodeError(f"{told}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
+    if advice is not None:
+        return NotSetUp(f"{told}. {advice}", failure)
     return ERRORS[classify(failure)](told, failure)

@@ -16,6 +16,7 @@ from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision, Ret
 from airflow_recovery import errors
 from airflow_recovery.execution.restarts import decision_of
 from airflow_recovery.failover.restart_strategy import ExponentialDelay
+from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.operators.failures import is_final
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RecoveryRetryPolicy(RetryPolicy):
         if isinstance(exception, errors.SubtasksFailed):
             return self._of_several(exception, try_number, max_tries, context)
         if isinstance(exception, errors.RestartsExhausted):
-            return RetryDecision.fail(reason=str(exception))
+            return RetryDecision.fail(reason=mask_secrets(str(exception)))
         if isinstance(exception, errors.RestartPending):
             return self._retry(exception.delay_s, str(exception))
         decision = decision_of(exception)
@@ -77,7 +78,7 @@ class RecoveryRetryPolicy(RetryPolicy):
         decisions = [self.evaluate(each, try_number, max_tries, context) for each in asked]
         retried = [each for each in decisions if each.action is not RetryAction.FAIL]
         if not retried:
-            return RetryDecision.fail(reason=str(exception))
+            return RetryDecision.fail(reason=mask_secrets(str(exception)))
         if any(each.action is RetryAction.DEFAULT for each in retried):
             return RetryDecision.default()
         return self._retry(max(each.retry_delay or timedelta(0) for each in retried).total_seconds(), str(exception))
@@ -93,4 +94,4 @@ class RecoveryRetryPolicy(RetryPolicy):
 
     @staticmethod
     def _retry(delay_s: float, reason: str) -> RetryDecision:
-        return RetryDecision.retry(timedelta(seconds=delay_s), reason[:500])
+        return RetryDecision.retry(timedelta(seconds=delay_s), mask_secrets(reason)[:500])

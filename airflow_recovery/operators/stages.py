@@ -30,6 +30,7 @@ from airflow_recovery.execution.channels import (
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
+from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.storage.object_store import ObjectStore
@@ -156,7 +157,7 @@ class StageRunner:
 def tell_that_it_gave_up(run: Run, region: str, results: ObjectStore, error: BaseException) -> None:
     """Best effort, for a task that fails for good: what it fails with is told whatever comes of this."""
     try:
-        if run.regions[region].channels_out and give_up_output(run, region, results, _first_line(error)):
+        if run.regions[region].channels_out and give_up_output(run, region, results, mask_secrets(_first_line(error))):
             run.log.info("The consumer of %s was told that no more will come.", region)
     except Exception as second:
         run.log.warning("The consumer of %s could not be told that no more will come: %s", region, second)

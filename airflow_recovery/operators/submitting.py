@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,6 +29,7 @@ from airflow_recovery.operators.summary import summary_of
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.runtime.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.topology.job_recovery import DeclaredJobRecovery, declared_job_recovery
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class SubmittingOperator(SparkSubmitOperator):
         self.is_killed = False
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
+        self._output: deque[str] = deque(maxlen=MAX_LINES)
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
             given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
@@ -209,7 +212,12 @@ class SubmittingOperator(SparkSubmitOperator):
         self._name_job(attempt)
         # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
         self._hook = None
-        super().execute(context)
+        self._output.clear()
+        try:
+            super().execute(context)
+        except Exception as error:
+            keep_output(error, self._output)
+            raise
 
     def submits_to_cluster(self) -> bool:
         """The driver runs on the cluster, and not in a process of this machine (deploy mode ``cluster``)."""
@@ -279,4 +287,12 @@ class SubmittingOperator(SparkSubmitOperator):
         hook = super()._get_hook()
         # spark-submit dies with this process: its JVM would otherwise run on after kill -9.
         setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
+        # The provider's error ends with the last twenty lines, which may all be frames of one stack.
+        process = hook._process_spark_submit_log
+        setattr(hook, "_process_spark_submit_log", lambda lines: process(self._overheard(lines)))  # noqa: B010
         return hook
+
+    def _overheard(self, lines: Iterable[str]) -> Iterator[str]:
+        for each in lines:
+            self._output += relevant([each])
+            yield each

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select
 
+from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.plugins.protocol import NOTE_SIGN
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def leave_note(session: Session, scope: TaskScope, note: str) -> None:
-    """Give the task instance ``note``, unless a person has written one. Does not commit."""
+    """Give the task instance ``note``, unless a person has written one. Does not commit.
+
+    Masked once more: whoever sent it may be of a version that does not.
+    """
     found = session.scalar(
         select(TaskInstance).where(
             TaskInstance.dag_id == scope.dag_id,
@@ -25,5 +29,5 @@ def leave_note(session: Session, scope: TaskScope, note: str) -> None:
         )
     )
     if found is not None and (not found.note or found.note.startswith(NOTE_SIGN)):
-        found.note = note
+        found.note = mask_secrets(note)
         session.flush()

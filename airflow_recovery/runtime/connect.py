@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
@@ -49,16 +51,17 @@ def run_over_connect(
     conf: Mapping[str, str] | None = None,
     journal: ObjectStore | None = None,
     results: ObjectStore | None = None,
+    mask: Mask = scrubbed,
 ) -> RegionResult:
     """Run one attempt to its outcome object on the server at ``url`` (``sc://host:port/;token=...``).
 
     ``archive`` is `shipping.build_archive`'s. ``user_id`` must be the same for all attempts of a run: sessions are
     keyed by it. ``conf`` is set in the session, as far as the server lets it be set; what a vertex asks for wins.
     ``journal`` and ``results`` are the spec's stores where this process has them open already: more clients cost 70 ms.
-    The job must be importable here. Leaves the same failure file and object as the driver process of spark-submit, and
-    raises the failure itself; raises `AttemptLost` where the attempt was fenced. Closes its session, never the server.
-    This process is in Connect mode afterwards (pyspark's own mark in its environment): no classic session can be made
-    in it.
+    ``mask`` takes out of what is written the secrets that this process knows. The job must be importable here. Leaves
+    the same failure file and object as the driver process of spark-submit, and raises the failure itself; raises
+    `AttemptLost` where the attempt was fenced. Closes its session, never the server. This process is in Connect mode
+    afterwards (pyspark's own mark in its environment): no classic session can be made in it.
     """
     silence_query_loggers()
     progress = Progress(log, spec.attempt)
@@ -71,7 +74,7 @@ def run_over_connect(
 
     with (
         heartbeat(spec, open_early(spec) if journal is None else lambda: journal, log, stop=stop),
-        reporting_failure(spec, progress, log),
+        reporting_failure(spec, progress, log, mask),
         guarding(url, session_id=session_id, tag=spec.tag, user_id=user_id),
     ):
         log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
@@ -82,9 +85,9 @@ def run_over_connect(
             shipped = beside(lambda: spark.addArtifacts(str(archive), pyfile=True), "ship code")
             apply_spark_conf(spark, "The task", conf or {}, log)
             result = run_region(
-                spark, spec, log=log, progress=progress, results=results, ready=shipped, server=host_of(url)
+                spark, spec, log=log, progress=progress, results=results, ready=shipped, server=host_of(url), mask=mask
             )
-            finish_attempt(spec, result, log, store=journal)
+            finish_attempt(spec, result, log, store=journal, mask=mask)
             return result
         finally:
             spark.stop()

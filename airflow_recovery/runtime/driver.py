@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, NotSetUp
+from airflow_recovery.journal.records import Failure
 from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.process import guard
@@ -17,6 +18,7 @@ from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
 from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.runtime.start_advice import NOT_SET_UP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,7 @@ def drive(spec: RegionSpec) -> int:
                 # Else the last tasks of one batch would keep the next one waiting.
                 builder = builder.config("spark.scheduler.mode", "FAIR")
             spark = builder.getOrCreate()
+            check_one_version(spark.version)
             signs.tell_application(spark.sparkContext.applicationId)
             progress.tell = signs.tell_progress
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl or "off")
@@ -63,6 +66,22 @@ def drive(spec: RegionSpec) -> int:
         return exit_code_of(run, spec, log)
     finally:
         _stop(spark, log)
+
+
+def check_one_version(spark: str) -> None:
+    """Raises `NotSetUp` where the pyspark that is imported here is made for another Spark than ``spark``, its version.
+
+    The third number may differ, as may what a vendor adds.
+    """
+    import pyspark
+
+    if pyspark.__version__.split(".")[:2] != spark.split(".")[:2]:
+        message = (
+            f"expected pyspark and Spark of one version, found pyspark {pyspark.__version__} in {pyspark.__path__[0]} "
+            f"and Spark {spark}. Install the pyspark of that version where the driver runs, or have SPARK_HOME name "
+            "the Spark of this one."
+        )
+        raise NotSetUp(message, Failure(NOT_SET_UP, message))
 
 
 def exit_code_of(run: Callable[[], None], spec: RegionSpec, log: logging.Logger) -> int:

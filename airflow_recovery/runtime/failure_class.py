@@ -16,6 +16,7 @@ from enum import Enum
 from airflow_recovery import errors
 from airflow_recovery.journal.records import Failure
 from airflow_recovery.runtime.failure import is_missing_input, is_user_error
+from airflow_recovery.runtime.start_advice import NOT_SET_UP, start_advice
 
 CLASS_LABEL = "class"
 RECOVERABLE_LABEL = "recoverable"
@@ -31,6 +32,7 @@ class FailureClass(str, Enum):
     DENIED = "denied"
     TIMED_OUT = "timed out"
     USER_CODE = "user code"
+    NOT_SET_UP = "not set up"
     DRIVER_LOST = "driver lost"
     OUT_OF_MEMORY = "out of memory"
     EXECUTOR_LOST = "executor lost"
@@ -53,6 +55,7 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
     FailureClass.DENIED: errors.InputDenied,
     FailureClass.TIMED_OUT: errors.InputTimedOut,
     FailureClass.USER_CODE: errors.RegionFailed,
+    FailureClass.NOT_SET_UP: errors.NotSetUp,
     FailureClass.DRIVER_LOST: errors.DriverLost,
     FailureClass.OUT_OF_MEMORY: errors.OutOfMemory,
     FailureClass.EXECUTOR_LOST: errors.ExecutorLost,
@@ -120,6 +123,8 @@ def classify(failure: Failure) -> FailureClass:
         return FailureClass.CHANNEL
     if is_user_error(failure):
         return FailureClass.USER_CODE
+    if failure.type == NOT_SET_UP or start_advice(failure) is not None:
+        return FailureClass.NOT_SET_UP
     for pattern, found in (
         (_SESSION_LOST, FailureClass.SESSION_LOST),
         (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY),
@@ -157,11 +162,13 @@ def memory_of(failure: Failure) -> MemoryOf | None:
 def labelled(failure: Failure) -> Failure:
     """``failure`` with the labels ``class``, ``recoverable`` and, for out of memory, ``memory``.
 
-    ``recoverable=no`` where the same code would fail again: such a failure is not retried, and counts in no budget.
+    ``recoverable=no`` where the same code would fail again, or where something is to be set up: such a failure is not
+    retried, and counts in no budget.
     """
+    kind = classify(failure)
     found = {
-        CLASS_LABEL: classify(failure).value,
-        RECOVERABLE_LABEL: "no" if is_user_error(failure) else "yes",
+        CLASS_LABEL: kind.value,
+        RECOVERABLE_LABEL: "no" if is_user_error(failure) or kind is FailureClass.NOT_SET_UP else "yes",
     }
     memory = memory_of(failure)
     if memory is not None:

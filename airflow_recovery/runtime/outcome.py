@@ -11,7 +11,9 @@ from datetime import datetime, timezone
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.records import ExternalObject, ReadMetrics
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat
@@ -61,16 +63,21 @@ def heartbeat(
 
 
 def finish_attempt(
-    spec: RegionSpec, result: RegionResult, log: logging.Logger, *, store: ObjectStore | None = None
+    spec: RegionSpec,
+    result: RegionResult,
+    log: logging.Logger,
+    *,
+    store: ObjectStore | None = None,
+    mask: Mask = scrubbed,
 ) -> None:
     """Put the outcome of ``spec``'s attempt, then its receipt; then delete its scratch.
 
-    ``store`` is the journal's, where it is open already.
+    ``store`` is the journal's, where it is open already. ``mask`` takes secrets out of its free text.
 
     Raises `AttemptLost` where the attempt was fenced meanwhile: what it wrote is then nobody's, and is deleted. Raises
     the store's errors where the outcome stays unknown. Returns only if the outcome object exists.
     """
-    journal = Journal(store or open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
+    journal = Journal(store or open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer, mask=mask)
     outcome = spec.trace.finished(
         datetime.now(timezone.utc).isoformat(),
         result.outputs,

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from airflow_recovery.errors import AttemptLost, ObjectMissing, RegionFailed, StoreError
 from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.records import Failure, Outcome
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.runtime.failure import describe, failure_from_json, failure_to_json
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.spec import RegionSpec
@@ -46,9 +48,12 @@ def read_receipt(spec: RegionSpec) -> Outcome | None:
     return outcome if is_mine else None
 
 
-def write_failure(spec: RegionSpec, failure: Failure) -> None:
-    """Write ``<receipt>.failure`` and ``<location>/_failure.json``. Raises `StoreError` where the store refuses."""
-    text = failure_to_json(failure)
+def write_failure(spec: RegionSpec, failure: Failure, mask: Mask = scrubbed) -> None:
+    """Write ``<receipt>.failure`` and ``<location>/_failure.json``, masked.
+
+    Raises `StoreError` where the store refuses.
+    """
+    text = failure_to_json(masked(failure, mask))
     _write_beside(_failure_path(spec), text)
     store = open_spec_store(spec.results)
     store.put(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}", text.encode())
@@ -74,9 +79,28 @@ def read_failure_at(store: ObjectStore, prefix: str) -> Failure | None:
         return None
 
 
+def forget_failure(spec: RegionSpec, log: logging.Logger) -> None:
+    """Delete what `write_failure` has written: it is in the journal now, or not true any more. Best effort."""
+    try:
+        path = _failure_path(spec)
+        if path is not None:
+            Path(path).unlink(missing_ok=True)
+        store = open_spec_store(spec.results)
+        forget_failure_at(store, key_below(store.base_uri, spec.location))
+    except (OSError, StoreError) as error:
+        log.warning("What the driver said of its failure is left at %s: %s", spec.location, error)
+
+
+def forget_failure_at(store: ObjectStore, prefix: str) -> None:
+    """As `forget_failure`, of the attempt whose results are below ``prefix``. Raises the store's errors."""
+    store.delete([f"{prefix}/{FAILURE_OBJECT}"])
+
+
 @contextmanager
-def reporting_failure(spec: RegionSpec, progress: Progress, log: logging.Logger) -> Iterator[None]:
-    """Leave the failure of what runs inside, whatever it is, and raise it again.
+def reporting_failure(
+    spec: RegionSpec, progress: Progress, log: logging.Logger, mask: Mask = scrubbed
+) -> Iterator[None]:
+    """Leave the failure of what runs inside, whatever it is and without its secrets, and raise it again.
 
     A fenced attempt is no failure of its code: `AttemptLost` passes through unreported.
     """
@@ -87,8 +111,8 @@ def reporting_failure(spec: RegionSpec, progress: Progress, log: logging.Logger)
     except BaseException as error:
         try:
             known = error.cause if isinstance(error, RegionFailed) else None
-            write_failure(spec, known or describe(error, vertex=progress.vertex))
-        except (OSError, StoreError) as second:
+            write_failure(spec, known or describe(error, vertex=progress.vertex), mask)
+        except Exception as second:  # the client of its store may be what is missing here
             log.warning("The failure could not be reported to %s: %s", spec.location, second)
         raise
 
@@ -99,18 +123,6 @@ def leave_word(spec: RegionSpec, failure: Failure, log: logging.Logger) -> None:
         write_failure(spec, failure)
     except (OSError, StoreError) as error:
         log.warning("What is being done could not be said at %s: %s", spec.location, error)
-
-
-def take_word_back(spec: RegionSpec, log: logging.Logger) -> None:
-    """It did not die."""
-    try:
-        path = _failure_path(spec)
-        if path is not None:
-            Path(path).unlink(missing_ok=True)
-        store = open_spec_store(spec.results)
-        store.delete([f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}"])
-    except (OSError, StoreError) as error:
-        log.warning("What was being done still stands at %s: %s", spec.location, error)
 
 
 def _failure_path(spec: RegionSpec) -> str | None:

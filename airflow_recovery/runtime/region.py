@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.records import LostSplit, PartRef
+from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.cached import check_after
 from airflow_recovery.runtime.progress import Progress
@@ -56,6 +58,7 @@ def run_region(
     journal: Callable[[], ObjectStore] | None = None,
     ready: Callable[[], object] = lambda: None,
     server: str | None = None,
+    mask: Mask = scrubbed,
 ) -> RegionResult:
     """Run the vertices of ``spec`` in its order and return the manifests of their results.
 
@@ -65,7 +68,8 @@ def run_region(
 
     ``results`` and ``journal`` are the spec's stores, where they are open already. ``ready`` is called before each
     vertex: it waits for what the session still needs. ``server`` is the ``host:port`` of the Connect server, which can
-    keep cached results; `None` under spark-submit, where nothing outlives the application.
+    keep cached results; `None` under spark-submit, where nothing outlives the application. ``mask`` takes secrets out
+    of what parts say of splits that were given up.
 
     Raises whatever a vertex or Spark raises (``progress.vertex`` then names the vertex), `ManifestInvalid` where what
     was written is not what was observed, `PartitionMissing` where a cached input is gone, `AttemptLost` where the
@@ -81,7 +85,7 @@ def run_region(
             made = _as_stage(region, spec.stage, progress)
         elif spec.splits is not None:
             truth = journal() if journal is not None else open_spec_store(spec.journal)
-            made = _split_by_split(region, spec.splits, truth, progress)
+            made = _split_by_split(region, spec.splits, truth, progress, mask)
         else:
             made = _at_once(region, progress)
     except Exception as error:
@@ -109,11 +113,13 @@ def _at_once(region: OpenRegion, progress: Progress) -> RegionResult:
     return RegionResult(outputs, 0.0, None, accumulators.totals(), snapshots_of(region.coordinators))
 
 
-def _split_by_split(region: OpenRegion, splits: SplitSpec, store: ObjectStore, progress: Progress) -> RegionResult:
+def _split_by_split(
+    region: OpenRegion, splits: SplitSpec, store: ObjectStore, progress: Progress, mask: Mask
+) -> RegionResult:
     from airflow_recovery.runtime.split_region import run_splits
 
     spec = region.spec
-    return run_splits(region, splits, Journal(store, spec.identity, writer=spec.trace.writer), progress)
+    return run_splits(region, splits, Journal(store, spec.identity, writer=spec.trace.writer, mask=mask), progress)
 
 
 def _as_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> RegionResult:

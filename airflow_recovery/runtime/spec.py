@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
@@ -20,6 +21,13 @@ from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.topology.committing import commit_spec_from_json
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
+
+
+def own_version() -> str:
+    """The version of this very package."""
+    from airflow_recovery import __version__
+
+    return __version__
 
 
 @dataclass(frozen=True)
@@ -166,6 +174,8 @@ class RegionSpec:
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
     splits: SplitSpec | None = None
     stage: StageSpec | None = None
+    version: str = field(default_factory=own_version)
+    """Of the package that made it: the driver's must be the same."""
 
     @property
     def region(self) -> str:
@@ -191,6 +201,8 @@ class RegionSpec:
         """Inverse of `to_json`. Raises `ValueError` on anything else."""
         try:
             found = json.loads(text)
+            if found.get("version", "one before 0.1.0") != own_version():
+                raise TypeError(f"version {found.get('version')} for {own_version()}")
             return _record(
                 cls,
                 found,
@@ -208,8 +220,9 @@ class RegionSpec:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"expected a region spec as this version of airflow-recovery writes it, found a document with "
-                f"{error!r}: use the same version on the submitting machine and in the driver"
+                f"expected a region spec as this version of airflow_recovery ({own_version()}, read from "
+                f"{Path(__file__).parents[1]}) writes it, found a document with {error!r}: use the same version in the "
+                "task that submits and in the driver"
             ) from error
 
 

@@ -31,7 +31,7 @@ from airflow_recovery.runtime.failure import describe, is_user_error
 from airflow_recovery.runtime.failure_class import FailureClass, classify, labelled
 from airflow_recovery.runtime.fence import is_fenced
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.receipt import leave_word, take_word_back
+from airflow_recovery.runtime.receipt import forget_failure, leave_word
 from airflow_recovery.runtime.row_local import RowLocalGuard
 from airflow_recovery.runtime.spec import SplitSpec
 from airflow_recovery.runtime.split_assignment import Batch, SplitAssignment
@@ -158,7 +158,7 @@ class SplitLoop:
             )
             leave_word(self._spec, said, self._region.log)
             self._read_and_commit(batch)
-            take_word_back(self._spec, self._region.log)
+            forget_failure(self._spec, self._region.log)  # it did not die
 
     def _read_and_commit(self, batch: Batch) -> None:
         progress, accumulators = Progress(self._region.log, self._spec.attempt), Accumulators()

@@ -10,10 +10,11 @@ import pytest
 
 from airflow_recovery.cli.bundle import BundleStore, journal_in
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.cli.scrub import scrubbed, scrubbed_json
 from airflow_recovery.errors import ObjectMissing, RegionFailed, StoreAccessDenied
 from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import Failure, SplitGeneration
+from airflow_recovery.journal.scrub import scrubbed_json
 from airflow_recovery.journal.stream import EventWriter
 
 RUN = ("flights", "2026-01-01")
@@ -26,8 +27,10 @@ def boom() -> None:
 
 
 @pytest.fixture
-def world(recorded):
-    """A run whose first failure says secrets that no masker knew."""
+def world(recorded, monkeypatch):
+    """A run whose first failure says secrets, as an earlier version wrote them that knew no forms."""
+    for each in (Journal, EventWriter):
+        monkeypatch.setitem(each.__init__.__kwdefaults__, "mask", str)
     found = recorded.world()
     with pytest.raises(RegionFailed):
         found.go("raw", on_start=boom)
@@ -186,23 +189,3 @@ def test_a_bundle_can_only_be_read(recorded, world, tmp_path):
             write()
     with pytest.raises(ObjectMissing):
         store.get("../etc/passwd")
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("nothing to see at s3://bucket/date=2026-01-01/x", None),
-        ("by_route@2 reads raw@1", None),
-        ("token", None),
-        ("postgresql://ann:pw@db:5432/x", "postgresql://***@db:5432/x"),
-        ("PASSWORD = 'pw'; user=ann", "PASSWORD = '***'; user=ann"),
-        ('{"aws_secret_access_key": "a/b+c"}', '{"aws_secret_access_key": "***"}'),
-        ("https://b.s3/x?X-Amz-Signature=ab12&x=1", "https://b.s3/x?X-Amz-Signature=***&x=1"),
-        ("Authorization: Bearer abcdefgh.ijkl", "Authorization: Bearer ***"),
-        (f"as {KEY_ID}.", "as ***."),
-        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY----- x", "*** x"),
-    ],
-)
-def test_what_looks_like_a_secret(text, clean):
-    assert scrubbed(text) == (text if clean is None else clean)
-    assert scrubbed(scrubbed(text)) == scrubbed(text)

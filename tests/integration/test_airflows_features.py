@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 from journal_objects import JournalObjects
 from metrics_listener import MetricsListener
 from pipeline import SPARK_HISTORY, DagRun, Pipeline
+
+from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.s3 import S3Store
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -185,12 +189,24 @@ def test_the_metrics_arrive_at_a_statsd_server(story: Story, pipeline: Pipeline,
     assert metrics.timers["recovery.journal.put_if_absent"] > 0
 
 
+def test_fault_119_what_a_vertex_says_in_clear_is_read_nowhere(story: Story) -> None:
+    secret = "hunter2-of-the-vertex"
+    assert secret not in json.dumps([each.tasks for each in story.moments()], default=str)
+    pipeline = story.run.pipeline
+    journal = S3Store(f"s3://{pipeline.bucket}", endpoint_url=pipeline.s3.endpoint_url, session=pipeline.s3.session())
+    results = LocalStore(f"file://{pipeline.folder}/results")
+    bodies = [store.get(each.key).body for store in (journal, results) for each in store.list()]
+    assert any(b"total is broken; PGPASSWORD=***" in each for each in bodies)
+    assert not any(secret.encode() in each for each in bodies)
+
+
 def test_the_note_of_a_task_says_what_it_did_and_why(story: Story) -> None:
     def note(moment: Moment, name: str) -> str:
         return str(moment.tasks[name]["note"])
 
     assert note(story.failed, MADE) == "recovery: ran as attempt 1: it had not run yet"
     assert note(story.failed, TOTAL).startswith("recovery: failed: total@1 failed in vertex total: TypeError: ")
+    assert "total is broken; PGPASSWORD=***" in note(story.failed, TOTAL)
     assert note(story.repaired, TOTAL).startswith("recovery: ran as attempt 3: total: failed (attempt 2: ")
     assert note(story.repaired, PUBLISH) == "recovery: published 1: made@1, total@3"
     assert note(story.lost, MADE).startswith("recovery: ran as attempt 2: made: ")

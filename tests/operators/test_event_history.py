@@ -78,7 +78,7 @@ def test_fault_84_no_secret_that_airflow_knows_gets_into_the_journal(
         run_try(tasks()["aside"])
     run_try(tasks()["aside"], try_number=2)
     written = bytes_in(recovery / "journal")
-    assert b"can't open jdbc:postgresql://etl:***@db" in written
+    assert b"can't open jdbc:postgresql://***@db/warehouse?token=***" in written
     assert SECRET.encode() not in written
     assert unlike(recovery) == ()
 
@@ -86,7 +86,7 @@ def test_fault_84_no_secret_that_airflow_knows_gets_into_the_journal(
 def test_fault_84_control_without_the_mask_it_stands_in_outcome_and_stream(
     recovery: Path, drivers: Drivers, secret: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_run, "_mask", lambda text: text)
+    monkeypatch.setattr(open_run, "mask_secrets", lambda text: text)
     drivers.meanwhile = fail_with_the_secret
     with pytest.raises(RegionFailed):
         run_try(tasks()["aside"])

@@ -17,7 +17,7 @@ RETRIED = {
     errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
     errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere, errors.SubtasksFailed,
     errors.HistoryIncomplete, errors.CacheUnreachable, errors.StoreCredentialsExpired, errors.SinkUnavailable,
-    errors.SinkNotApplied, errors.ChannelInconsistent,
+    errors.SinkNotApplied, errors.ChannelInconsistent, errors.InputReleased,
 }  # fmt: skip
 
 

@@ -325,6 +325,8 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
     application.run(SimpleNamespace(job="dagjobs.shapes:diamond"), Path("/x"))  # type: ignore[arg-type]
     assert told["url"] == "sc://server:15002/;user_id=me;token=t0ken"
     assert (told["user_id"], told["conf"]) == ("me", {"spark.sql.shuffle.partitions": "4"})
+    # The vertices are called in the task's process, which knows this secret.
+    assert told["mask"]("it said: t0ken, and fs.s3a.secret.key=abc") == "it said: ***, and fs.s3a.secret.key=***"
 
 
 def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:

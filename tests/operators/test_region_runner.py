@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tries import RUN_KEY, journal_in
+from job_tasks import Drivers, job_dag
+from tries import RUN_KEY, journal_in, run_try
 
-from airflow_recovery.errors import RegionFailed, UserCodeError
+from airflow_recovery.errors import RegionFailed, StoreTimeout, UserCodeError
 from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.execution.job_plan import RunFacts, plan_job
 from airflow_recovery.execution.runner import ClaimedAttempt
@@ -219,6 +220,32 @@ def test_fault_78_a_failure_is_told_and_classified(recovery: Path, failure: Fail
     said_nothing = Failure("DriverLost", "It ended without an outcome and said nothing. (Error code is: 1)")
     assert caught.value.cause == (failure or said_nothing)
     assert str(caught.value.__cause__) == "Error code is: 1"
+
+
+def test_fault_119_what_the_driver_said_is_deleted_when_it_is_in_the_journal(recovery: Path, drivers: Drivers) -> None:
+    drivers.meanwhile = lambda: fail(Failure("RuntimeError", "the weather"))(drivers.specs[-1])
+    (task,) = (each for each in job_dag("dagjobs.shapes:diamond").tasks if each.task_id == "g.aside")
+    with pytest.raises(RegionFailed, match="the weather"):
+        run_try(task)
+    outcome = journal_in(recovery, "g").read_outcome("aside", 1)
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.message == "the weather"
+    assert list((recovery / "results").rglob("_failure.json")) == []
+
+
+def test_fault_119_what_the_driver_said_stays_until_it_is_in_the_journal(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise StoreTimeout("no answer (injected)")
+
+    drivers.meanwhile = lambda: fail(Failure("RuntimeError", "the weather"))(drivers.specs[-1])
+    (task,) = (each for each in job_dag("dagjobs.shapes:diamond").tasks if each.task_id == "g.aside")
+    monkeypatch.setattr(Journal, "fence", refuse)
+    with pytest.raises(StoreTimeout):
+        run_try(task)
+    assert len(list((recovery / "results").rglob("_failure.json"))) == 1
 
 
 def test_fault_78_control_without_the_classification_it_would_be_retried(

@@ -32,6 +32,7 @@ import logging, sys
 from pathlib import Path
 from airflow_recovery.runtime import RegionSpec, connect
 from airflow_recovery.runtime.shipping import build_archive
+mask = lambda text: text.replace("hushhush", "***")
 {before}
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 url = sys.stdin.readline().strip()
@@ -40,7 +41,7 @@ specs = [RegionSpec.from_json(Path(each).read_text()) for each in sys.argv[1:]]
 archive = build_archive(specs[0].job)  # once: a session puts it on the path of its client too
 for spec in specs:
     try:
-        connect.run_over_connect(url, spec, archive=archive, log=log, user_id="airflow")
+        connect.run_over_connect(url, spec, archive=archive, log=log, user_id="airflow", mask=mask)
     except BaseException as error:
         print("raised", type(error).__name__, flush=True)
     else:
@@ -89,7 +90,8 @@ def test_regions_with_importing_udf_failures_and_a_second_attempt(connect: Conne
     gone = replace(first.trace.externals[0], uri=f"file://{tmp_path}/in/gone.csv")
     lost = region_spec(tmp_path, *first.vertices, externals=(gone,), region="lost")
     token = "hushhush"
-    process = client(f"{connect.url}/;x-test={token}", tmp_path, first, table, udf, lost)
+    told = region_spec(tmp_path, *troubled("say", go=f"{token} was refused"), region="told")
+    process = client(f"{connect.url}/;x-test={token}", tmp_path, first, table, udf, lost, told)
     text = said(process)
 
     assert [each for each in text.splitlines() if each.startswith(("finished", "raised"))] == [
@@ -97,6 +99,7 @@ def test_regions_with_importing_udf_failures_and_a_second_attempt(connect: Conne
         "raised AnalysisException",
         "raised PythonException",
         "raised AnalysisException",
+        "raised RuntimeError",
     ], text
     outcome = outcome_of(first)
     assert outcome is not None
@@ -106,6 +109,9 @@ def test_regions_with_importing_udf_failures_and_a_second_attempt(connect: Conne
     assert read_receipt(first) is not None
     assert f"Spark Connect server: 127.0.0.1:{connect.port}" in text
     assert token not in text
+    failure = read_failure(told)
+    assert failure is not None
+    assert failure.message == "*** was refused"
     failures = {each.region: read_failure(each) for each in (table, udf, lost)}
     assert {each: failure is not None and is_user_error(failure) for each, failure in failures.items()} == {
         "table": True,

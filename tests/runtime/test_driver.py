@@ -22,7 +22,7 @@ from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.receipt import read_failure, read_receipt
+from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
@@ -100,8 +100,8 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
         assert line in said
 
 
-def test_fault_78_failing_driver_leaves_its_failure(tmp_path: Path) -> None:
-    spec = region_spec(tmp_path, *troubled("table"))
+def test_fault_78_and_119_failing_driver_leaves_its_failure_without_its_secrets(tmp_path: Path) -> None:
+    spec = region_spec(tmp_path, *troubled("secret"))
     code, said = submit(spec, tmp_path)
 
     assert code == driver.FAILED, said
@@ -114,7 +114,36 @@ def test_fault_78_failing_driver_leaves_its_failure(tmp_path: Path) -> None:
         assert failure.vertex == "troubled"
         assert "AnalysisException" in failure.chain[0]
         assert is_user_error(failure)
+        assert "PGPASSWORD=***" in failure.message
+    assert any("PGPASSWORD=***" in each for each in held(tmp_path))
+    assert not any(SECRET in each for each in held(tmp_path))
+    forget_failure(spec, driver.driver_log())
+    assert [read_failure(seen) for seen in (spec, replace(spec, receipt=None))] == [None, None]
     assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
+
+
+SECRET = "hunter2-of-the-driver"
+
+
+def held(folder: Path) -> list[str]:
+    """All that journal and results hold, and what lies beside the receipt."""
+    found = [file for name in ("journal", "data", "receipts") for file in (folder / name).rglob("*") if file.is_file()]
+    return [each.read_text(errors="replace") for each in found]
+
+
+def test_fault_119_control_without_its_mask_a_driver_says_it_in_clear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> RegionResult:
+        raise RuntimeError(f"no way to jdbc:postgresql://etl:{SECRET}@db/warehouse")
+
+    without_spark(monkeypatch, fail)
+    spec = region_spec(tmp_path, *troubled("none"))
+    assert driver.drive(spec) == driver.FAILED
+    assert not any(SECRET in each for each in held(tmp_path))
+    monkeypatch.setattr("airflow_recovery.runtime.receipt.masked", lambda failure, mask: failure)
+    assert driver.drive(spec) == driver.FAILED
+    assert len([each for each in held(tmp_path) if SECRET in each]) == 2
 
 
 def test_vertex_that_exits_with_0_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

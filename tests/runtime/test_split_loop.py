@@ -12,8 +12,10 @@ import pytest
 from split_scene import REGION, SplitScene
 
 from airflow_recovery.errors import AttemptLost, RegionFailed, UserCodeError
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import AdoptedParts, AttemptState, FenceCause, Outcome
-from airflow_recovery.runtime import split_loop, vertex_pass
+from airflow_recovery.runtime import outcome as outcome_module
+from airflow_recovery.runtime import region, split_loop, vertex_pass
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.suspects import SPLITS_LABEL
@@ -136,7 +138,7 @@ def test_splits_12_9_poison_is_named_and_everything_else_is_safe(scene: SplitSce
     assert scene.parts(3) == 0
 
 
-def test_splits_12_9_within_the_loss_budget_it_is_given_up_and_reported(spark: SparkSession, tmp_path: Path) -> None:
+def test_fault_119_within_the_loss_budget_a_split_is_given_up_and_reported(spark: SparkSession, tmp_path: Path) -> None:
     scene = SplitScene(tmp_path, spark, loss_budget=1)
     scene.write_files(7)
     scene.write_file("00003", 66666)
@@ -147,8 +149,26 @@ def test_splits_12_9_within_the_loss_budget_it_is_given_up_and_reported(spark: S
     assert scene.numbers(outcome) == [0, 1, 2, 4, 5, 6]
     (lost,) = outcome.lost_splits
     assert (lost.key, lost.uri.rpartition("/")[2]) == (key_of(scene, "00003"), "00003.csv")
-    assert "66666 is poison" in lost.message
+    assert "66666 is poison; db.password=***" in lost.message
+    held = [each.read_bytes() for name in ("journal", "results") for each in (tmp_path / name).rglob("*.*")]
+    assert any(b"66666 is poison" in each for each in held)
+    assert not any(b"hunter2-of-the-split" in each for each in held)
     assert splits_of(scene, outcome) == {1: 6, 3: 1}
+
+
+def test_fault_119_control_without_the_mask_of_the_driver_a_lost_split_says_it_in_clear(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for made in (Journal.__init__, region.run_region, outcome_module.finish_attempt):
+        monkeypatch.setitem(made.__kwdefaults__, "mask", str)
+    scene = SplitScene(tmp_path, spark, loss_budget=1)
+    scene.write_files(1)
+    scene.write_file("00003", 66666)
+    for _ in range(2):
+        with pytest.raises(RegionFailed, match="66666 is poison"):
+            scene.go()
+    (lost,) = scene.go().outcome.lost_splits
+    assert "hunter2-of-the-split" in lost.message
 
 
 def test_a_file_that_is_repaired_is_another_split(scene: SplitScene) -> None:

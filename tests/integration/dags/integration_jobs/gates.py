@@ -35,4 +35,4 @@ def pass_gate(folder: str, name: str) -> None:
         (root / f"{name}.raise").unlink()
         raise RuntimeError(f"{name} was told to fail")
     if (root / f"{name}.broken").exists():
-        raise TypeError(f"{name} is broken")
+        raise TypeError(f"{name} is broken; PGPASSWORD=hunter2-of-the-vertex")

@@ -72,6 +72,10 @@ def troubled(spark: SparkSession, what: str, ready: str, go: str) -> DataFrame:
         return frame.nosuchmethod()  # type: ignore[operator,no-any-return]
     if what == "table":
         return spark.table("nosuchtable")
+    if what == "secret":
+        return spark.table("`PGPASSWORD=hunter2-of-the-driver`")
+    if what == "say":
+        raise RuntimeError(go)
     if what == "column":
         return frame.select("nosuchcolumn")
     if what == "udf":

@@ -56,7 +56,7 @@ def parsed(lines: DataFrame, pinned: DataFrame, counts: bool) -> DataFrame:
     @F.udf("long")
     def checked(number: int) -> int:
         if number == 66666:
-            raise ValueError("66666 is poison")
+            raise ValueError("66666 is poison; db.password=hunter2-of-the-split")
         return number
 
     width = F.when(F.col("id") == 99999, 200_000_000).otherwise(0)

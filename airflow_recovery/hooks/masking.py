@@ -1,0 +1,15 @@
+"""What goes from a process of Airflow to where others read it goes through here first."""
+
+from __future__ import annotations
+
+from airflow_recovery.journal.scrub import scrubbed
+
+
+def mask_secrets(text: str) -> str:
+    """``text`` without the secrets that Airflow knows in this process, and without what looks like one.
+
+    Airflow knows those of its settings, and of the connections and variables that this process has asked for.
+    """
+    from airflow.sdk.log import redact  # type: ignore[attr-defined]  # there for all to use, but not re-exported
+
+    return scrubbed(str(redact(text)))
