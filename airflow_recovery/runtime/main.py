@@ -34,9 +34,10 @@ def why(error: BaseException) -> str:
         told = str(error) if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: {error}"
     elif (error.name or "").partition(".")[0] == "airflow_recovery":
         told = (
-            "expected the archive of --py-files to hold {}, found none ({}; airflow_recovery is read from {}). Use one "
-            "version of airflow_recovery: in the task, and in whatever image or folder Spark's Python finds it first"
-        ).format(error.name, error, _ours())
+            f"expected the archive of --py-files to hold {error.name}, found none ({error}; airflow_recovery is read "
+            f"from {_ours()}). Use one version of airflow_recovery: in the task, and in whatever image or folder "
+            "Spark's Python finds it first"
+        )
     else:
         told = (
             "expected to import {}, found {} in {}. Install it where the driver runs, or ship it: packages= of the "

@@ -152,7 +152,7 @@ def _advice(text: str) -> str | None:
 def _line_of(text: str, advice: str) -> str:
     """The line for which this advice is given."""
     found = [each for each in text.splitlines() if _advice(each.strip()) == advice]
-    return found[-1].strip()[:500] if found else "It could not start"
+    return found[-1].strip()[:500].rstrip(".") if found else "It could not start"
 
 
 _ATTRIBUTE = "_airflow_recovery_output"

@@ -8,16 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyspark
 import pytest
 from runtime_deadlines import is_alive, until
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
+from airflow_recovery.errors import NotSetUp, RegionFailed
 from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
+from airflow_recovery.operators.failures import is_final
+from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
@@ -25,13 +30,16 @@ from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.shipping import build_archive
+from airflow_recovery.runtime.start_advice import keep_output, relevant, start_failure
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 pytestmark = pytest.mark.spark
 
 
-def command(spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_files: bool = False) -> list[str]:
+def command(
+    spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_files: bool = False, archive: str = ""
+) -> list[str]:
     """What the operator's hook runs; with ``is_by_files`` the driver finds the spec in its working folder."""
     path = folder / f"{spec.region}-{spec.attempt}.json"
     path.write_text(spec.to_json())
@@ -43,7 +51,7 @@ def command(spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_f
     }
     conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     settings = [each for key, value in conf.items() for each in ("--conf", f"{key}={value}")]
-    archive = str(build_archive(spec.job))
+    archive = archive or str(build_archive(spec.job))
     given = f"/nowhere/{path.name}" if is_by_files else str(path)
     return ["spark-submit", "--master", master, "--py-files", archive, *settings, APPLICATION, given]
 
@@ -54,11 +62,22 @@ def environment() -> dict[str, str]:
     return submit_environment({**base, "PATH": os.defpath})
 
 
-def submit(spec: RegionSpec, folder: Path, master: str = "local[2]", *, is_by_files: bool = False) -> tuple[int, str]:
+def submit(
+    spec: RegionSpec,
+    folder: Path,
+    master: str = "local[2]",
+    *,
+    is_by_files: bool = False,
+    archive: str = "",
+    python: str = "",
+) -> tuple[int, str]:
+    env = environment()
+    if python:
+        env |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     done = subprocess.run(
-        command(spec, folder, master, is_by_files=is_by_files),
+        command(spec, folder, master, is_by_files=is_by_files, archive=archive),
         cwd=folder,
-        env=environment(),
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -120,6 +139,49 @@ def test_fault_78_and_119_failing_driver_leaves_its_failure_without_its_secrets(
     forget_failure(spec, driver.driver_log())
     assert [read_failure(seen) for seen in (spec, replace(spec, receipt=None))] == [None, None]
     assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
+
+
+def submission_failed(spec: RegionSpec, folder: Path, **given: str) -> RegionFailed:
+    """What the task ends with, of a real spark-submit."""
+    code, output = submit(spec, folder, **given)
+    error = RuntimeError(f"Cannot execute: spark-submit. Error code is: {code}.")
+    keep_output(error, relevant(output.splitlines()))
+    return region_failed(spec, read_failure(spec) or start_failure(error), error)
+
+
+def test_fault_122_to_123_a_driver_that_cannot_start_says_so_once(tmp_path: Path) -> None:
+    spec = region_spec(tmp_path, *troubled("none"))
+    archive = tmp_path / "archive.zip"
+    with zipfile.ZipFile(build_archive(spec.job)) as whole, zipfile.ZipFile(archive, "w") as part:
+        for each in whole.namelist():
+            if not each.startswith("airflow_recovery/journal/"):
+                part.writestr(each, whole.read(each))
+    found = submission_failed(spec, tmp_path, archive=str(archive))
+    assert isinstance(found, NotSetUp)
+    assert "expected the archive of --py-files to hold airflow_recovery.journal" in str(found)
+
+    spec = region_spec(tmp_path, *troubled("none"), attempt=2)
+    found = submission_failed(spec, tmp_path, python="/no/such/python")
+    assert isinstance(found, NotSetUp)
+    assert 'Cannot run program "/no/such/python"' in str(found)
+    assert "There is no such Python where Spark looks for it" in str(found)
+    assert is_final(found)
+
+
+def test_fault_123_a_pyspark_of_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = region_spec(tmp_path, *troubled("none"))
+    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
+    monkeypatch.setattr(_NoSpark._Session, "version", "3.5.1")
+    assert driver.drive(spec) == driver.FAILED
+    found = region_failed(spec, read_failure(spec), RuntimeError("Error code is: 1."))
+    assert isinstance(found, NotSetUp)
+    assert f"expected pyspark and Spark of one version, found pyspark {pyspark.__version__}" in str(found)
+    assert "and Spark 3.5.1." in str(found)
+
+
+def test_fault_123_control_a_third_number_and_a_vendors_suffix_may_differ() -> None:
+    major, minor, *_ = pyspark.__version__.split(".")
+    driver.check_one_version(f"{major}.{minor}.99-amzn-1")
 
 
 SECRET = "hunter2-of-the-driver"
@@ -222,6 +284,8 @@ class _NoSpark:
     """Stands for the builder of a session that nothing asks."""
 
     class _Session:
+        version = pyspark.__version__
+
         class sparkContext:
             uiWebUrl = None
             applicationId = "app-1"

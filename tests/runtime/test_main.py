@@ -1,4 +1,4 @@
-"""The application file in real processes without a JVM: what keeps a driver from starting is said, once, and by name."""
+"""The application file in real processes without a JVM: what keeps a driver from starting is said once, by name."""
 
 from __future__ import annotations
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_specs import region_spec, troubled, vertex
 
-from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
+from airflow_recovery.errors import JobDefinitionError, ManifestInvalid, NotSetUp, RegionFailed
+from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, region, vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
+from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
+from airflow_recovery.runtime.receipt import read_failure, reporting_failure
 from airflow_recovery.runtime.region import RegionResult, run_region
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.shuffle.manifest import PartitionManifest
@@ -49,6 +52,32 @@ def diamond(folder: Path, given: PartitionManifest, *, is_scratch: bool) -> Regi
     noisy = vertex("noisy", is_scratch=is_scratch, params={"salt": 7})
     sinks = (vertex("left", is_result=True), vertex("right", is_result=True))
     return region_spec(folder, noisy, *sinks, inputs=(given,), region="noisy", attempt=3)
+
+
+def failed(spark: SparkSession, spec: RegionSpec) -> RegionFailed:
+    """What the task of a region that fails on this session ends with."""
+    progress = Progress(LOG, spec.attempt)
+    with pytest.raises(Exception) as caught, reporting_failure(spec, progress, LOG):  # noqa: PT011
+        run(spark, spec, progress)
+    return region_failed(spec, read_failure(spec), caught.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "advice"), [("jar", "by jars= or packages="), ("module", "Install it"), ("other Python", "PYSPARK_PYTHON")]
+)
+def test_fault_124_what_spark_lacks_is_not_retried(spark: SparkSession, tmp_path: Path, what: str, advice: str) -> None:
+    found = failed(spark, region_spec(tmp_path, *troubled(what)))
+    assert isinstance(found, NotSetUp)
+    assert advice in str(found)
+    assert found.cause is not None
+    assert dict(labelled(found.cause).labels) == {"class": "not set up", "recoverable": "no"}
+
+
+def test_fault_124_control_an_error_of_another_kind_is_retried(spark: SparkSession, tmp_path: Path) -> None:
+    found = failed(spark, region_spec(tmp_path, *troubled("udf")))
+    assert not isinstance(found, NotSetUp)
+    assert found.cause is not None
+    assert dict(labelled(found.cause).labels)["recoverable"] == "yes"
 
 
 def test_two_readers_of_an_unstable_pipelined_vertex_see_the_same_rows(

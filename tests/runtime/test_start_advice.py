@@ -19,8 +19,8 @@ from airflow_recovery.runtime.start_advice import (
 
 NOT_FOUND = "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
 MISMATCH = (
-    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run "
-    "with different minor versions."
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot "
+    "run with different minor versions."
 )
 DRIVER = "java.lang.ClassNotFoundException: org.postgresql.Driver"
 
@@ -87,7 +87,7 @@ OUTPUTS = {
     "no such Python": (
         [
             *LOG,
-            'Exception in thread "main" java.io.IOException: Cannot run program "python9": error=2, No such file or directory',
+            'Exception in thread "main" java.io.IOException: Cannot run program "python9": error=2, No such file or so',
             *STACK,
             "Caused by: java.io.IOException: error=2, No such file or directory",
         ],

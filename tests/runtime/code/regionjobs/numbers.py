@@ -76,6 +76,17 @@ def troubled(spark: SparkSession, what: str, ready: str, go: str) -> DataFrame:
         return spark.table("`PGPASSWORD=hunter2-of-the-driver`")
     if what == "say":
         raise RuntimeError(go)
+    if what == "jar":
+        given = {"url": "jdbc:nosuch:x", "driver": "org.nosuch.Driver", "dbtable": "t"}
+        return spark.read.format("jdbc").options(**given).load()
+    if what == "module":
+        return frame.select(F.udf(lambda x: __import__("nosuchmodule").f(x), "long")("id").alias("id"))
+    if what == "other Python":  # as its executors see a driver of another version
+        spark.sparkContext.pythonVer, own = "3.9", spark.sparkContext.pythonVer
+        try:
+            return frame.select(F.udf(lambda x: x, "long")("id").alias("id")).coalesce(1)
+        finally:
+            spark.sparkContext.pythonVer = own
     if what == "column":
         return frame.select("nosuchcolumn")
     if what == "udf":
