@@ -23,6 +23,7 @@ _NAME = (
     # Of one Azure account.
     r"(?:(?:\.[\w-]{1,63}){1,6}\.windows\.net)?"
 )
+_HINTS = ("pass", "secret", "token", "key", "pwd", "sig", "x-amz-")
 _QUOTE = r"\\*[\"']"
 _VALUE = (
     # Quoted: up to the quote that ends it, or to the end of what was cut off.
@@ -45,17 +46,22 @@ def _named(found: re.Match[str]) -> str:
 
 Replacement = str | Callable[[re.Match[str]], str]
 
-FORMS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MASK),
+FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
+    (
+        ("private key-",),
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        MASK,
+    ),
     # scheme://user:password@host, and without a user
-    (re.compile(r"(?<=://)[^/\s@\"']*:[^/\s\"']+(?=@)"), MASK),
+    (("://",), re.compile(r"(?<=://)[^/\s@\"']*:[^/\s\"']+(?=@)"), MASK),
     # jdbc:oracle:thin:user/password@host
-    (re.compile(r"(?<=:thin:)[^/\s@\"']{1,128}/[^\s@\"']{1,128}(?=@)"), MASK),
-    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), MASK),
+    ((":thin:",), re.compile(r"(?<=:thin:)[^/\s@\"']{1,128}/[^\s@\"']{1,128}(?=@)"), MASK),
+    (("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), MASK),
     # A JSON web token
-    (re.compile(r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?"), MASK),
+    (("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?"), MASK),
     # GitHub, GitLab, Slack, Databricks, Google, Vault
     (
+        ("gh", "glpat-", "xox", "dapi", "aiza", "ya29", "hvs.", "hvb.", "github_pat_"),
         re.compile(
             r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|"
             r"dapi[0-9a-f]{32}(?:-\d)?|AIza[\w-]{30,}|ya29\.[\w-]{16,}|hv[sb]\.[\w-]{16,})"
@@ -63,24 +69,32 @@ FORMS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
         MASK,
     ),
     # A word is lower case; what is encoded has a digit, a capital, a sign of base 64 or a dot inside.
-    (re.compile(r"\b((?i:bearer))\s+(?=[\w.~+/-]*(?:[0-9=]|[a-z][A-Z]|\w[._~+/]\w))[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
-    (re.compile(r"\b((?i:basic))\s+(?=[\w+/]*(?:[0-9=]|[a-z][A-Z]))[\w+/=]{8,}"), rf"\1 {MASK}"),
-    (re.compile(r"(?i)\b((?:set-)?cookie\s*:\s*)(?!\*\*\*)\S.*"), rf"\1{MASK}"),
     (
+        ("bearer",),
+        re.compile(r"\b((?i:bearer))\s+(?=[\w.~+/-]*(?:[0-9=]|[a-z][A-Z]|\w[._~+/]\w))[\w.~+/=-]{8,}"),
+        rf"\1 {MASK}",
+    ),
+    (("basic",), re.compile(r"\b((?i:basic))\s+(?=[\w+/]*(?:[0-9=]|[a-z][A-Z]))[\w+/=]{8,}"), rf"\1 {MASK}"),
+    (("cookie",), re.compile(r"(?i)\b((?:set-)?cookie\s*:\s*)(?!\*\*\*)\S.*"), rf"\1{MASK}"),
+    (
+        _HINTS,
         re.compile(rf"(?i)(?P<name>{_NAME})(?P<between>(?:{_QUOTE})?\s*(?:=>|[=:])\s*)(?P<value>{_VALUE})"),
         _named,
     ),
     # --password of a command line, and Hadoop's XML
-    (re.compile(rf"(?i)((?<![\w-])--[\w-]*{_NAME}\s+)(?!-|\*\*\*)[^\s\"']+"), rf"\1{MASK}"),
-    (re.compile(rf"(?i)({_NAME}</name>\s*<value>)(?!\*\*\*)[^<]+"), rf"\1{MASK}"),
+    (("--",), re.compile(rf"(?i)((?<![\w-])--[\w-]*{_NAME}\s+)(?!-|\*\*\*)[^\s\"']+"), rf"\1{MASK}"),
+    (("</name>",), re.compile(rf"(?i)({_NAME}</name>\s*<value>)(?!\*\*\*)[^<]+"), rf"\1{MASK}"),
 )
-"""What a secret looks like, and what is put in its place."""
+"""What a secret looks like, and what is put in its place. First, in lower case, what one of that form has in it: most
+texts have none of it, and are not looked at any closer."""
 
 
 def scrubbed(text: str) -> str:
     """``text`` with everything of a secret's form replaced; the same text where there is none."""
-    for pattern, replacement in FORMS:
-        text = pattern.sub(replacement, text)
+    lower = text.lower()
+    for hints, pattern, replacement in FORMS:
+        if any(each in lower for each in hints):
+            text = pattern.sub(replacement, text)
     return text
 
 

@@ -51,7 +51,7 @@ def report(arguments: "list[str]", message: str) -> None:
 
     Not on S3, which would need more than the standard library: there the exit code says that something is to be set up.
     """
-    said = {
+    said: dict[str, object] = {
         "type": "NotSetUp",
         "message": message,
         "condition": None,

@@ -58,6 +58,11 @@ _ADVICE = (
         _ONE_SPARK,
     ),
     (
+        re.compile(r"(?:find-spark-home|spark-class|spark-submit): line \d+: .*: (?:No such file|command not found)"),
+        f"Neither that nor a Spark is where spark-submit looks for it. {_ONE_PYTHON} SPARK_HOME, where it is set, must "
+        "name a whole Spark.",
+    ),
+    (
         re.compile(r"UnsupportedClassVersionError"),
         "This Java is too old for Spark or for a jar: Spark 4.2 needs Java 17. Set JAVA_HOME.",
     ),
@@ -99,7 +104,8 @@ _BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with sta
 
 def start_advice(failure: Failure) -> str | None:
     """What is to be set up before ``failure`` can be cured; `None` where it is of another kind."""
-    return _advice("\n".join((f"{failure.type}: {failure.message}", failure.condition or "", *failure.chain)))
+    said = f"{failure.type}: {failure.message}"
+    return _advice("\n".join((said, failure.condition or "", *failure.chain))) or _import_advice(said)
 
 
 def start_failure(error: BaseException) -> Failure | None:
@@ -116,7 +122,7 @@ def start_failure(error: BaseException) -> Failure | None:
     said = _SAID.findall(text)
     if said:
         return Failure(NOT_SET_UP, said[-1])
-    advice = _advice(text)
+    advice = _advice(text) or _import_advice(text)
     if advice is not None:
         return Failure(NOT_SET_UP, f"{_line_of(text, advice)}. {advice}")
     if _BY_ITS_EXIT.search(str(error)):
@@ -141,18 +147,19 @@ def output_of(error: BaseException) -> tuple[str, ...]:
 
 
 def _advice(text: str) -> str | None:
-    for pattern, advice in _ADVICE:
-        if pattern.search(text):
-            return advice
-    # Of a traceback the last error counts: one before it may have been handled.
+    return next((advice for pattern, advice in _ADVICE if pattern.search(text)), None)
+
+
+def _import_advice(text: str) -> str | None:
+    """For a traceback, of which the last error counts: one before it may have been handled."""
     errors = _PYTHON_ERROR.findall(text)
     return _INSTALL if errors and _MISSING_MODULE.match(errors[-1]) else None
 
 
 def _line_of(text: str, advice: str) -> str:
     """The line for which this advice is given."""
-    found = [each for each in text.splitlines() if _advice(each.strip()) == advice]
-    return found[-1].strip()[:500].rstrip(".") if found else "It could not start"
+    found = [each for each in text.splitlines() if advice in (_advice(each), _import_advice(each.strip()))]
+    return found[0].strip()[:500].rstrip(".") if found else "It could not start"
 
 
 _ATTRIBUTE = "_airflow_recovery_output"

@@ -69,15 +69,12 @@ def submit(
     *,
     is_by_files: bool = False,
     archive: str = "",
-    python: str = "",
+    **variables: str,
 ) -> tuple[int, str]:
-    env = environment()
-    if python:
-        env |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     done = subprocess.run(
         command(spec, folder, master, is_by_files=is_by_files, archive=archive),
         cwd=folder,
-        env=env,
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -141,9 +138,9 @@ def test_fault_78_and_119_failing_driver_leaves_its_failure_without_its_secrets(
     assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
 
 
-def submission_failed(spec: RegionSpec, folder: Path, **given: str) -> RegionFailed:
+def submission_failed(spec: RegionSpec, folder: Path, *, archive: str = "", **variables: str) -> RegionFailed:
     """What the task ends with, of a real spark-submit."""
-    code, output = submit(spec, folder, **given)
+    code, output = submit(spec, folder, archive=archive, **variables)
     error = RuntimeError(f"Cannot execute: spark-submit. Error code is: {code}.")
     keep_output(error, relevant(output.splitlines()))
     return region_failed(spec, read_failure(spec) or start_failure(error), error)
@@ -161,11 +158,17 @@ def test_fault_122_to_123_a_driver_that_cannot_start_says_so_once(tmp_path: Path
     assert "expected the archive of --py-files to hold airflow_recovery.journal" in str(found)
 
     spec = region_spec(tmp_path, *troubled("none"), attempt=2)
-    found = submission_failed(spec, tmp_path, python="/no/such/python")
-    assert isinstance(found, NotSetUp)
-    assert 'Cannot run program "/no/such/python"' in str(found)
-    assert "There is no such Python where Spark looks for it" in str(found)
-    assert is_final(found)
+    # Without a JVM, and from one.
+    for given, told in (
+        ({"PYSPARK_DRIVER_PYTHON": "/no/such/python"}, "/no/such/python: No such file or directory"),
+        ({"SPARK_CONF_DIR": str(tmp_path)}, 'Cannot run program "/no/such/python"'),
+    ):
+        (tmp_path / "spark-defaults.conf").write_text("spark.pyspark.driver.python /no/such/python\n")
+        found = submission_failed(spec, tmp_path, **given)
+        assert isinstance(found, NotSetUp)
+        assert told in str(found)
+        assert "PYSPARK_PYTHON, or spark.pyspark.python" in str(found)
+        assert is_final(found)
 
 
 def test_fault_123_a_pyspark_of_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

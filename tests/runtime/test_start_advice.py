@@ -93,6 +93,13 @@ OUTPUTS = {
         ],
         'Cannot run program "python9"',
     ),
+    "no such Python for spark-submit": (
+        [
+            "/x/find-spark-home: line 40: /x/python: No such file or directory",
+            "/x/spark-submit: line 27: /bin/spark-class: No such file or directory",
+        ],
+        "/x/python: No such file or directory. Neither",
+    ),
     "no such main class": (["Error: Failed to load class com.example.Main."], "Failed to load class com.example.Main."),
     "no such module": (
         [
