@@ -67,6 +67,8 @@ def test_no_error_was_forgotten() -> None:
         errors.RecoveryError, errors.StoreError, errors.JournalError, errors.ObjectExists, errors.UnknownRegion,
         errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
         errors.NothingRecorded, errors.PlanOutdated, errors.Refused, errors.StreamDamaged,
+        # By what they are: records and refusals.
+        errors.ObjectTooLarge, errors.HoldsOther,
         # No operator takes a side of a channel.
         errors.ChannelError, errors.ChannelEvicted, errors.ChannelAltered,
     }  # fmt: skip
