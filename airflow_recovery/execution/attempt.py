@@ -110,6 +110,8 @@ def run_claimed(
     attempt = replace(attempt, release_check=check)
     try:
         looking.start()
+        if attempt.comes_back:
+            run.journal.put_plan(run.plan)
         check_base(run, claim)
         check_channels(run, claim)
         early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)

@@ -251,6 +251,7 @@ class RegionTask:
             commit=region.commit,
             splits=splits,
             stage=stage,
+            comes_back=state.is_closed,
         )
         outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
         commit_own(self._run, outcome)

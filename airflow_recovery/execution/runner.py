@@ -35,6 +35,8 @@ class ClaimedAttempt:
     """Of a region that commits split by split: what is to be read, and what its claim takes over."""
     stage: StageWork | None = None
     """Of a stage: the channels at its ends, and what it goes on from."""
+    comes_back: bool = False
+    """Its run was closed before: what was there of it at the listing may have been purged since."""
     release_check: ReleaseCheck | None = None
     """The look for released inputs that this process makes beside Spark's start."""
 

@@ -1,22 +1,29 @@
 """Removing a whole run that has been silent for long (PROTOCOL section 7), in two sweeps.
 
     first:   fence what is still open;  PUT closed, with the highest attempt of each region
-    later, a grace time after:  LIST again;  the data and the channels, then t/ and the rest
+    later, a grace time after:  LIST again;  the data and the channels, then t/ and the rest;  LIST again
 
 ``closed`` stays: attempts up to those that it names do not count any more, and a later run of the same key goes on
 above them. So a zombie of the old run can neither start at attempt 1 nor finish anything that counts.
+
+What a task reads or writes *before* its claim shows nobody that the run has come back. So ``_splits`` stays as well:
+of two subtasks that went by two assignments, one would read a split that the other one has read. A stream goes only
+where it was begun before the run was closed. And a plan that a claim of just now names is put back by us, or by the
+task, whoever comes later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.journal.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
 from airflow_recovery.shuffle.parts_in_use import made_of
 from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
 from airflow_recovery.shuffle.sweep_channels import purged_channels
+from airflow_recovery.shuffle.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
@@ -122,6 +129,7 @@ class Purge:
             said = f"closed {duration_text(age_s)} ago, grace time {duration_text(grace_s)}"
             self._report.add(run.where, Action.KEPT, said)
             return
+        streams = self._old_streams()
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
         used = {each for claim in self._journal.open_claims() for each in pinned_by(claim)}
         state = self._journal.list(run.names.values()).state
@@ -146,18 +154,28 @@ class Purge:
         objects, size = objects + len(channels), size + sum(each.size for each in channels)
         if not pinned:
             self._let_go_of_shared()
-            keys = [key for key in self._rest if self._is_old(key)] if has_come_back else self._rest
-            beside = [] if has_come_back else self._beside()
+            keys = [key for key in self._rest if self._is_old(key)] if has_come_back else [*streams, *self._rest]
             if not self._options.dry_run:
+                plans = {key: self._journal.store.get(key).body for key in keys if self._is_plan(key)}
                 # The plans last: they hold the names of the regions, should this be interrupted.
-                self._journal.store.delete([*beside, *sorted(keys, key=self._is_plan)])
-            objects += len(keys) + len(beside)
+                self._journal.store.delete(sorted(keys, key=self._is_plan))
+                self._put_back(plans)
+            objects += len(keys)
         self._report.add(run.where, Action.DELETED, f"closed {duration_text(age_s)} ago", objects, size)
 
-    def _beside(self) -> list[str]:
-        """What lies beside the truth: the history, and which subtask reads which split."""
-        store = self._journal.store
-        return [each.key for prefix in (self._layout.streams, self._layout.splits) for each in store.list(prefix)]
+    def _old_streams(self) -> list[str]:
+        """The history until the run was closed, and of the closing itself, which is written right after it."""
+        latest_s = CLOCK_MARGIN_S + max(self._run.ages.stored_s[key] for key in self._tombstones)
+        listed = self._journal.store.list(self._layout.streams)
+        return [each.key for each in listed if modified_s(each) <= latest_s]
+
+    def _put_back(self, plans: Mapping[str, bytes]) -> None:
+        """What was deleted of a run that has come back after the second look: its claim names one of them."""
+        state = self._journal.list(self._run.names.values()).state
+        if any(each.top > each.closed_at for each in state.regions.values()):
+            for key, body in plans.items():
+                with suppress(ObjectExists):
+                    self._journal.store.put_if_absent(key, body)
 
     def _let_go_of_shared(self) -> None:
         identity = self._journal.identity
