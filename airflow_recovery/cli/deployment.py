@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -23,6 +24,7 @@ GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
 DEPLOYMENT_VARIABLE = "AIRFLOW__RECOVERY__DEPLOYMENT"
 RESULTS_BELOW_JOURNAL = "_results"
 _S3_SCHEMES = ("s3://", "s3a://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Deployment(Protocol):
@@ -98,7 +100,9 @@ class StandaloneDeployment:
         self._by_root: dict[str, ObjectStore] = {}
         self.journal = open_store(journal, endpoint_url=endpoint_url, region_name=region_name)
         self.results = open_store(
-            results or f"{journal}/{RESULTS_BELOW_JOURNAL}", endpoint_url=endpoint_url, region_name=region_name
+            results or f"{journal.rstrip('/')}/{RESULTS_BELOW_JOURNAL}",
+            endpoint_url=endpoint_url,
+            region_name=region_name,
         )
         self.retention = retention
         self.grace_s = grace_s
@@ -146,13 +150,13 @@ def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Deployment:
     """The deployment that the options name. Raises `ConfigurationError` where no journal is named."""
-    journal = (args.journal or environment.get(JOURNAL_VARIABLE, "")).rstrip("/")
-    if not journal:
+    journal = args.journal or environment.get(JOURNAL_VARIABLE, "")
+    if not journal.strip("/"):
         raise ConfigurationError(
             "Expected the journal's URI, found none. Give --journal s3://bucket/prefix, or set "
             f"{JOURNAL_VARIABLE} as Airflow's components have it."
         )
-    if not journal.startswith((*_S3_SCHEMES, "file:")):
+    if not _SCHEME.match(journal):
         journal = os.path.abspath(journal)
     return StandaloneDeployment(
         journal,

@@ -302,9 +302,12 @@ class S3Store:
 def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
     """The prefix ends with a slash, or is empty."""
     found = _URI.fullmatch(base_uri)
-    if found is None:
-        raise ConfigurationError(f"Expected s3://<bucket>/<prefix>, found {base_uri!r}.")
-    prefix = "".join(f"{part}/" for part in [(found["prefix"] or "").strip("/")] if part)
-    if prefix:
-        checked_key(prefix.rstrip("/"))
-    return found["bucket"], prefix
+    prefix = (found["prefix"] or "").removesuffix("/") if found else ""
+    try:
+        if found is None or (prefix and not checked_key(prefix)):
+            raise ValueError
+    except ValueError:
+        raise ConfigurationError(
+            f"Expected s3://<bucket>/<prefix>, found {base_uri!r}. Name a bucket, and no empty part, '.' or '..' in it."
+        ) from None
+    return found["bucket"], f"{prefix}/" if prefix else ""
