@@ -19,6 +19,7 @@ NOT_CURED_BY_RETRY = (
     errors.LossBudgetExceeded,
     errors.NoDoor,
     errors.NotSetUp,
+    errors.ObjectTooLarge,
     errors.OutputAltered,
     errors.RecordInvalid,
     errors.RestartsExhausted,

@@ -216,7 +216,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = dict(self.headers.items())
         if isinstance(fate, LookThenWrite):
-            if proxy.forward("HEAD", self.path, {"Host": headers["Host"]}, b"").status == http.HTTPStatus.OK:
+            asking = {name: headers[name] for name in ("Host", "Authorization")}
+            if proxy.forward("HEAD", self.path, asking, b"").status == http.HTTPStatus.OK:
                 self._refuse(Answer(http.HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed"))
                 return
             headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}

@@ -180,13 +180,35 @@ class S3Server(ABC):
             process.wait()
 
 
+_ATOMIC_MOTO = """
+import io, threading
+from moto import server
+
+respond, turn = server.DomainDispatcherApplication.__call__, threading.Lock()
+
+def one_conditional_write_at_a_time(self, environ, start_response):
+    if "HTTP_IF_NONE_MATCH" not in environ or environ["REQUEST_METHOD"] != "PUT":
+        return respond(self, environ, start_response)
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    with turn:
+        return respond(self, {**environ, "wsgi.input": io.BytesIO(body)}, start_response)
+
+server.DomainDispatcherApplication.__call__ = one_conditional_write_at_a_time
+server.main()
+"""
+
+
 class MotoServer(S3Server):
-    """moto's server, from the interpreter that runs this. Everything is in memory and gone when it stops."""
+    """moto's server, from the interpreter that runs this. Everything is in memory and gone when it stops.
+
+    moto looks whether a key is there, and writes then: of two conditional writes at once, both win now and then, and
+    the start-up probe would refuse it. Here they take turns.
+    """
 
     name = "moto"
 
     def _command(self) -> list[str]:
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return [sys.executable, "-c", _ATOMIC_MOTO, "-H", "127.0.0.1", "-p", str(self.port)]
 
     @contextmanager
     def refusing_strangers(self) -> Iterator[None]:
