@@ -180,7 +180,7 @@ class _Tried:
 def _check_promises(what: str, store: ObjectStore, token: str) -> Iterator[CheckResult]:
     check = f"conditional writes and listings of the {what}"
     try:
-        probe(store, token=token)
+        probe(store, token=token, races_anew=True)
     except StoreError as error:
         yield wrong(
             check,

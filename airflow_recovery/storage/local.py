@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from hashlib import blake2b
-from typing import BinaryIO, NoReturn
+from typing import IO, NoReturn
 
 from airflow_recovery.errors import (
     ConfigurationError,
@@ -226,10 +226,10 @@ class _Folders:
             self._names.append(name)
         return self._opened[-1]
 
-    def open(self, folder: str, name: str, mode: str = "rb", *, makes: bool = False) -> BinaryIO:
+    def open(self, folder: str, name: str, mode: str = "rb", *, makes: bool = False) -> IO[bytes]:
         """The file ``name`` in ``folder``. Raises as `enter`."""
         self.enter(folder, makes=makes)
-        file: BinaryIO = open(name, mode, opener=self._open)  # noqa: SIM115  for whoever asked
+        file: IO[bytes] = open(name, mode, opener=self._open)  # noqa: SIM115  for whoever asked
         return file
 
     def prune(self) -> None:
@@ -299,7 +299,7 @@ def _collect(folders: _Folders, folder: str, prefix: str, keys: list[str]) -> No
             _collect(folders, each, prefix, keys)
 
 
-def _open_temporary(folders: _Folders, folder: str, name: str) -> tuple[int, BinaryIO]:
+def _open_temporary(folders: _Folders, folder: str, name: str) -> tuple[int, IO[bytes]]:
     """A new file in ``folder``, which is made, and a descriptor of the folder."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):  # `delete` has pruned the empty folder just now
@@ -319,7 +319,7 @@ def _info(key: str, size: int, etag: str, modified_s: float) -> ObjectInfo:
     return ObjectInfo(key, size, etag, from_timestamp(modified_s))
 
 
-def _etag(path: str, file: BinaryIO, found: os.stat_result) -> str:
+def _etag(path: str, file: IO[bytes], found: os.stat_result) -> str:
     identity = (path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
     known = _etags.get(identity)
     if known is not None:

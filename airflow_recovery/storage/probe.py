@@ -19,12 +19,13 @@ RACE_EVERY_S = 24 * 60 * 60
 _ROUND_TIMEOUT_S = 30.0
 
 
-def probe(store: ObjectStore, *, token: str | None = None) -> None:
+def probe(store: ObjectStore, *, token: str | None = None, races_anew: bool = False) -> None:
     """Try out on objects below ``_probe/`` what recovery rests on, and delete them.
 
     Returns where a second write was refused, a listing showed the object at once, reading gave the first body back,
     and of eight writers at the same instant one won, in each of four rounds. Six requests; the race is 33 more, and
     is run again when the last one is a day old. In a local folder a seventh looks whether the case of names counts.
+    ``races_anew`` runs it in any case, and leaves no mark of it.
 
     Raises `StoreUnsuitable` with the property that is missing, or the error of a store that can't be reached.
     ``token`` names the objects (default: random).
@@ -40,10 +41,12 @@ def probe(store: ObjectStore, *, token: str | None = None) -> None:
         _gives_back(store, key, first)
         if store.base_uri.startswith("file:"):
             _tells_cases_apart(store, key)
-        if not _raced_lately(store, listed):
-            rounds = [f"_probe/race-{token}-{number}" for number in range(ROUNDS)]
+        if races_anew or not _raced_lately(store, listed):
+            rounds = [f"{key}-race-{number}" for number in range(ROUNDS)]
             written += rounds
-            _lets_one_writer_win(store, rounds)
+            if _lets_one_writer_win(store, rounds) and not races_anew:
+                with suppress(StoreError):  # then the next probe races again
+                    store.put(RACED, b"")
     finally:
         # A policy that forbids deletes is a good one for a journal; a few bytes below _probe/ stay then.
         with suppress(StoreError):
@@ -105,7 +108,8 @@ def _raced_lately(store: ObjectStore, now: ObjectInfo) -> bool:
     return 0 <= (now.modified - raced.modified).total_seconds() < RACE_EVERY_S
 
 
-def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> None:
+def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> bool:
+    """Whether one did in each round; not, where requests had no answer. Raises `StoreUnsuitable` for two."""
     gate = threading.Barrier(WRITERS)
 
     def write(number: int) -> list[str]:
@@ -130,6 +134,4 @@ def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> None:
             f"the same time with 'If-None-Match: *', expected one to succeed, found {max(winners)}. Two attempts could "
             "both win. Use a store that decides it in one step (AWS S3, versitygw, Ceph, a local folder)."
         )
-    if all(winners):
-        with suppress(StoreError):  # then the next probe races again
-            store.put(RACED, b"")
+    return all(winners)
