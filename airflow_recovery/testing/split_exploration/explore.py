@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.testing.split_exploration.case import Case
 from airflow_recovery.testing.split_exploration.steps import Step, Steps, Violation
-from airflow_recovery.testing.split_exploration.world import Task, World
+from airflow_recovery.testing.split_exploration.world import World
 
 MOST_STEPS = 5_000
 """Of one way: it would have come to its end long before."""
@@ -56,7 +56,7 @@ def explore(case: Case, *, most_worlds: int | None = None) -> Exploration:
                     parents[hash(after)] = (key, step)
                     waiting.append(after)
             if is_end:
-                _check_end(world)
+                steps.check_end(world)
                 ends += 1
         except Violation as violation:
             return Exploration(case, len(parents), ends, str(violation), _way(parents, key))
@@ -74,7 +74,7 @@ def walk(case: Case, seed: int) -> Exploration:
         try:
             possible = [*steps.next(world)]
             if not possible:
-                _check_end(world)
+                steps.check_end(world)
                 return Exploration(case, count, 1)
         except Violation as violation:
             return Exploration(case, count, 0, f"seed {seed}: {violation}", tuple(way))
@@ -104,12 +104,6 @@ def found_by_walks(case: Case, walks: int = 1_000, few: int = 5) -> Exploration 
 
 def _is_change(world: World, after: World) -> bool:
     return (after.changes, after.faults) != (world.changes, world.faults)
-
-
-def _check_end(world: World) -> None:
-    """Nothing more happens: it was published, or a task says by name what is to be done."""
-    if not world.is_published and Task.NAMED not in world.tasks[: world.subtasks]:
-        raise Violation(f"stuck: nothing more happens, and nothing was published: {world.tasks}")
 
 
 def _way(parents: dict[int, tuple[int, Step] | None], key: int) -> tuple[Step, ...]:

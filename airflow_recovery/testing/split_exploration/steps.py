@@ -90,7 +90,7 @@ class Steps:
 
     def next(self, world: World) -> Iterator[tuple[Step, World]]:
         """Every step that is possible, and the world after it. Raises `Violation`."""
-        work = [*self._work(world)]
+        work = [*self._work(world)] or [*self._follow_errors(world)]
         is_quiet = world.changes == self.case.changes and world.faults == self.case.faults
         if is_quiet and all(each.is_live for each in world.processes):
             # Nothing more can go wrong, and case 0 faults tells of every order.
@@ -128,6 +128,26 @@ class Steps:
             raise Violation(f"stuck: {type(error).__name__}: {error}") from error
         processes = (*world.processes[:at], *(() if after is None else (after,)), *world.processes[at + 1 :])
         return world._replace(processes=processes)
+
+    def _follow_errors(self, world: World) -> Iterator[tuple[Step, World]]:
+        """A person does what a task says: where what is kept can't be taken over, the region is restarted."""
+        for subtask in range(world.subtasks if self.case.vanished is Vanished.KEEP else 0):
+            region = world.regions[subtask]
+            if world.tasks[subtask] == Task.NAMED and len(region.attempts) > region.mark:
+                marked = region._replace(mark=len(region.attempts))
+                after = world._replace(regions=_at(world.regions, subtask, marked))
+                yield ("a person restarts, as it says", name_of(subtask)), _clear(after, [subtask])
+
+    def check_end(self, world: World) -> None:
+        """Nothing more happens: it was published, or a task says by name what is to be done outside."""
+        of = self.case.of_changes
+        needs_others = (
+            self.case.vanished is Vanished.FAIL  # the splits are to be brought back
+            or (self.case.vanished is Vanished.KEEP and bool(of & {Change.FEWER, Change.MORE}))
+            or not self.case.is_dynamic  # a subtask that is left without any split
+        )
+        if not world.is_published and not (needs_others and Task.NAMED in world.tasks[: world.subtasks]):
+            raise Violation(f"stuck: nothing more happens, and nothing was published: {world.tasks}")
 
     # the stages of a try
 
