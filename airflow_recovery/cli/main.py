@@ -54,7 +54,7 @@ SUBCOMMANDS = (
 def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
     """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
     try:
-        _refuse_empty(args)
+        _check_values(args)
         with printable_output():
             code = int(subcommand.load().run(args))
         sys.stdout.flush()
@@ -94,14 +94,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(args.chosen, args)
 
 
-def _refuse_empty(args: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` for an option whose value is empty: it must never mean the same as no option at all.
+def _check_values(args: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for an option whose value is empty, or bytes that are no text.
 
-    ``gc --dag "$DAG"`` with a variable that is not set would sweep every DAG.
+    An empty one must never mean the same as no option at all: ``gc --dag "$DAG"`` with a variable that is not set would
+    sweep every DAG.
     """
     for option, value in vars(args).items():
-        if any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, list) else [value])):
-            raise ConfigurationError(
-                f"Expected a value for {option.strip('_').replace('_', '-')}, found an empty text: is the shell's "
-                "variable set? Leave the option out if it is not meant."
-            )
+        name = option.strip("_").replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and not each.strip():
+                raise ConfigurationError(
+                    f"Expected a value for {name}, found an empty text: is the shell's variable set? Leave the option "
+                    "out if it is not meant."
+                )
+            if isinstance(each, str) and any("\ud800" <= character <= "\udfff" for character in each):
+                raise ConfigurationError(f"Expected a text in UTF-8 for {name}, found {each!r}: write it in UTF-8.")

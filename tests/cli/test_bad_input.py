@@ -60,7 +60,7 @@ def test_an_option_that_is_empty_is_refused_and_no_store_is_asked(line, monkeypa
 
 
 def test_control_an_empty_option_means_none_where_nobody_looks(recorded, monkeypatch):
-    monkeypatch.setattr(command_line, "_refuse_empty", lambda args: None)
+    monkeypatch.setattr(command_line, "_check_values", lambda args: None)
     assert recorded.call("gc", "--grace", "", "--dry-run")[0] == ExitCode.DONE
 
 
@@ -71,6 +71,12 @@ def test_a_saved_plan_that_is_nested_without_end_is_refused(recorded, tmp_path, 
     file.write_text("[" * 200_000)
     assert recorded.call("plan", DAG, DATE, option, str(file)) == (ExitCode.USAGE, "")
     assert "nested deeper than" in recorded.errors
+
+
+def test_bytes_that_are_no_text_are_refused(recorded):
+    """As Python hands in a byte of an argument that is not UTF-8."""
+    assert recorded.call("show", "caf\udce9", DATE) == (ExitCode.USAGE, "")
+    assert "Expected a text in UTF-8 for dag, found 'caf\\udce9'" in recorded.errors
 
 
 # --- a stranger's bundle ----------------------------------------------------------------------------------------------
