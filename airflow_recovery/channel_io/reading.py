@@ -14,7 +14,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 
-_SLOT = re.compile(r"[^/_][^/]*/\d+/log/\d+")
+_SLOT = re.compile("[^/_][^/]*/[0-9]+/log/[0-9]+")
 
 
 def read_channel(store: ObjectStore, identity: ChannelIdentity) -> ChannelState:

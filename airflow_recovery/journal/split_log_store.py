@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 100
 """Records: a reader that starts anew reads so many at most, and one snapshot."""
 
-_NUMBER = re.compile(r"(?:log|snapshot)-(\d{8})")
+_NUMBER = re.compile("(?:log|snapshot)-([0-9]{8})")
 
 
 class SplitLogStore:

@@ -20,7 +20,7 @@ from airflow_recovery.verify.reading import CONNECTIONS, RunName
 from airflow_recovery.verify.records import Channel
 
 FORMAT = 1
-_SLOT = re.compile(r"log/(\d{8})")
+_SLOT = re.compile("log/([0-9]{8})")
 Range = tuple[int, int]
 
 

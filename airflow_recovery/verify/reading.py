@@ -33,12 +33,12 @@ FORMAT = 1
 CONNECTIONS = 32
 _SHARED = "(shared)"
 _ATTEMPT = re.compile(
-    r"t/(?P<region>[^/]+)/(?P<number>\d{8})\.(?P<kind>claim|outcome|reset|lost|released|committed"
-    r"|(?:committer|confirmed|part)-\d{4,8})"
+    r"t/(?P<region>[^/]+)/(?P<number>[0-9]{8})\.(?P<kind>claim|outcome|reset|lost|released|committed"
+    r"|(?:committer|confirmed|part)-[0-9]{4,8})"
 )
 _PLAN = re.compile(r"plan/(?P<hash>[0-9a-f]+)")
-_PUBLISH = re.compile(r"publish/(?P<number>\d{8})")
-_CLOSED = re.compile(r"closed(?:-(?P<number>\d{8}))?")
+_PUBLISH = re.compile(r"publish/(?P<number>[0-9]{8})")
+_CLOSED = re.compile(r"closed(?:-(?P<number>[0-9]{8}))?")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.verify.records import Manifest
 
 CONNECTIONS = 16
-_ATTEMPT = re.compile(r"\d{8}")
+_ATTEMPT = re.compile("[0-9]{8}")
 
 OpenLocation = Callable[[str], ObjectStore]
 

@@ -9,6 +9,7 @@ import pytest
 from kept_runs import Kept, data, kept, keys
 
 from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.cli.main import main
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import layout as layout_module
 from airflow_recovery.journal.codec import encode_record, resealed
@@ -142,6 +143,15 @@ def test_fault_105_the_tasks_of_the_run_go_on_beside_it(kept: Kept) -> None:
     world.restart("C")
     world.until_green()
     assert (world.current("P"), world.current("C")) == (2, 3)
+
+
+def test_fault_105_verify_takes_it_for_no_record(kept: Kept, capsys) -> None:
+    world = kept.superseded()
+    odd_objects(kept, world.journal())
+    base, identity = kept.store.base_uri, world.journal().identity
+    uris = ("--journal", f"{base}/journal", "--results", f"{base}/results")
+    assert main(["verify", identity.dag_id, identity.run_key, *uris, *kept.options]) == ExitCode.DONE
+    assert ARABIC not in capsys.readouterr().out
 
 
 def test_fault_105_control_numbers_in_any_script_leave_the_run_unswept(kept: Kept, capsys, monkeypatch) -> None:

@@ -359,3 +359,14 @@ def test_a_damaged_record_is_refused_and_named(journal):
     journal.store.put_if_absent(journal.layout.attempt("P", 1, "outcome"), b'{"format": 1')
     with pytest.raises(RecordInvalid, match=r"t/P/00000001\.outcome"):
         state(journal)
+
+
+@pytest.mark.parametrize("marked", ["reset", "part", "released"])
+def test_fault_106_whatever_there_is_of_an_attempt_says_that_its_number_is_taken(journal, marked):
+    """The claim is the oldest of its objects, and the first one that a rule deletes."""
+    {
+        "reset": lambda: journal.reset(Reset("P", 3, "user", "why")),
+        "part": lambda: journal.put_part(replace(part(0), attempt=3)),
+        "released": lambda: journal.release(Released("P", 3, "gc")),
+    }[marked]()
+    assert state(journal).of("P").top == 3
