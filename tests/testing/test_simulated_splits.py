@@ -107,7 +107,7 @@ def test_control_where_other_codes_parts_are_adopted_rows_of_both_are_mixed(monk
 
 
 def test_control_where_parts_of_vanished_splits_are_adopted_rows_of_them_stay(monkeypatch):
-    monkeypatch.setattr(adoption, "usable", lambda base, parts, assigned, gone: base)
+    monkeypatch.setattr(adoption, "usable", lambda base, *given, **more: base)
     monkeypatch.setattr(split_driver, "check_cover", no_cover)
     monkeypatch.setattr(adoption, "check_cover", no_cover)
     settings = Settings(ZOMBIES.job, {Trouble.LISTING: 1}, publishes=False, detached_share=0.0)
