@@ -9,12 +9,16 @@ from airflow_recovery.cli.deployment import Deployment
 from airflow_recovery.execution.probing import ResultProber, ask_ahead
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
+from airflow_recovery.shuffle.places import Asker, ResultPlaces
 from airflow_recovery.view.run_view import RunView
 
 
 def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> ResultProber:
     """For one judgement of ``view``, which asks the stores now."""
     server = cache_server_of(args)
-    prober = ResultProber(deployment.open_location, ask_cached=server.ask if server is not None else None)
+    places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
+    prober = ResultProber(
+        deployment.open_location, ask_cached=server.ask if server is not None else None, places=places
+    )
     ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
     return prober

@@ -15,6 +15,7 @@ from airflow_recovery.shuffle.availability import AvailabilityState, probe_manif
 from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces
 from airflow_recovery.storage.object_store import ObjectStore
 
 CONNECTIONS = 64
@@ -44,10 +45,12 @@ class ResultProber:
     to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
     later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
 
+    ``places`` says which locations are opened at all, and what is told of them; without it, every one.
+
     ``ask_cached`` asks the Spark Connect server that keeps a cached result: `None` where it does, else why it is lost.
 
     Raises the store's errors: "denied" and "timed out" are no answers. Raises `CacheUnreachable` where the server gives
-    none, or where nobody here knows how to ask it. Raises `OutputAltered` by policy.
+    none, or where nobody here knows how to ask it. Raises `OutputAltered` by policy, and as ``places``.
     """
 
     def __init__(
@@ -55,8 +58,11 @@ class ResultProber:
         open_location: Callable[[str], ObjectStore],
         on_altered: Mapping[str, OnAltered] | None = None,
         ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+        *,
+        places: ResultPlaces | None = None,
     ) -> None:
         self._open = open_location
+        self._places = places
         self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
         self._ahead: dict[tuple[str, int], Future[Reason | None]] = {}
@@ -82,17 +88,26 @@ class ResultProber:
                 if lost is not None:
                     return lost
                 continue
+            look = Look.OPEN if self._places is None else self._places.look_at(manifest)
+            if look is Look.TAKEN_TO_BE_THERE:
+                continue
+            if look is Look.NOT_DECLARED:
+                where = f"registered at {manifest.location}, which today's code does not declare"
+                return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {where}")
             store = self._open(manifest.location)
             found = probe_manifest(store, manifest)
             if found.is_available and not found.added:
                 continue
             evidence = found.evidence[0] + (f" and {len(found.evidence) - 1} more" if len(found.evidence) > 1 else "")
+            if look is Look.OPEN_AND_TELL_NOTHING:
+                evidence = f"{manifest.location} is not as it was registered; `airflow recovery plan` names the objects"
+                found = replace(found, evidence=())
             detail = f"attempt {attempt.number}: {evidence}"
             if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
                 self._judge_altered(region, manifest, detail)
             is_missing = found.state is AvailabilityState.MISSING
             said = tuple(Evidence(f"a listing of {manifest.location}", each) for each in found.evidence[:MAX_EVIDENCE])
-            rules = rules_over(store, manifest.location)[:1] if is_missing else ()
+            rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
             for rule in map(rule_text, rules):
                 detail += f"; {rule}"
                 said += (Evidence("the bucket's lifecycle rules", rule),)
@@ -104,6 +119,8 @@ class ResultProber:
         if said is not None:
             evidence = (Evidence(f"the server of {manifest.location}", said),)
             return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {said}", evidence=evidence)
+        if self._places is not None and self._places.asker is Asker.API_SERVER:
+            return None  # no plan says which folders a source reads
         # What is evicted is made again of these files: of other rows, if one was overwritten. One that is gone fails.
         for folder, found in _folders(attempt).items():
             read = replace(manifest, location=folder, objects=tuple(found))

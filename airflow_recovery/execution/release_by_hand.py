@@ -77,9 +77,17 @@ def release_by_hand(
     dry_run: bool = False,
 ) -> Deleted:
     """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed."""
-    if found.still_needed and not force:
-        raise Refused(f"{found.name} is still needed: {found.still_needed}. With --force it is released all the same.")
+    check_may_go(found, force=force)
     return Releaser(journal, results, who=who, dry_run=dry_run).release(found.region, found.attempt, found.also)
+
+
+def check_may_go(found: ReleaseByHand, *, force: bool) -> None:
+    """Raise `Refused` where it is still needed, without ``force``."""
+    if found.still_needed and not force:
+        raise Refused(
+            f"{found.name} is still needed: {found.still_needed}. With --force it is released all the same (over REST: "
+            '"force": true).'
+        )
 
 
 def _rule(journal: Journal, topology: PlanRecord, state: RunState) -> ReleaseRule:

@@ -6,7 +6,7 @@ both share is `airflow_recovery.plugins.compare_and_clear`. These values are wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -62,7 +62,9 @@ class Observation:
 
 @dataclass(frozen=True)
 class ClearRequest:
-    """Compare-and-clear, one transaction (PROTOCOL 5.2 and 5.3). Values are the observed TI ids, by `TaskTry.key`.
+    """Compare-and-clear (PROTOCOL 5.2 and 5.3). Values are the observed TI ids, by `TaskTry.key`.
+
+    One transaction, unless it names so many tasks that Airflow would not answer in time (`clear_in_slices`).
 
     A producer is cleared if it is finished and still the observed try. A consumer is cleared, running or finished, if
     it is still the observed try and (there are no producers, or one of them moved). The caller is never cleared.
@@ -99,6 +101,32 @@ class ClearResult:
         """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
         unmoved = {key: (int(found), state) for key, (found, state) in value["unmoved"].items()}
         return cls(tuple(value["cleared"]), unmoved)
+
+
+CLEAR_AT_ONCE = 500
+"""Airflow takes some milliseconds a task, under the run's lock; its client waits for a few seconds."""
+
+
+def clear_in_slices(
+    clear: Callable[[ClearRequest], ClearResult], request: ClearRequest, at_once: int = CLEAR_AT_ONCE
+) -> ClearResult:
+    """What ``clear`` answers, asked for at most ``at_once`` tasks at a time.
+
+    Producers come first; where none of them moved, no consumer is asked for, as within one transaction. Who dies
+    between two slices leaves consumers that whoever settles looks at again.
+    """
+    if len(request.producers) + len(request.consumers) <= at_once:
+        return clear(request)
+    result = ClearResult()
+    for name in ("producers", "consumers"):
+        if name == "consumers" and request.producers and not result.cleared:
+            break
+        named = list(getattr(request, name).items())
+        for start in range(0, len(named), at_once):
+            asked = ClearRequest(**{name: dict(named[start : start + at_once])}, unblock=request.unblock)
+            found = clear(asked)
+            result = ClearResult((*result.cleared, *found.cleared), {**result.unmoved, **found.unmoved})
+    return result
 
 
 class Scheduler(Protocol):

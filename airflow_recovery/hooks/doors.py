@@ -18,6 +18,7 @@ from airflow_recovery.execution.scheduler import (
     ClearResult,
     Observation,
     Scheduler,
+    clear_in_slices,
 )
 from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation, noted
 
@@ -144,6 +145,9 @@ class StateStoreDoor(_Door):
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Compare and clear. Raises `BackendNotInstalled`, `NotMine`."""
+        return clear_in_slices(self._clear, request)
+
+    def _clear(self, request: ClearRequest) -> ClearResult:
         result = self._call(Operation.CLEAR, request).result
         if result is None:
             raise errors.RecoveryError("Expected a clear result in the API server's answer, found none.")

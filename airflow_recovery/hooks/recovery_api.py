@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
+from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, clear_in_slices
 from airflow_recovery.plugins.protocol import API_PREFIX, NOTE_SIGN, Caller
 
 if TYPE_CHECKING:
@@ -80,8 +80,13 @@ class RecoveryApiHook(BaseHook):
 
     def clear(self, dag_id: str, run_id: str, request: ClearRequest, caller: Caller | None = None) -> ClearResult:
         """Compare and clear. Raises `NotMine` where ``caller`` is no longer its own try."""
-        body = {"request": request.to_json(), "caller": None if caller is None else caller.to_json()}
-        return ClearResult.from_json(self._call(_of_run(dag_id, run_id, "clear"), body))
+        asked_by = None if caller is None else caller.to_json()
+
+        def clear(some: ClearRequest) -> ClearResult:
+            body = {"request": some.to_json(), "caller": asked_by}
+            return ClearResult.from_json(self._call(_of_run(dag_id, run_id, "clear"), body))
+
+        return clear_in_slices(clear, request)
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
         """Set the finished tasks of a re-created run to success. A repeated request finds nothing left to set."""

@@ -47,13 +47,23 @@ class S3Access:
         return {name: value for name, value in found if value}
 
 
+@dataclass(frozen=True)
+class Timeouts:
+    """For how long a request to S3 waits, and how often a read is sent."""
+
+    connect_s: float = 10.0
+    read_s: float = 30.0
+    read_attempts: int = 4
+
+
 class Stores:
     """Journal and results of this deployment. Talks to nobody until a store is asked for something."""
 
-    def __init__(self, settings: RecoverySettings) -> None:
+    def __init__(self, settings: RecoverySettings, timeouts: Timeouts | None = None) -> None:
         self._settings = settings
+        self._timeouts = timeouts or Timeouts()
         self._accesses: dict[str, S3Access] = {}
-        self._clients: dict[str, S3Store] = {}
+        self._clients: dict[str | None, S3Store] = {}
 
     @cached_property
     def journal(self) -> ObjectStore:
@@ -116,23 +126,29 @@ class Stores:
         return self._results_conn_id != self._settings.aws_conn_id
 
     def _open(self, uri: str, conn_id: str | None) -> ObjectStore:
-        if not conn_id or not uri.startswith(S3_SCHEMES):
+        if not uri.startswith(S3_SCHEMES):
             return open_store(uri)
-        return self._s3(conn_id).beside(uri)
+        return self._s3(conn_id or None).beside(uri)
 
-    def _s3(self, conn_id: str) -> S3Store:
-        """All stores of a connection share its clients, whose making costs more than a small region's requests."""
+    def _s3(self, conn_id: str | None) -> S3Store:
+        """All stores of a connection share its clients, whose making costs more than a small region's requests.
+
+        Without one, the SDK's own chain of credentials has them.
+        """
         from airflow_recovery.storage.s3 import S3Store
 
         if conn_id not in self._clients:
-            access = self._access(conn_id)
+            access = None if conn_id is None else self._access(conn_id)
             self._clients[conn_id] = S3Store(
                 "s3://any",
-                endpoint_url=access.endpoint_url,
-                region_name=access.region_name,
-                session=access.session,
-                renew=access.renew,
-                encryption=access.encryption,
+                endpoint_url=access.endpoint_url if access else None,
+                region_name=access.region_name if access else None,
+                session=access.session if access else None,
+                renew=access.renew if access else None,
+                encryption=access.encryption if access else None,
+                connect_timeout_s=self._timeouts.connect_s,
+                read_timeout_s=self._timeouts.read_s,
+                max_read_attempts=self._timeouts.read_attempts,
             )
         return self._clients[conn_id]
 
@@ -210,6 +226,6 @@ def _hooks_session(conn_id: str) -> tuple[AnySession, str | None]:
     return session, session.region_name
 
 
-def open_stores(settings: RecoverySettings) -> Stores:
+def open_stores(settings: RecoverySettings, timeouts: Timeouts | None = None) -> Stores:
     """The stores of ``settings``; nothing is asked of them, nor of Airflow, before they are used."""
-    return Stores(settings)
+    return Stores(settings, timeouts)

@@ -323,6 +323,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "coordinators": _tuple_of(_record(CoordinatorPlan)),
         "channels_in": _tuple_of(_record(ChannelPlan)),
         "channels_out": _tuple_of(_record(ChannelPlan)),
+        "fixed": _tuple_of(_pair),
     },
     ChannelPlan: {"result": _id, "producer": _id, "reconnect": Reconnect, "overflow": Overflow},
     InputPin: {"region": _id, "digests": _tuple_of(_pair)},

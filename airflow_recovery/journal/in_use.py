@@ -16,7 +16,8 @@ class RunInUse:
     """A run as its journal alone tells it.
 
     ``plan`` is the one that the newest claim names, ``claim`` that claim (`None` where there is one plan only);
-    ``plans`` says how many there are. ``left`` are regions of the others only: renamed or removed since.
+    ``plans`` says how many there are. ``left`` are regions of the others only: renamed or removed since. ``recorded``
+    are all plans.
     """
 
     plan: PlanRecord
@@ -25,6 +26,7 @@ class RunInUse:
     state: RunState
     claim: Claim | None = None
     left: tuple[str, ...] = ()
+    recorded: tuple[PlanRecord, ...] = ()
 
 
 def read_run(journal: Journal) -> RunInUse:
@@ -49,7 +51,7 @@ def read_run(journal: Journal) -> RunInUse:
     plan = plans[chosen]
     own = [each.name for each in plan.regions]
     state = journal.load(journal.list(own))
-    return RunInUse(plan, chosen, len(plans), state, claim, tuple(sorted(names - set(own))))
+    return RunInUse(plan, chosen, len(plans), state, claim, tuple(sorted(names - set(own))), tuple(plans.values()))
 
 
 def newest_claim(journal: Journal, names: Iterable[str]) -> Claim | None:

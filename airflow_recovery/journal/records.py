@@ -166,6 +166,8 @@ class RegionPlan:
     """Of a stage (it has channels): it keeps state from batch to batch."""
     replays: bool = later(True)
     """Of a stage: it can make again what an earlier attempt had read and not published."""
+    fixed: tuple[tuple[str, str], ...] = later(())
+    """(result, URI as it is declared, perhaps a template) of the results at locations of the user's own."""
 
     @property
     def is_stage(self) -> bool:

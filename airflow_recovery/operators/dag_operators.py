@@ -74,6 +74,12 @@ def plan_of_dag(dag: Any) -> PlanRecord:
                     if operator.determinism is not Determinism.ALWAYS
                 ),
                 commit=operator.commit_spec,
+                # As declared: another operator's task can't render it, and all of them have one plan.
+                fixed=tuple(
+                    (qualified(task_id, name), uri)
+                    for name, uri in operator.declared_outputs.items()
+                    if uri is not None
+                ),
             )
             for task_id, operator in operators.items()
         ),

@@ -28,7 +28,7 @@ from airflow_recovery.journal.stream import EventWriter, StreamClosed
 from airflow_recovery.operators.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.operators.run_context import is_live_run, task_identity
 from airflow_recovery.shuffle.manifest import PartitionManifest
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.shuffle.places import Asker, ResultPlaces
 from airflow_recovery.storage.probe import probe
 from airflow_recovery.storage.timed import TimedStore
 from airflow_recovery.topology.job_recovery import (
@@ -108,7 +108,12 @@ def open_run(
         plan=plan,
         journal=journal,
         scheduler=open_door(context, settings.api_conn_id),
-        available=ResultProber(_opener(stores), on_altered, ask_cached),
+        available=ResultProber(
+            stores.open_location,
+            on_altered,
+            ask_cached,
+            places=ResultPlaces.of(stores.results.base_uri, identity, Asker.TASK, [plan]),
+        ),
         task_keys=task_keys,
         task=task_identity(context),
         now=_now,
@@ -147,16 +152,6 @@ def _end(stream: EventWriter, metrics: RecoveryMetrics, log: logging.Logger) -> 
             closed.failed,
         )
     return closed
-
-
-def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
-    def open_location(location: str) -> ObjectStore:
-        base = stores.results.base_uri
-        if location == base or location.startswith(f"{base}/"):
-            return stores.results
-        return stores.open_external(location)
-
-    return open_location
 
 
 def _now() -> str:

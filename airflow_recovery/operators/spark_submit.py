@@ -115,6 +115,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(application=application, application_args=application_args, **kwargs)
         self.outputs = checked_outputs(self.task_id, outputs)
+        self.declared_outputs = dict(self.outputs)  # Airflow renders `outputs` in the operator's own task alone
         check_targets(self.task_id, self.outputs, self._outputs_of_others())
         self.commit = checked_commit(self.task_id, commit, self.outputs)
         self.inputs = checked_inputs(self.task_id, inputs)

@@ -37,6 +37,8 @@ def same_origin(request: Request) -> None:
 # Who may open a run's page sees its tab. Why a region has failed is part of how a run is.
 MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.RUN))]
 MAY_ASK = [*MAY_READ, Depends(same_origin)]
+MAY_CLEAR = [Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE)), Depends(same_origin)]
+"""What tasks and commands ask for with an account of their own, which need not see any page."""
 MAY_ACT = [Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE)), *MAY_READ, Depends(same_origin)]
 
 

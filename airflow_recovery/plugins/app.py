@@ -3,8 +3,9 @@
 Door 2 is the compare-and-clear as an endpoint, for deployments that keep another state store backend.
 
 Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
-instances. Imported by `plugin.LazyApp` on the first request. Response codes: 401 nobody, 403 not allowed, 404 no such
-run, 410 the caller is no longer its own try, 422 not a request, 503 the database did not answer: ask again.
+instances, and is written into the audit log. Imported by `plugin.LazyApp` on the first request. Response codes: 401
+nobody, 403 not allowed, 404 no such run, 410 the caller is no longer its own try, 415 no JSON, 422 not a request, 503
+the database did not answer: ask again.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from typing import Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.errors import NotMine
 from airflow_recovery.execution.rebuild import RebuildRequest
+from airflow_recovery.execution.scheduler import ClearRequest
 from airflow_recovery.plugins import page, rest_channels, rest_description, rest_pin, rest_plan, rest_release, rest_run
+from airflow_recovery.plugins.access import MAY_CLEAR, audit
 from airflow_recovery.plugins.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.plugins.protocol import Caller, clear_request_from_json
-from airflow_recovery.plugins.rebuild import set_finished
+from airflow_recovery.plugins.rebuild import run_of_key, set_finished
 from airflow_recovery.plugins.rest_errors import add_error_handlers
 
 app = FastAPI(
@@ -49,15 +52,19 @@ def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]
         raise HTTPException(404, str(error)) from error
 
 
-@app.post(
-    "/dags/{dag_id}/runs/{run_id}/clear",
-    dependencies=[Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE))],
-)
-def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep) -> dict[str, Any]:
+@app.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR)
+def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
     try:
         request = clear_request_from_json(body.get("request"))
         caller = Caller.from_json(body.get("caller"))
+        asked = {
+            "caller": None if caller is None else caller.key,
+            "producers": list(request.producers),
+            "consumers": list(request.consumers),
+        }
+        if request != ClearRequest():  # which asks for nothing, but whether one may ask
+            audit(session, user.get_name(), "airflow_recovery.clear", dag_id, run_id, asked)
         return clear(session, dag_id, run_id, request, caller=caller).to_json()
     except RunMissing as error:
         raise HTTPException(404, str(error)) from error
@@ -67,14 +74,15 @@ def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDe
         raise HTTPException(422, str(error)) from error
 
 
-@app.post(
-    "/dags/{dag_id}/rebuild",
-    dependencies=[Depends(requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE))],
-)
-def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep) -> dict[str, Any]:
+@app.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR)
+def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
     try:
-        return set_finished(session, dag_id, RebuildRequest.from_json(body)).to_json()
+        request = RebuildRequest.from_json(body)
+        if not request.dry_run:
+            run_id = run_of_key(session, dag_id, request.run_key)
+            audit(session, user.get_name(), "airflow_recovery.rebuild", dag_id, run_id, {"tasks": list(request.notes)})
+        return set_finished(session, dag_id, request).to_json()
     except RunMissing as error:
         raise HTTPException(404, str(error)) from error
     except ValueError as error:

@@ -40,6 +40,10 @@ USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred"
 """States of a task that works with what a setup has made, or is about to: nobody looks at its upstream any more."""
 
 
+MAX_MAP_INDEX = 2**31 - 1
+"""The largest number that the column holds."""
+
+
 class RunMissing(RecoveryError, LookupError):
     """The DAG has no such run."""
 
@@ -119,7 +123,7 @@ def clear(
         chosen += _setups(session, run, dag, chosen, own_key)
     if chosen:
         if caller is not None:
-            note_clears(session, chosen)
+            note_clears(session, run, chosen)
         clear_task_instances(chosen, session, DagRunState.QUEUED)
         # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
         session.flush()
@@ -218,8 +222,14 @@ def _run(dag_id: str, run_id: str) -> Select[Any]:
 
 
 def _split(key: str) -> tuple[str, int]:
+    """Raises `ValueError` for what can't be a task's key: the database would refuse it, and the client ask again."""
     task_id, mapped, index = key.partition("|")
-    return task_id, int(index) if mapped else -1
+    if not mapped:
+        return task_id, -1
+    digits = index if index.isascii() and index.isdecimal() and len(index) <= len(str(MAX_MAP_INDEX)) else "-1"
+    if not 0 <= int(digits) <= MAX_MAP_INDEX:
+        raise ValueError(f"expected a map index from 0 to {MAX_MAP_INDEX} after the task id, found {key[:200]!r}")
+    return task_id, int(digits)
 
 
 def key_of(instance: TaskInstance) -> str:

@@ -12,23 +12,28 @@ from airflow_recovery.execution.probing import ResultProber, ask_ahead
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.storage.names import encode
-from airflow_recovery.view.folders import folders, readable
+from airflow_recovery.shuffle.cached import is_cached_location
+from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces
+from airflow_recovery.view.run_lookup import groups_of
 from airflow_recovery.view.run_view import RunView, view_run
 
 if TYPE_CHECKING:
     from airflow_recovery.execution.scheduler import Observation
+    from airflow_recovery.shuffle.manifest import PartitionManifest
     from airflow_recovery.storage.object_store import ObjectStore
+
+TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
+"""People ask again by themselves, and few requests may wait at once (`airflow_recovery.plugins.store_routes`)."""
 
 
 @lru_cache(maxsize=1)
 def deployment_stores() -> Stores:
     """Once for this process: connections to S3 are kept. Raises `ConfigurationError` where no journal is set."""
-    return open_stores(RecoverySettings.load())
+    return open_stores(RecoverySettings.load(), TIMEOUTS)
 
 
 @lru_cache(maxsize=1)
@@ -52,11 +57,6 @@ def deployment_results() -> ObjectStore:
     stores = deployment_stores()
     check_results(stores.journal, stores.results)
     return stores.results
-
-
-def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
-    """The groups of a run that have a journal."""
-    return [readable(each) for each in folders(store, f"{encode(dag_id)}/{encode(run_key)}/")]
 
 
 def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | None, groups: list[str]) -> Journal:
@@ -87,8 +87,31 @@ def version_of(journal: Journal, observation: Observation, *more: str | None) ->
     return digest.hexdigest()[:32]
 
 
+def places_of(stores: Stores, view: RunView) -> ResultPlaces:
+    """Where the API server looks for results of a run: where a plan of the run has them, and nowhere else."""
+    return ResultPlaces.of(stores.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
+
+
 def prober_of(stores: Stores, view: RunView) -> ResultProber:
     """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
-    prober = ResultProber(stores.open_location, ask_cached=lambda manifest: None)
+    prober = ResultProber(stores.open_location, ask_cached=lambda manifest: None, places=places_of(stores, view))
     ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
     return prober
+
+
+def not_asked(stores: Stores, view: RunView) -> list[str]:
+    """The regions with a result at a location that this API server does not open, and takes to be as registered."""
+    places = places_of(stores, view)
+    return [
+        each.name
+        for each in view.in_use.plan.regions
+        if (current := view.in_use.state.of(each.name).current) is not None
+        and current.outcome is not None
+        and any(_is_foreign(places, output) for output in current.outcome.outputs)
+    ]
+
+
+def _is_foreign(places: ResultPlaces, output: PartitionManifest) -> bool:
+    if is_cached_location(output.location) or output.managed:
+        return False
+    return places.look_at(output) is Look.TAKEN_TO_BE_THERE

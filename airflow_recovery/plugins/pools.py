@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.models.pool import Pool
-from sqlalchemy import select
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import exists, select
 
 if TYPE_CHECKING:
+    from airflow.state import TaskScope
     from sqlalchemy.orm import Session
 
 
-def pool_slots(session: Session, name: str) -> int | None:
-    """How many slots the pool has: -1 without limit, `None` where there is no such pool."""
-    found: int | None = session.scalar(select(Pool.slots).where(Pool.pool == name))
+def pool_slots(session: Session, scope: TaskScope, name: str) -> int | None:
+    """How many slots the pool has: -1 without limit; `None` where there is none that the caller's run uses.
+
+    What pools other teams have, and how large they are, is no task's business.
+    """
+    used = exists().where(
+        TaskInstance.dag_id == scope.dag_id, TaskInstance.run_id == scope.run_id, TaskInstance.pool == name
+    )
+    found: int | None = session.scalar(select(Pool.slots).where(Pool.pool == name, used))
     return found

@@ -31,7 +31,7 @@ def set_finished(session: Session, dag_id: str, request: RebuildRequest) -> Rebu
     Nothing else is touched, so that doing it again does nothing. Raises `RunMissing` where there is no run of that key,
     and `ValueError` where the run asks for recomputing.
     """
-    run_id = _run_id(session, dag_id, request.run_key)
+    run_id = run_of_key(session, dag_id, request.run_key)
     run = lock_run(session, dag_id, run_id)
     asked = (run.conf or {}).get("recovery")
     if isinstance(asked, dict) and asked.get("mode") == "recompute":
@@ -60,8 +60,8 @@ def _why_left(instance: TaskInstance | None) -> str | None:
     return None
 
 
-def _run_id(session: Session, dag_id: str, run_key: str) -> str:
-    """Of several runs of one asset partition, the newest."""
+def run_of_key(session: Session, dag_id: str, run_key: str) -> str:
+    """The run id; of several runs of one asset partition, that of the newest. Raises `RunMissing`."""
     runs = select(DagRun.run_id).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1)
     kind, _, name = run_key.partition("-")
     dated = _DATE.fullmatch(run_key)

@@ -14,13 +14,15 @@ from airflow_recovery.errors import JournalError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.plugins.access import MAY_READ
 from airflow_recovery.plugins.dag_runs import find_dag_run
-from airflow_recovery.plugins.journals import deployment_journal, deployment_stores, groups_of, journal_of
+from airflow_recovery.plugins.journals import deployment_journal, deployment_stores, journal_of
 from airflow_recovery.plugins.rest_errors import RESPONSES
 from airflow_recovery.plugins.rest_plan import Group
+from airflow_recovery.plugins.store_routes import StoreRoute
 from airflow_recovery.view.channels import ChannelView, LedgerReader, channels_of
+from airflow_recovery.view.run_lookup import groups_of
 from airflow_recovery.view.run_view import view_run
 
-router = APIRouter(responses=RESPONSES)
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
 
 @dataclass(frozen=True)

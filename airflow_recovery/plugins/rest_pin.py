@@ -15,8 +15,9 @@ from airflow_recovery.plugins.journals import view_of
 from airflow_recovery.plugins.rest_errors import RESPONSES
 from airflow_recovery.plugins.rest_plan import Group
 from airflow_recovery.plugins.rest_release import WhichAttempt
+from airflow_recovery.plugins.store_routes import StoreRoute
 
-router = APIRouter(responses=RESPONSES)
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
 
 class Pin(WhichAttempt):

@@ -22,9 +22,10 @@ from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.plugins.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.plugins.compare_and_clear import clear, observe
 from airflow_recovery.plugins.dag_runs import find_dag_run
-from airflow_recovery.plugins.journals import deployment_stores, prober_of, view_of
+from airflow_recovery.plugins.journals import deployment_stores, not_asked, prober_of, view_of
 from airflow_recovery.plugins.protocol import MAX_KEYS
 from airflow_recovery.plugins.rest_errors import RESPONSES, Outdated
+from airflow_recovery.plugins.store_routes import StoreRoute
 from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.view.run_view import RunView
 from airflow_recovery.view.what_if import (
@@ -37,7 +38,7 @@ from airflow_recovery.view.what_if import (
     tasks_to_clear,
 )
 
-router = APIRouter(responses=RESPONSES)
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
 Names = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=1000)]
 Group = Annotated[str | None, Query(description="Task group; the first one, where it is left out")]
@@ -184,4 +185,15 @@ def _warnings(view: RunView, found: Prepared) -> list[str]:
     ]
     if cached:
         told.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")
-    return told
+    return [*told, *not_asked_warnings(view)]
+
+
+def not_asked_warnings(view: RunView) -> list[str]:
+    """Which results nobody has looked for, and why."""
+    unseen = not_asked(deployment_stores(), view)
+    if not unseen:
+        return []
+    return [
+        "Not asked, and taken to be there, since no plan of this run names a location that the API server may open: "
+        f"{', '.join(unseen)}. `airflow recovery plan` and the tasks look."
+    ]

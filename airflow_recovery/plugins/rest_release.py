@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
+from airflow_recovery.execution.release_by_hand import check_may_go, release_by_hand
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.plugins.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.plugins.dag_runs import find_dag_run
 from airflow_recovery.plugins.journals import deployment_results, deployment_stores, prober_of, view_of
 from airflow_recovery.plugins.rest_errors import RESPONSES, Outdated
-from airflow_recovery.plugins.rest_plan import Group
-from airflow_recovery.shuffle.release import Releaser
+from airflow_recovery.plugins.rest_plan import Group, not_asked_warnings
+from airflow_recovery.plugins.store_routes import StoreRoute
 from airflow_recovery.view.release_preview import ReleasePreview, attempt_to_release, preview_release
 
-router = APIRouter(responses=RESPONSES)
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
 
 class Which(BaseModel):
@@ -31,6 +34,12 @@ class WhichAttempt(Which):
     """``attempt``: the one that was shown. Where another one counts by now, nothing is released."""
 
     attempt: int
+
+
+class Release(WhichAttempt):
+    """``force``: also what is still needed, a final or a published result among it; `ReleasePreview.still_needed`."""
+
+    force: bool = False
 
 
 class ReleasedData(BaseModel):
@@ -49,29 +58,34 @@ def plan_release(dag_id: str, run_id: str, which: Which, session: SessionDep, gr
     row = find_dag_run(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
-    return preview_release(view, prober_of(deployment_stores(), view), which.region)
+    preview = preview_release(view, prober_of(deployment_stores(), view), which.region)
+    return replace(preview, warnings=(*preview.warnings, *not_asked_warnings(view)))
 
 
 @router.post("/dags/{dag_id}/runs/{run_id}/release", dependencies=MAY_ACT)
 def release(
-    dag_id: str, run_id: str, which: WhichAttempt, session: SessionDep, user: GetUserDep, group: Group = None
+    dag_id: str, run_id: str, which: Release, session: SessionDep, user: GetUserDep, group: Group = None
 ) -> ReleasedData:
-    """Delete the data of one attempt. A user's own output location is never deleted."""
+    """Delete the data of one attempt. A user's own output location is never deleted.
+
+    409 where it is still needed, without ``force``.
+    """
     who = user.get_name()
     row = find_dag_run(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
-    current = attempt_to_release(view, which.region)
-    if current.number != which.attempt:
-        changed = f"{which.region}: attempt {current.number} counts now, not {which.attempt}"
+    found = attempt_to_release(view, which.region)
+    if found.attempt.number != which.attempt:
+        changed = f"{which.region}: attempt {found.attempt.number} counts now, not {which.attempt}"
         raise Outdated("The run has moved on. Nothing was changed; look at it again.", (changed,))
-    audit(session, who, "airflow_recovery.release", dag_id, run_id, {"region": which.region, "attempt": which.attempt})
+    check_may_go(found, force=which.force)
+    audit(session, who, "airflow_recovery.release", dag_id, run_id, which.model_dump())
     session.close()
     with recorded_journal(view.journal) as journal:
-        deleted = Releaser(journal, deployment_results(), who=who).release(which.region, current)
+        deleted = release_by_hand(journal, deployment_results(), found, who, force=which.force)
     return ReleasedData(
         region=which.region,
-        attempt=current.number,
+        attempt=found.attempt.number,
         files=deleted.objects,
         bytes=deleted.size,
         pinned_by=deleted.pinned_by,

@@ -14,15 +14,17 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.plugins.access import MAY_READ, may_act
 from airflow_recovery.plugins.compare_and_clear import observe
 from airflow_recovery.plugins.dag_runs import RunRow, find_dag_run, newest_dag_runs
-from airflow_recovery.plugins.journals import deployment_journal, groups_of, journal_of, version_of
+from airflow_recovery.plugins.journals import deployment_journal, journal_of, version_of
 from airflow_recovery.plugins.rest_errors import RESPONSES
+from airflow_recovery.plugins.store_routes import StoreRoute
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.view.run_document import RunDocument, run_document
+from airflow_recovery.view.run_lookup import groups_of
 from airflow_recovery.view.run_view import view_run
 
 MAX_RUNS = 50
 
-router = APIRouter(responses=RESPONSES)
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@
 A worker needs no credentials for it: Airflow itself authenticates the task instance, limits it to its own run, and
 refuses a zombie (404). Everything but the one reserved key behaves as in Airflow's default backend.
 
+It asks the database and nothing else: no store can keep it, and with it the Execution API, waiting.
+
 What it does not do: it is one backend per deployment. A site that has its own backend mixes `RecoveryCallsMixin` in, or
 uses the endpoint (`app`). `[workers] state_store_backend` (payloads offloaded by the worker) hides the call from it.
 """
@@ -45,7 +47,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
         call_id = str(body.get("call_id", "")) if isinstance(body, dict) else ""
         call = Call.from_json(body)
         if call.operation is Operation.POOL:
-            found = Answer(call_id, slots=pool_slots(session, call.text or ""))
+            found = Answer(call_id, slots=pool_slots(session, scope, call.text or ""))
         elif call.operation is Operation.NOTE:
             leave_note(session, scope, call.text or "")
             found = Answer(call_id)
@@ -57,7 +59,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
             own = scope.task_id if scope.map_index < 0 else f"{scope.task_id}|{scope.map_index}"
             done = clear(session, scope.dag_id, scope.run_id, call.request, caller=Caller(own))
             found = Answer(call_id, result=done)
-    except (ValueError, RecoveryError) as error:
+    except (ValueError, RecursionError, RecoveryError) as error:
         found = Answer(call_id, error=str(error))
     return json.dumps(found.to_json())
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import NothingRecorded, UnknownRegion
-from airflow_recovery.execution.release_by_hand import look_at_release
+from airflow_recovery.execution.release_by_hand import ReleaseByHand, look_at_release
 from airflow_recovery.failover.judgement import Available, Judgement
 from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.request import PartitionGone, RestartRegion, together
-from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.view.run_view import RunView
 
 
 @dataclass(frozen=True)
 class ReleasePreview:
-    """``again``: the regions that run as soon as one that reads this one has to. ``warnings``: what can't be undone."""
+    """``again``: the regions that run as soon as one that reads this one has to. ``warnings``: what can't be undone.
+
+    ``still_needed``: why the release rule would keep it, or empty; then it takes force.
+    """
 
     region: str
     attempt: int
@@ -24,13 +26,15 @@ class ReleasePreview:
     bytes: int
     again: tuple[str, ...]
     warnings: tuple[str, ...]
+    still_needed: str = ""
 
 
 def preview_release(view: RunView, available: Available, region: str) -> ReleasePreview:
     """Of the attempt that counts. Raises `UnknownRegion`, `NothingRecorded` where nothing of it counts or it is
     released already, and `Refused` where it is pinned, somebody reads it, or its sink has not taken it over yet.
     """
-    current = attempt_to_release(view, region)
+    found = attempt_to_release(view, region)
+    current = found.attempt
     topology, state = view.in_use.plan, view.in_use.state
     readers = [each.name for each in topology.regions if region in each.inputs]
     again = [RestartRegion(each) for each in readers]
@@ -45,18 +49,19 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
         bytes=sum(each.size for each in outputs),
         again=supposed.running if readers else (region,),
         warnings=tuple(_warnings(view, available, planned.name, final=planned.final, readers=readers)),
+        still_needed=found.still_needed,
     )
 
 
-def attempt_to_release(view: RunView, region: str) -> Attempt:
-    """The attempt that counts. Raises as `preview_release`."""
+def attempt_to_release(view: RunView, region: str) -> ReleaseByHand:
+    """The attempt that counts, and whether it is still needed. Raises as `preview_release`."""
     topology, state = view.in_use.plan, view.in_use.state
     known = [each.name for each in topology.regions]
     if region not in known:
         raise UnknownRegion(f"{region!r} is not in this plan{did_you_mean(region, known)}.")
-    found = look_at_release(view.journal, topology, state, region, None).attempt
-    if found.is_released:
-        raise NothingRecorded(f"{region}@{found.number} is released already.")
+    found = look_at_release(view.journal, topology, state, region, None)
+    if found.attempt.is_released:
+        raise NothingRecorded(f"{found.name} is released already.")
     return found
 
 

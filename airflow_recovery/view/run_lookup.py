@@ -6,12 +6,13 @@ import difflib
 import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
+from typing import Any
 
 from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.storage.names import encode
+from airflow_recovery.storage.names import decode, encode
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.view.folders import folders, readable
 
@@ -78,6 +79,19 @@ def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> li
     return found
 
 
+def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
+    """The groups of a run that have a journal, by their whole names."""
+    run = f"{encode(dag_id)}/{encode(run_key)}/"
+
+    def whole(name: str) -> str:
+        try:
+            return decode(name)
+        except ValueError:  # so long that its folder is shortened
+            return str(_record_below(store, f"{run}{name}/")["group_id"])
+
+    return [whole(each) for each in folders(store, run)]
+
+
 def _keys_of(run: str) -> Iterable[str]:
     yield run
     for text in dict.fromkeys((run, run.rpartition("__")[2])):
@@ -120,8 +134,18 @@ def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
     if not any("~~" in each for each in names):
         return identity
     prefix = "/".join(each if "~~" in each else encode(each) for each in names)
-    record = parse_json(store.get(next(iter(store.list(f"{prefix}/"))).key).body, where=prefix)
+    record = _record_below(store, f"{prefix}/")
     return RunIdentity(record["dag_id"], record["run_key"], record["group_id"])
+
+
+def _record_below(store: ObjectStore, run: str) -> Any:
+    """A record of the run at this prefix: whole names stand in each. Signs of life and caches are none."""
+    not_records = (f"{run}h/", f"{run}snap/")
+    found = (each.key for each in store.list(run) if not each.key.startswith(not_records))
+    key = next(found, None)
+    if key is None:
+        raise NothingRecorded(f"The journal {store.base_uri} has no record below {run}.")
+    return parse_json(store.get(key).body, where=key)
 
 
 def _has(store: ObjectStore, prefix: str) -> bool:

@@ -56,7 +56,8 @@ class Recorded:
         self.errors = ""
 
     def world(self, dag: str = DAG, key: str = KEY, group: str = GROUP, **settings: object) -> RecordedWorld:
-        stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", "results")]
+        # Where the commands look for results that they are told nothing else of.
+        stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", "journal/_results")]
         return RecordedWorld(stores[0], stores[1], RunIdentity(dag, key, group), **settings)
 
     def _open(self) -> dict[str, str]:

@@ -28,7 +28,7 @@ class Commands:
         self._folder = folder
 
     def call(self, *arguments: str) -> tuple[int, str]:
-        return self._recorded.call(*arguments, "--results", f"file://{self._folder}/results")
+        return self._recorded.call(*arguments, "--results", f"file://{self._folder}/journal/_results")
 
     @property
     def errors(self) -> str:

@@ -194,7 +194,10 @@ def test_over_http(s3_server: S3Server, recorded_in, capsys, monkeypatch):
     world.delete_results("busiest", 1)
     code, said = recorded.call("plan", *RUN)
     assert code == ExitCode.DONE
-    assert f"busiest: result is missing (attempt 1: s3://{bucket}/results/flights/date-2026-01-01T000000Z/" in said
+    assert (
+        f"busiest: result is missing (attempt 1: s3://{bucket}/journal/_results/flights/date-2026-01-01T000000Z/"
+        in said
+    )
     assert "4 regions: 1 run, 3 keep." in said
     assert recorded.call("plan", *RUN, "--restart", "raw", "--apply")[0] == ExitCode.CLEAR_BY_HAND
     assert world.state().of("raw").mark == 1

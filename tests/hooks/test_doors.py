@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from airflow_recovery import errors
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, TaskTry
+from airflow_recovery.execution.scheduler import CLEAR_AT_ONCE, ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.hooks.doors import OwnTaskInstance, StateStoreDoor, open_door
 from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
 
@@ -84,6 +84,15 @@ def test_a_clear_may_be_the_first_question() -> None:
 
     assert open_door(context(store)).clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
     assert store.calls == 1
+
+
+def test_a_clear_of_very_many_tasks_is_several_calls() -> None:
+    store = Store()
+    many = {f"a|{at}": f"id-{at}" for at in range(2 * CLEAR_AT_ONCE + 1)}
+
+    open_door(context(store)).clear(ClearRequest(consumers=many))
+
+    assert store.calls == 3
 
 
 def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:

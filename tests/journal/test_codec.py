@@ -291,6 +291,20 @@ EXAMPLES: dict[str, Record] = {
         "jobs.flights:flights",
         (RegionPlan("raw", ("raw",), ("raw",), (), False, "f1", split_source="raw", pulls_splits=True),),
     ),
+    "plan-fixed": PlanRecord(
+        "operators of flights",
+        (
+            RegionPlan(
+                "report",
+                ("report",),
+                ("report.daily", "report.scratch"),
+                (),
+                True,
+                None,
+                fixed=(("report.daily", "s3://lake/report/{{ ds }}"),),
+            ),
+        ),
+    ),
     "claim-base": Claim(
         region="raw",
         attempt=3,

@@ -19,7 +19,8 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.application_runner import ApplicationRunner
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.shuffle.places import Look, ResultPlaces
 from airflow_recovery.storage.local import LocalStore
 
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
@@ -214,6 +215,48 @@ def test_files_added_at_a_fixed_output_are_newer_data_too(recovery: Path, submit
     assert run_try(task, try_number=2)["decision"] == "kept"
     (fixed / "part-1").write_text("added")
     assert isinstance(cause_of(task, try_number=3), OutputAltered)
+
+
+def test_the_plan_has_fixed_outputs_as_they_are_declared_whichever_task_makes_it() -> None:
+    template = "s3://lake/{{ ds }}"
+    task = dag_of({"task_id": "p", "outputs": {"out": template}}, {"task_id": "managed"})["p"]
+    declared = plan_of_dag(task.get_dag())
+    task.outputs = {"out": "s3://lake/2024-01-01"}  # as Airflow renders it in the operator's own task
+    assert plan_of_dag(task.get_dag()) == declared
+    assert [each.fixed for each in declared.regions] == [(("p.out", template),), ()]
+
+
+def moved_meanwhile(recovery: Path) -> Any:
+    """A consumer whose producer wrote elsewhere than today's code says."""
+    run_try(dag_of({"task_id": "p", "outputs": {"out": str(recovery / "old")}})["p"])
+    return dag_of({"task_id": "p", "outputs": {"out": str(recovery / "new")}}, {"task_id": "c", "reads": "p"})["c"]
+
+
+def test_what_todays_code_does_not_declare_is_not_opened_and_is_made_again(recovery: Path, submitted: Path) -> None:
+    found = cause_of(moved_meanwhile(recovery))
+    assert isinstance(found, NoDoor)  # it would wake the producer, which is no test of this one
+    assert len(submissions(submitted)) == 1
+
+
+def test_control_without_the_look_at_the_place_it_is_read(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = moved_meanwhile(recovery)
+    monkeypatch.setattr(ResultPlaces, "look_at", lambda self, manifest: Look.OPEN)
+    assert run_try(consumer)["decision"] == "ran"
+
+
+def test_a_journal_whose_plans_declare_nothing_is_read_as_before(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version before wrote such plans; in a task today's code tells where its results lie."""
+    given = ({"task_id": "p", "outputs": {"out": str(recovery / "lake")}}, {"task_id": "c", "reads": "p"})
+    tasks = dag_of(*map(dict, given))
+    with monkeypatch.context() as before:
+        before.setattr(tasks["p"], "declared_outputs", {"out": None})
+        assert run_try(tasks["p"])["decision"] == "ran"
+    assert run_try(dag_of(*map(dict, given))["p"], try_number=2)["decision"] == "kept"
+    assert run_try(dag_of(*map(dict, given))["c"])["decision"] == "ran"
 
 
 def test_by_policy_an_altered_output_is_made_again(recovery: Path, submitted: Path) -> None:

@@ -22,11 +22,20 @@ from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Obse
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.plugins import access, rest_channels, rest_pin, rest_plan, rest_release, rest_run
+from airflow_recovery.plugins import (
+    access,
+    rest_channels,
+    rest_pin,
+    rest_plan,
+    rest_release,
+    rest_run,
+    store_routes,
+)
 from airflow_recovery.plugins import app as app_module
 from airflow_recovery.plugins import journals as journals_module
 from airflow_recovery.plugins.compare_and_clear import RunMissing
 from airflow_recovery.plugins.dag_runs import RunRow
+from airflow_recovery.plugins.store_routes import StoreGate
 from airflow_recovery.storage import ObjectStore, open_store
 from airflow_recovery.view.clearing import OPERATORS_GROUP
 
@@ -117,6 +126,7 @@ class RestWorld:
             overrides[each.dependency] = _may_act if each is access.MAY_ACT[0] else _may_read
         patch.setattr(app_module.app, "dependency_overrides", overrides)
         rest_channels._reader.cache_clear()
+        patch.setattr(store_routes, "gate", StoreGate())
         for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin):
             patch.setattr(module, "find_dag_run", self._find)
         for module in (rest_run, rest_plan):

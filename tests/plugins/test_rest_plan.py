@@ -11,8 +11,9 @@ from fakes import Hooks, Killed, Process
 from rest_world import RestWorld
 
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.execution import release_by_hand
 from airflow_recovery.journal.records import Failure
-from airflow_recovery.plugins import rest_plan
+from airflow_recovery.plugins import rest_plan, rest_release
 
 
 @pytest.fixture
@@ -262,7 +263,8 @@ def test_a_release_says_before_what_is_given_up(rest: RestWorld) -> None:
     done = rest.post("release", {"region": "by_route", "attempt": 1})
 
     assert (done.status_code, done.json()["files"]) == (200, 1)
-    assert rest.audited == [("admin", "airflow_recovery.release", {"region": "by_route", "attempt": 1})]
+    told = {"region": "by_route", "attempt": 1, "force": False}
+    assert rest.audited == [("admin", "airflow_recovery.release", told)]
     again = rest.post("release", {"region": "by_route", "attempt": 1})
     assert (again.status_code, again.json()["code"]) == (404, "not_found")
     rest.world.restart("busiest")
@@ -278,6 +280,41 @@ def test_a_final_result_is_released_with_a_warning_and_a_stale_page_releases_not
     rest.world.until_green()
     refused = rest.post("release", {"region": "busiest", "attempt": 1})
     assert (refused.status_code, refused.json()["changed"]) == (409, ["busiest: attempt 2 counts now, not 1"])
+
+
+def published(rest: RestWorld) -> list[str]:
+    """The files of the region that the newest publish names."""
+    rest.world.publish()
+    return files(rest)
+
+
+def files(rest: RestWorld) -> list[str]:
+    return [each.key for each in rest.world.results.list() if "/busiest/" in each.key]
+
+
+def test_what_is_published_goes_with_force_alone(rest: RestWorld) -> None:
+    before = published(rest)
+    shown = rest.post("release/plan", {"region": "busiest"}).json()
+    assert shown["still_needed"] == "publish 1 names it"
+
+    refused = rest.post("release", {"region": "busiest", "attempt": 1})
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "in_use")
+    assert '"force": true' in refused.json()["detail"]
+    assert (files(rest), rest.audited) == (before, [])
+    done = rest.post("release", {"region": "busiest", "attempt": 1, "force": True})
+    assert (done.status_code, done.json()["files"], files(rest)) == (200, len(before), [])
+    assert [extra["force"] for _, _, extra in rest.audited] == [True]
+
+
+def test_control_without_the_question_one_post_deletes_a_published_result(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert published(rest)
+    for module in (rest_release, release_by_hand):
+        monkeypatch.setattr(module, "check_may_go", lambda found, *, force: None)
+    assert rest.post("release", {"region": "busiest", "attempt": 1}).status_code == 200
+    assert files(rest) == []
 
 
 def test_what_somebody_reads_is_not_released(rest: RestWorld) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fakes import Hooks, Killed, Process
@@ -16,6 +17,9 @@ from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 
 from airflow_recovery.errors import RegionFailed, StoreAccessDenied
 from airflow_recovery.journal.records import Failure
+from airflow_recovery.plugins import rest_run
+from airflow_recovery.storage.names import encode
+from airflow_recovery.view.folders import folders
 
 SCRIPT = "<script>alert('x')</script>"
 
@@ -245,3 +249,33 @@ def test_the_openapi_document_has_every_route_and_one_shape_of_errors(rest: Rest
             if status not in ("200", "304"):
                 assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
     assert rest.get("/docs").status_code == 404  # its page would load scripts from elsewhere
+
+
+LONG_GROUP = "\u8d44\u6599" * 20
+"""Forty Chinese characters: its folder's name is shortened."""
+
+
+@pytest.fixture
+def long_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
+    found = RestWorld(tmp_path, monkeypatch, group=LONG_GROUP)
+    found.world.go_all()
+    # A sign of life sorts before every record, and is none.
+    layout = found.world.journal().layout
+    found.world.journal_store.put(layout.heartbeat("raw", 1), b"alive")
+    return found
+
+
+def test_a_group_with_a_long_name_is_shown_as_any_other(long_group: RestWorld) -> None:
+    shown = long_group.get().json()
+    assert (shown["run"]["group_id"], len(shown["run"]["regions"])) == (LONG_GROUP, 4)
+    (run,) = long_group.get(f"/dags/{DAG}/runs").json()["runs"]
+    assert [(each["group_id"], each["regions"]) for each in run["groups"]] == [(LONG_GROUP, 4)]
+    assert long_group.get(f"/dags/{DAG}/runs/{RUN}?group={quote(LONG_GROUP)}").status_code == 200
+
+
+def test_control_by_the_folders_name_nothing_is_found(long_group: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_folder(store: Any, dag_id: str, run_key: str) -> list[str]:
+        return folders(store, f"{encode(dag_id)}/{encode(run_key)}/")
+
+    monkeypatch.setattr(rest_run, "groups_of", by_folder)
+    assert long_group.get().status_code != 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from airflow_recovery.errors import StoreAccessDenied, StoreCredentialsExpired, 
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.plugins import journals, rest_plan
+from airflow_recovery.shuffle.places import Look, ResultPlaces
 from airflow_recovery.storage import open_store
 
 ROUTES: dict[str, tuple[str, Any]] = {
@@ -74,10 +75,10 @@ def refusing(rest: RestWorld) -> Refusing:
     return found
 
 
-def put(rest: RestWorld, kind: str, change: Callable[[dict[str, Any]], None] | bytes) -> None:
-    """Alter the outcome of ``raw``; who has read it before has forgotten it."""
+def put(rest: RestWorld, kind: str, change: Callable[[dict[str, Any]], None] | bytes, region: str = "raw") -> None:
+    """Alter the outcome of a region; who has read it before has forgotten it."""
     layout = rest.world.journal().layout
-    key = layout.attempt("raw", 1, kind)
+    key = layout.attempt(region, 1, kind)
     journal = rest.world.journal_store
     body = change
     if not isinstance(body, bytes):
@@ -102,6 +103,51 @@ def test_fault_86_a_path_that_leaves_its_place(rest: RestWorld, route: str) -> N
 
     put(rest, "outcome", climb)
     assert "stays where it begins" in refused(rest, route, 502, "unreadable")
+
+
+def lie(rest: RestWorld, location: str, *, managed: bool, objects: Sequence[Any] = (["guess", 1, "e"],)) -> None:
+    """The outcome of ``busiest`` says that its result lies there."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["body"]["outputs"][0] |= {"location": location, "managed": managed, "objects": [*objects]}
+        document.pop("crc", None)
+
+    put(rest, "outcome", change, "busiest")
+
+
+@pytest.fixture
+def payroll(tmp_path: Path) -> Path:
+    """A file that is nobody's business."""
+    found = tmp_path / "elsewhere"
+    found.mkdir()
+    (found / "payroll.csv").write_text("names and numbers")
+    return found
+
+
+def test_fault_86_a_managed_result_outside_the_results_is_not_looked_for(rest: RestWorld, payroll: Path) -> None:
+    lie(rest, payroll.as_uri(), managed=True)
+    said = refused(rest, "/plan", 502, "unreadable")
+    assert "nothing was asked there" in said
+    assert "payroll.csv" not in said
+
+
+def test_fault_86_a_location_that_no_plan_names_is_not_looked_at(rest: RestWorld, payroll: Path) -> None:
+    lie(rest, payroll.as_uri(), managed=False)
+    answer = ask(rest, "/plan")
+    assert answer.status_code == 200
+    assert "payroll.csv" not in answer.text
+    assert [each for each in answer.json()["warnings"] if "Not asked" in each and "busiest" in each]
+
+
+def test_fault_86_control_without_a_look_at_the_place_a_viewer_is_told_what_lies_there(
+    rest: RestWorld, payroll: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lie(rest, payroll.as_uri(), managed=True)
+    monkeypatch.setattr(ResultPlaces, "look_at", lambda self, manifest: Look.OPEN)
+    told = rest.post("plan", {}, "viewer")
+    assert (told.status_code, f"{payroll.as_uri()}/guess is gone" in told.text) == (200, True)
+    lie(rest, payroll.as_uri(), managed=False, objects=())
+    assert "payroll.csv" in rest.post("plan", {}, "viewer").text
 
 
 @pytest.mark.parametrize(

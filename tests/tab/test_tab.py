@@ -226,6 +226,8 @@ def test_a_release_is_warned_of_and_done(rest: MakeRest, browser: Browser, site:
 
     browser.press("Release its data")
     browser.reads("busiest is a final result", "#details")
+    browser.reads("It is still needed: it is a final result.", "#details")
+    browser.reads("all the same", "#details .actions")
     browser.shoot("release")
     browser.press("Release", "#details")
 

@@ -5,6 +5,7 @@ raw --> by_route --> busiest        by_route fails at its first try, and blocks 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,8 +16,13 @@ import pytest
 from axe import serious_findings
 from browser import Browser
 
+from airflow_recovery.journal.codec import resealed
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.storage import open_store
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.local_airflow.settings import Login
+from airflow_recovery.view.clearing import OPERATORS_GROUP
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
@@ -164,6 +170,61 @@ def test_a_viewer_sees_and_changes_nothing_whatever_he_sends_and_nobody_sees_not
 
     # Control: the very same request of somebody who may.
     assert airflow.request("POST", f"{path_of(run_id)}/plan/run", kept).status_code == 200
+
+
+def forge(airflow: LocalAirflow, run_id: str, location: str, *, managed: bool, declared: bool = False) -> None:
+    """What somebody can do who may write the journal of one DAG: ``raw`` says that its result lies at ``location``.
+
+    ``declared``: and so does the plan.
+    """
+    journal = open_store(airflow.env["AIRFLOW__RECOVERY__JOURNAL"])
+    layout = JournalLayout(RunIdentity("night", f"run-{run_id}", OPERATORS_GROUP))
+
+    def change(key: str, work: Callable[[dict[str, Any]], None]) -> None:
+        document = json.loads(journal.get(key).body)
+        work(document["body"])
+        journal.put(key, resealed(document))
+
+    def lie(outcome: dict[str, Any]) -> None:
+        outcome["outputs"][0] |= {"location": location, "managed": managed, "objects": [["guess", 1, "etag"]]}
+
+    def declare(plan: dict[str, Any]) -> None:
+        (raw,) = (each for each in plan["regions"] if each["name"] == "raw")
+        raw["fixed"] = [["raw", location]]
+
+    change(layout.attempt("raw", 1, "outcome"), lie)
+    if declared:
+        for each in list(journal.list(f"{layout.prefix}plan/")):
+            change(each.key, declare)
+
+
+def test_fault_86_a_viewer_learns_nothing_of_places_that_only_the_api_server_may_read(
+    airflow: LocalAirflow, failed_run: FailedRun, tmp_path: Path
+) -> None:
+    (tmp_path / "payroll.csv").write_text("names and numbers")
+    run_id = failed_run("manual+forged")
+
+    def asked() -> tuple[int, Any]:
+        answer = airflow.request("POST", f"{path_of(run_id)}/plan", {}, user=airflow.viewer)
+        assert "payroll.csv" not in answer.text
+        assert "17 bytes" not in answer.text
+        return answer.status_code, answer.json()
+
+    forge(airflow, run_id, tmp_path.as_uri(), managed=True)
+    status, said = asked()
+    assert (status, said["code"]) == (502, "unreadable")
+    assert "nothing was asked there" in said["detail"]
+
+    forge(airflow, run_id, tmp_path.as_uri(), managed=False)
+    status, said = asked()
+    assert status == 200
+    assert any(each.startswith("Not asked, and taken to be there") for each in said["warnings"])
+
+    # Only where a plan says so as well is it asked, since the results are files here too; and even then:
+    forge(airflow, run_id, tmp_path.as_uri(), managed=False, declared=True)
+    status, said = asked()
+    assert (status, said["code"]) == (409, "in_use")
+    assert "is not as it was registered" in said["detail"]
 
 
 def test_fault_17_who_clears_a_task_while_a_plan_is_looked_at_makes_it_stale(

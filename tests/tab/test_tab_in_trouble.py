@@ -20,11 +20,19 @@ from rest_world import RestWorld
 
 from airflow_recovery.channel import ChannelIdentity, LossBudget, Reconnect
 from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
-from airflow_recovery.errors import StoreAccessDenied
+from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
 from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.plugins import page
 
 pytestmark = pytest.mark.browser
+
+ODD_NAMES = {
+    "constructor": (),
+    "toString": ("constructor",),
+    "__proto__": ("toString",),
+    "hasOwnProperty": ("__proto__",),
+}
 
 
 @pytest.fixture
@@ -69,6 +77,60 @@ def test_a_bucket_that_is_denied(run: RestWorld, browser: Browser, site: Site, m
     monkeypatch.setattr(run.stores.journal, "list", denied)
     assert told(browser, site, 502) == "The credentials may not list s3://bucket/journal. Grant s3:ListBucket."
     browser.shoot("denied")
+
+
+def test_a_store_that_does_not_answer_is_told_in_one_line_and_asked_ever_more_rarely(
+    run: RestWorld, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*arguments: Any, **named: Any) -> Any:
+        raise StoreTimeout("Could not list s3://bucket/journal: no complete answer.")
+
+    monkeypatch.setattr(run.stores.journal, "list", silent)
+    assert told(browser, site, 503) == "Could not list s3://bucket/journal: no complete answer."
+    # The pauses that the page makes from now on, each of them cut short by somebody who comes back to the tab.
+    browser.script("window.pauses = []; const real = window.setTimeout; window.setTimeout = (work, ms) => "
+                   "{ window.pauses.push(ms); return real(work, ms); }")  # fmt: skip
+    for asked in range(1, 5):
+        browser.script("dispatchEvent(new Event('visibilitychange'))")
+        browser.wait(lambda: len(browser.script("return window.pauses")) == asked, "the next pause")  # noqa: B023
+    assert browser.script("return window.pauses") == [60000, 120000, 120000, 120000]
+    assert "The store does not answer, and is asked again in" in browser.text("#problem")
+
+
+def test_regions_named_like_what_every_object_has_are_drawn(rest: MakeRest, browser: Browser, site: Site) -> None:
+    found = rest(ODD_NAMES)
+    found.world.go_all()
+    browser.open(site.run_page())
+    for each in ODD_NAMES:
+        browser.box(each)
+    browser.reads("4 boxes.", "#graph")
+
+
+def test_control_by_their_names_they_are_not(
+    rest: MakeRest, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = page._pages()["layout_worker.js"].decode()
+    by_number = "({ width, height }, at) => found.setNode(`${at}`"
+    by_name = worker.replace(by_number, "({ id, width, height }) => found.setNode(id")
+    by_name = by_name.replace("found.node(`${at}`)", "found.node(id)").replace("[id, `${at}`]", "[id, id]")
+    assert "`${at}`" not in by_name
+    monkeypatch.setitem(page._pages(), "layout_worker.js", by_name.encode())
+    found = rest(ODD_NAMES)
+    found.world.go_all()
+    browser.expects_in_console("Uncaught TypeError: Cannot create property")
+    browser.open(site.run_page())
+    browser.reads("The graph can't be laid out", "#graph")
+    assert not browser.all("[data-box]")
+
+
+def test_a_graph_that_can_not_be_laid_out_says_so(
+    run: RestWorld, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(page._pages(), "layout_worker.js", b"throw new Error('no dagre here');")
+    browser.expects_in_console("no dagre here")
+    browser.open(site.run_page())
+    browser.reads("The graph can't be laid out (Uncaught Error: no dagre here).", "#graph")
+    browser.reads("busiest", "#regions")
 
 
 def test_a_damaged_journal(run: RestWorld, browser: Browser, site: Site) -> None:

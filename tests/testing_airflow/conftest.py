@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,24 @@ def api_connection(url: str, login: str, password: str) -> str:
     return json.dumps({"conn_type": "airflow_recovery", "host": url, "login": login, "password": password})
 
 
-def launch(home: Path, *, recovery_backend: bool) -> LocalAirflow:
+def launch(home: Path, *, recovery_backend: bool, env: Mapping[str, str] | None = None) -> LocalAirflow:
     env = {
         "DOORS_OUT": str(home / "out"),
         "AIRFLOW__RECOVERY__JOURNAL": (home / "journal").as_uri(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        **(env or {}),
     }
     airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend)
     airflow.env["AIRFLOW_CONN_AIRFLOW_RECOVERY_DEFAULT"] = api_connection(
         airflow.url, airflow.admin.user, airflow.admin.password
     )
     return airflow
+
+
+@pytest.fixture(scope="session")
+def launching() -> Callable[..., LocalAirflow]:
+    """`launch`, for who has more to say about the environment."""
+    return launch
 
 
 @pytest.fixture(scope="module")

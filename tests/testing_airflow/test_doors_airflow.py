@@ -1,21 +1,76 @@
-"""Both doors in real Airflow: compare-and-clear as region tasks use it (PROTOCOL 5.2, 5.3)."""
+"""Both doors in real Airflow: compare-and-clear as region tasks use it (PROTOCOL 5.2, 5.3).
+
+Its API server's journal can be exchanged for one in a store that never answers: the pages keep no task waiting.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import requests
 from doctor_in_airflow import BACKEND, PLUGIN, REST_DOOR, STORE_DOOR, doctor_command, doctor_task, wrong
+from silent_store import ReportingTask, SilentStore
 
+from airflow_recovery.plugins.protocol import API_PREFIX, CALL_KEY
+from airflow_recovery.plugins.store_routes import ROOM
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = pytest.mark.airflow
 
+UNPROTECTED = """
+from airflow.plugins_manager import AirflowPlugin
+
+from airflow_recovery.plugins.plugin import LazyApp
+
+
+class Unprotected(AirflowPlugin):
+    name = "unprotected"
+    fastapi_apps = [
+        {"app": LazyApp("unprotected_app", "app"), "url_prefix": "/unprotected", "name": "Without protection"}
+    ]
+"""
+TABS = 200
+SHARED_THREADS = 40
+"""Of the pool in which the API server runs what is not asynchronous."""
+
 BOTH_DOORS = pytest.mark.parametrize("door", ["store", "rest"])
+
+
+@pytest.fixture(scope="module")
+def silent_store() -> Iterator[SilentStore]:
+    with SilentStore() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, silent_store: SilentStore, launching: Callable[..., LocalAirflow]
+) -> Iterator[LocalAirflow]:
+    home = tmp_path_factory.mktemp("airflow")
+    (home / "plugins").mkdir()
+    (home / "plugins" / "unprotected_plugin.py").write_text(UNPROTECTED)
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent / "unprotected"), os.environ.get("PYTHONPATH")]))
+    with launching(home, recovery_backend=True, env={**silent_store.environment, "PYTHONPATH": path}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def reporting(airflow: LocalAirflow) -> ReportingTask:
+    """A task that runs until Airflow ends."""
+    (Path(airflow.env["DOORS_OUT"])).mkdir(exist_ok=True)
+    airflow.trigger("lasting", run_id="lasting")
+    noted = Path(airflow.env["DOORS_OUT"]) / "lasting"
+    airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 120, "the task to run")
+    return ReportingTask(airflow, "lasting", "lasting", "last")
 
 
 def folder(airflow: LocalAirflow, run_id: str) -> Path:
@@ -190,3 +245,101 @@ def test_control_doctor_names_what_is_broken(airflow: LocalAirflow) -> None:
     found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="viewer", AIRFLOW_CONN_VIEWER=connection)
     assert wrong(found) == ["API server's plugin"]
     assert "HTTP 403" in found["API server's plugin"]["found"]
+
+
+@contextmanager
+def without_answers(airflow: LocalAirflow) -> Iterator[None]:
+    """Inside, the API server's journal lies in the silent store."""
+    assert airflow.request("POST", "/unprotected/journal/silent").ok
+    yield
+    assert airflow.request("POST", "/unprotected/journal/answering").ok
+
+
+def open_tabs(airflow: LocalAirflow, prefix: str, number: int, pool: ThreadPoolExecutor) -> list[Any]:
+    """As many pages of a viewer as that ask for a run at once; their answers to come."""
+    headers = {"Authorization": f"Bearer {airflow.token(airflow.viewer)}"}
+
+    def ask(_: int) -> requests.Response:
+        with requests.Session() as http:
+            http.trust_env = False
+            return http.get(f"{airflow.url}{prefix}/dags/lasting/runs/lasting", headers=headers, timeout=120)
+
+    return [pool.submit(ask, each) for each in range(number)]
+
+
+def test_a_store_that_does_not_answer_keeps_no_task_waiting(
+    airflow: LocalAirflow, reporting: ReportingTask, silent_store: SilentStore
+) -> None:
+    assert reporting.heartbeat(60) == 204
+    before = silent_store.accepted
+    with without_answers(airflow), ThreadPoolExecutor(TABS) as pool:
+        tabs = open_tabs(airflow, API_PREFIX, TABS, pool)
+        airflow.wait_until(lambda: silent_store.accepted - before >= ROOM, 60, "the tabs to wait for the store")
+
+        assert reporting.heartbeat(60) == 204
+
+        # Those that found room were waiting for the store when the heartbeat came, and when it was answered.
+        assert sum(not each.done() for each in tabs) >= ROOM
+        refused = [each.result(120) for each in tabs]
+        assert {each.status_code for each in refused} == {503}
+        assert silent_store.accepted - before == ROOM
+        told = {each.json()["detail"] for each in refused}
+        assert any("no complete answer" in each for each in told)
+        assert not any("\n" in each for each in told)
+        # A tab that is opened now is told at once.
+        (late,) = open_tabs(airflow, API_PREFIX, 1, pool)
+        assert "The store does not answer, and is asked again in" in late.result(60).json()["detail"]
+        assert silent_store.accepted - before == ROOM
+
+
+def test_control_without_threads_of_their_own_the_tabs_stop_the_heartbeats(
+    airflow: LocalAirflow, reporting: ReportingTask, silent_store: SilentStore
+) -> None:
+    before = silent_store.accepted
+    with without_answers(airflow), ThreadPoolExecutor(TABS) as pool:
+        tabs = open_tabs(airflow, "/unprotected", TABS, pool)
+        taken = before + SHARED_THREADS
+        airflow.wait_until(lambda: silent_store.accepted >= taken, 60, "all threads to be taken")
+
+        with pytest.raises(requests.Timeout):
+            reporting.heartbeat(2)
+
+        airflow.wait_until(lambda: silent_store.hang_up() or all(each.done() for each in tabs), 60, "the tabs to end")
+    assert reporting.heartbeat(60) == 204
+
+
+@pytest.mark.parametrize("key", ["P|1" + "0" * 30, "P|x"])
+def test_a_key_that_no_task_can_have_is_answered_and_not_asked_again(reporting: ReportingTask, key: str) -> None:
+    request = {"producers": {key: "id"}, "consumers": {}, "unblock": False}
+    found = reporting.call(CALL_KEY, {"call_id": "c", "operation": "clear", "request": request})
+    assert (found["call_id"], found["result"]) == ("c", None)
+    assert "expected a map index" in found["error"]
+
+
+def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("door_choice", conf={"door": "store"})
+    assert airflow.wait_run("door_choice", run_id, 180) == "success"
+    base = f"{airflow.url}{API_PREFIX}/dags/door_choice"
+    nothing = json.dumps({"request": {"producers": {}, "consumers": {}, "unblock": True}})
+    rebuild = json.dumps({"run_key": f"run-{run_id}", "notes": {}, "dry_run": False})
+
+    def post(path: str, body: str, **headers: str) -> int:
+        with requests.Session() as http:
+            http.trust_env = False
+            http.cookies.set("_token", airflow.token(airflow.admin))
+            return http.post(f"{base}/{path}", data=body, headers=headers, timeout=60).status_code
+
+    def audited() -> list[tuple[str, str]]:
+        found = airflow.api("GET", f"/eventLogs?dag_id=door_choice&run_id={quote(run_id)}&limit=1000")["event_logs"]
+        return sorted((each["owner"], each["event"]) for each in found if "airflow_recovery" in each["event"])
+
+    asked = ((f"runs/{quote(run_id)}/clear", nothing), ("rebuild", rebuild))
+    typed = {"Content-Type": "application/json"}
+    for path, body in asked:
+        for site in ("cross-site", "same-site"):
+            assert post(path, body, **typed, **{"Sec-Fetch-Site": site}) == 403
+        assert post(path, body) == 415
+    assert audited() == []
+    for path, body in asked:
+        assert post(path, body, **typed, **{"Sec-Fetch-Site": "same-origin"}) == 200
+    assert audited() == [("admin", "airflow_recovery.clear"), ("admin", "airflow_recovery.rebuild")]

@@ -7,6 +7,13 @@ export class Problem extends Error {
   }
 }
 
+const LONGEST_MS = 120000;
+
+// For how long a page waits before it asks again: where nothing answers, to ask often makes it worse.
+export function pause(usualMs, failures) {
+  return Math.min(usualMs * 2 ** failures, Math.max(usualMs, LONGEST_MS));
+}
+
 // "+" in a run id is a plus here, encoded or not.
 export function parameters() {
   const found = {};

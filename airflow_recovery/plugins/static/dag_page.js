@@ -1,12 +1,13 @@
 // The Recovery tab of a DAG: its last runs.
 
-import { Problem, get, parameters } from "./api.js";
+import { Problem, get, parameters, pause } from "./api.js";
 import { byId, el, table } from "./dom.js";
 import { followTheme } from "./theme.js";
 import { STATES, moment, plural, seconds, stateText } from "./words.js";
 
 const POLL_MS = 15000;
 const { dag_id: dagId } = parameters();
+let failures = 0;
 
 async function refresh() {
   try {
@@ -14,11 +15,13 @@ async function refresh() {
     byId("problem").hidden = true;
     byId("problem").textContent = "";
     show(body);
+    failures = 0;
   } catch (error) {
+    failures += 1;
     byId("problem").hidden = false;
     byId("problem").textContent = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
   }
-  setTimeout(() => (document.hidden ? undefined : refresh()), POLL_MS);
+  setTimeout(() => (document.hidden ? undefined : refresh()), pause(POLL_MS, failures));
 }
 
 function show({ dag_id: dag, runs }) {

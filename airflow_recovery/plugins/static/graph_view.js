@@ -14,6 +14,9 @@ export class GraphView {
     this.onSelect = onSelect;
     this.worker = new Worker(new URL("layout_worker.js", import.meta.url), { type: "module" });
     this.worker.addEventListener("message", ({ data }) => data.number === this.asked && this.draw(data));
+    this.worker.addEventListener("error", (event) => {
+      this.note.textContent = `The graph can't be laid out (${event.message || "its script was not loaded"}). The list of regions has everything.`;
+    });
     this.asked = 0;
     this.elements = new Map();
     this.edges = [];

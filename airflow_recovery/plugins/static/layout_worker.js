@@ -14,14 +14,16 @@ function graph({ boxes, edges }) {
   // The network simplex draws better, and takes seconds where there are many boxes.
   found.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 60, ranker: boxes.length > MANY ? "longest-path" : "network-simplex" });
   found.setDefaultEdgeLabel(() => ({}));
-  for (const { id, width, height } of boxes) found.setNode(id, { width, height });
-  for (const { producer, consumer } of edges) found.setEdge(producer, consumer);
+  // By number: dagre keeps what it knows in plain objects, where a region named `constructor` is there already.
+  const numbers = new Map(boxes.map(({ id }, at) => [id, `${at}`]));
+  boxes.forEach(({ width, height }, at) => found.setNode(`${at}`, { width, height }));
+  for (const { producer, consumer } of edges) found.setEdge(numbers.get(producer), numbers.get(consumer));
   layout(found);
-  const places = boxes.map(({ id }) => {
-    const { x, y, width, height } = found.node(id);
+  const places = boxes.map(({ id }, at) => {
+    const { x, y, width, height } = found.node(`${at}`);
     return { id, x: x - width / 2, y: y - height / 2, width, height };
   });
-  const lines = edges.map(({ producer, consumer }) => found.edge(producer, consumer).points);
+  const lines = edges.map(({ producer, consumer }) => found.edge(numbers.get(producer), numbers.get(consumer)).points);
   const { width, height } = found.graph();
   return { places, lines, width, height };
 }

@@ -1,6 +1,6 @@
 // The Recovery tab of a run.
 
-import { Problem, get, parameters, post } from "./api.js";
+import { Problem, get, parameters, pause, post } from "./api.js";
 import { familyDetails, regionDetails } from "./details.js";
 import { byId, el } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
@@ -16,7 +16,7 @@ const WATCH_MS = 60000; // after something was done: Airflow takes a moment to b
 const { dag_id: dagId, run_id: runId, group: firstGroup } = parameters();
 const RUN = ["dags", dagId, "runs", runId];
 
-const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0 };
+const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0, failures: 0 };
 let view = null;
 
 function query() {
@@ -38,11 +38,13 @@ async function refresh() {
     }
     // Most runs have no channel: these are asked for it with what is new only.
     if (body || page.hasChannels) await showLedger(number);
+    page.failures = 0;
   } catch (error) {
+    page.failures += 1;
     if (number === refresh.number) tell(error);
   }
   const wait = page.run?.is_active || Date.now() < page.watchUntil ? POLL_MS.active : POLL_MS.idle;
-  refresh.timer = setTimeout(() => (document.hidden ? undefined : refresh()), wait);
+  refresh.timer = setTimeout(() => (document.hidden ? undefined : refresh()), pause(wait, page.failures));
 }
 
 async function showLedger(number) {
@@ -243,21 +245,24 @@ function askRelease(region) {
   return doing(async () => {
     const found = await post([...RUN, "release", "plan"], { region }, query());
     page.released = found;
-    const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runRelease(found, go) }, `Release ${bytes(found.bytes)} in ${count(found.files)} files`);
+    const much = `${bytes(found.bytes)} in ${count(found.files)} files`;
+    const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runRelease(found, go) }, found.still_needed ? `Release ${much} all the same` : `Release ${much}`);
     open(
       true,
       el("h2", {}, `Release ${found.region}@${found.attempt}`),
       el("p", { class: "warning" }, `It can't be undone. Where it is wanted again, these run again: ${found.again.join(", ")}.`),
+      found.still_needed ? el("p", { class: "warning" }, `It is still needed: ${found.still_needed}.`) : null,
       ...found.warnings.map((each) => el("p", { class: "warning" }, each)),
       el("div", { class: "actions" }, go),
     );
   });
 }
 
-function runRelease({ region, attempt }, button) {
+function runRelease({ region, attempt, still_needed: needed }, button) {
   button.disabled = true;
   return doing(async () => {
-    const done = await post([...RUN, "release"], { region, attempt }, query());
+    // Force is for what was shown, not for what may have come to need it since.
+    const done = await post([...RUN, "release"], { region, attempt, force: Boolean(needed) }, query());
     finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : `Released ${bytes(done.bytes)} in ${count(done.files)} files.`);
   });
 }

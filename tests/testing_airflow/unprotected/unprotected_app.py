@@ -1,0 +1,32 @@
+"""In the API server, for tests: its journal can be exchanged for one in a store that never answers.
+
+And the routes of a run as FastAPI makes them of plain functions: what they were without `plugins/store_routes.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.plugins import journals, rest_run
+from airflow_recovery.plugins.rest_errors import add_error_handlers
+
+app = FastAPI()
+add_error_handlers(app)
+for each in rest_run.router.routes:
+    assert isinstance(each, APIRoute)
+    app.add_api_route(each.path, inspect.unwrap(each.endpoint), dependencies=each.dependencies, methods=["GET"])
+
+answering = journals.deployment_stores
+silent = open_stores(RecoverySettings("s3://silent/journal", "s3://silent/results"), journals.TIMEOUTS)
+
+
+@app.post("/journal/{name}")
+async def exchange(name: str) -> str:
+    """``silent``, or ``answering``: as it is configured."""
+    journals.deployment_stores = (lambda: silent) if name == "silent" else answering  # type: ignore[assignment]
+    return name
