@@ -68,7 +68,7 @@ def test_no_error_was_forgotten() -> None:
         errors.UnknownVertex, errors.PartitionUnavailable, errors.InputSkipped, errors.NotPublished,
         errors.NothingRecorded, errors.PlanOutdated, errors.Refused, errors.StreamDamaged,
         # By what they are: records and refusals.
-        errors.ObjectTooLarge, errors.HoldsOther,
+        errors.HoldsOther,
         # No operator takes a side of a channel.
         errors.ChannelError, errors.ChannelEvicted, errors.ChannelAltered,
     }  # fmt: skip
