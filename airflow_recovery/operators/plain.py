@@ -106,8 +106,11 @@ class PlainRun:
         log.info("%s runs: %s, so nothing is kept and nothing is recorded.", claim.region, WHY)
         try:
             outcome = runner.run(attempt)
-        except (NotSetUp, UserCodeError) as error:
-            raise RegionFailed(str(error), error.cause) from error
+        except RegionFailed as error:
+            error.forget()  # nobody reads it again
+            if isinstance(error, (NotSetUp, UserCodeError)):
+                raise RegionFailed(str(error), error.cause) from error
+            raise
         if outcome is None:
             left = Journal(self.stores.journal, self.identity, writer=claim.writer)
             outcome = left.read_outcome(claim.region, claim.attempt)

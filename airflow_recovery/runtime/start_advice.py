@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.records import Failure
 
 NOT_SET_UP = "NotSetUp"
@@ -67,7 +68,7 @@ _ADVICE = (
         "This Java is too old for Spark or for a jar: Spark 4.2 needs Java 17. Set JAVA_HOME.",
     ),
     (
-        re.compile(r"JAVA_HOME is not set|Unable to locate a Java Runtime|Java gateway process exited before"),
+        re.compile(r"JAVA_HOME is not set|Unable to locate a Java Runtime"),
         "Spark finds no Java that it can run: install Java 17 where the driver runs, and set JAVA_HOME.",
     ),
     (
@@ -113,6 +114,10 @@ def start_failure(error: BaseException) -> Failure | None:
 
     ``error`` is what the submission raised. A process that was killed is none that could not start.
     """
+    if isinstance(error, ConfigurationError):
+        return Failure(NOT_SET_UP, str(error))
+    if isinstance(error, ImportError):
+        return Failure(NOT_SET_UP, f"{type(error).__name__}: {error}. {_INSTALL}")
     if isinstance(error, FileNotFoundError):
         advice = _advice(str(error))
         return None if advice is None else Failure(NOT_SET_UP, f"{error}. {advice}")

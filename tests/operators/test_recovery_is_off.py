@@ -19,6 +19,7 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegi
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
+from airflow_recovery.runtime.receipt import write_failure
 from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
 
 OFF = {"execution.batch.job-recovery.enabled": False}
@@ -87,12 +88,15 @@ def test_airflows_retries_are_all_there_is() -> None:
 
 def test_a_failure_of_whatever_kind_is_retried_by_airflow_alone(recovery: Path, drivers: Drivers) -> None:
     def fail() -> None:
-        raise UserCodeError("wrong column", Failure("AnalysisException", "wrong column"))
+        write_failure(drivers.specs[-1], Failure("AnalysisException", "wrong column", sql_state="42703"))
+        raise RuntimeError("Error code is: 1.")
 
     drivers.meanwhile = fail
     with pytest.raises(RegionFailed, match="wrong column") as error:
         run_try(tasks()["g.aside"])
     assert not isinstance(error.value, UserCodeError)
+    assert isinstance(error.value.__cause__, UserCodeError)
+    assert not list((recovery / "results").rglob("_failure.json"))
 
 
 def test_a_driver_elsewhere_leaves_its_outcome_where_the_task_finds_it(recovery: Path, drivers: Drivers) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.errors import NotSetUp, RegionFailed
+from airflow_recovery.errors import ConfigurationError, NotSetUp, RegionFailed
 from airflow_recovery.journal.records import Failure
 from airflow_recovery.runtime.failure_class import ERRORS, FailureClass, classify, labelled
 from airflow_recovery.runtime.start_advice import (
@@ -132,6 +132,23 @@ def test_a_driver_whose_output_is_elsewhere_tells_it_by_its_exit_code() -> None:
     failure = start_failure(RegionFailed("Cannot execute: spark-submit. Error code is: 78."))
     assert failure is not None
     assert failure.type == NOT_SET_UP
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            ConfigurationError("expected 'jobs' to be a package in files on this machine"),
+            "expected 'jobs' to be a package",
+        ),
+        (ModuleNotFoundError("No module named 'grpc'"), "No module named 'grpc'. Install it"),
+    ],
+)
+def test_what_the_task_itself_lacks_is_not_retried_either(error: Exception, told: str) -> None:
+    failure = start_failure(error)
+    assert failure is not None
+    assert told in failure.message
+    assert classify(failure) is FailureClass.NOT_SET_UP
 
 
 def test_a_worker_without_spark_submit() -> None:
