@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.testing.split_exploration import CONTROLS, Case, Change, Control, explore, walk
+from airflow_recovery.testing.split_exploration import CONTROLS, Case, Change, Control, Fault, explore, walk
 from airflow_recovery.testing.split_exploration.command import main
 from airflow_recovery.testing.split_exploration.explore import found_by_walks
 
@@ -17,10 +17,10 @@ EVERY_WAY = (
     Case(2, 1, 0, is_dynamic=False),
     Case(2, 2, 0, NUMBER),
     Case(1, 2, 1, CODE, subtasks=1, is_fine=True),
+    Case(2, 1, 1, NUMBER, frozenset({Fault.KILL})),
+    Case(2, 1, 1, LISTING, frozenset({Fault.KILL}), is_dynamic=False),
     pytest.param(Case(2, 0, 1), marks=pytest.mark.drill),
-    pytest.param(Case(1, 2, 1, CODE), marks=pytest.mark.drill),
-    pytest.param(Case(2, 1, 1), marks=pytest.mark.drill),
-    pytest.param(Case(2, 1, 1, is_dynamic=False), marks=pytest.mark.drill),
+    pytest.param(Case(1, 1, 1, CODE), marks=pytest.mark.drill),
     pytest.param(Case(2, 3, 0, NUMBER | CODE), marks=pytest.mark.drill),
     pytest.param(Case(3, 2, 0, LISTING, is_dynamic=False), marks=pytest.mark.drill),
     pytest.param(Case(2, 2, 0, LISTING, vanished=Vanished.KEEP), marks=pytest.mark.drill),
@@ -46,7 +46,7 @@ def test_fault_91_in_every_way_through_a_small_case_each_split_is_read_once(case
     assert found.worlds > 500
 
 
-@pytest.mark.parametrize("seeds", [pytest.param(15, id="few"), pytest.param(5_000, id="many", marks=pytest.mark.drill)])
+@pytest.mark.parametrize("seeds", [pytest.param(15, id="few"), pytest.param(2_000, id="many", marks=pytest.mark.drill)])
 @pytest.mark.parametrize("case", SOME_WAYS, ids=lambda each: each.text())
 def test_fault_91_in_some_ways_through_a_large_case_each_split_is_read_once(case: Case, seeds: int):
     for seed in range(seeds):
