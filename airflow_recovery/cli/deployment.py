@@ -156,6 +156,11 @@ def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = o
             "Expected the journal's URI, found none. Give --journal s3://bucket/prefix, or set "
             f"{JOURNAL_VARIABLE} as Airflow's components have it."
         )
+    if args.endpoint_url and not args.endpoint_url.startswith(("http://", "https://")):
+        raise ConfigurationError(
+            f"Expected --endpoint-url as http://<host> or https://<host>, found {args.endpoint_url!r}. Write the "
+            "scheme too."
+        )
     if not _SCHEME.match(journal):
         journal = os.path.abspath(journal)
     return StandaloneDeployment(

@@ -73,6 +73,33 @@ def test_a_saved_plan_that_is_nested_without_end_is_refused(recorded, tmp_path, 
     assert "nested deeper than" in recorded.errors
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        *[
+            (["show", DAG, DATE, "--journal", uri], "Expected s3://<bucket>/<prefix>")
+            for uri in ("s3://", "s3:///x", "s3://b/../x", "s3://b//x", "gs://b/x", "http://b/x")
+        ],
+        (["gc", "--results", "gs://b/x"], "Expected s3://<bucket>/<prefix>"),
+        (["gc", "--purge", "--older-than", "0d"], "Expected --older-than to be 1d or more, found 0d"),
+        (["gc", "--dag", "typo"], "is empty: no run has claimed"),
+        (["gc", "--journal", "s3://b/x", "--endpoint-url", "nonsense"], "Expected --endpoint-url as http://<host>"),
+        (["show", DAG, DATE, "--journal", "/"], "Expected the journal's URI, found none"),
+    ],
+)  # fmt: skip
+def test_what_names_no_place_or_no_time_is_refused_in_words(line, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = [line[0], "--journal", str(tmp_path), *line[1:]]  # a second --journal counts
+    assert command_line.main(line) in (ExitCode.USAGE, ExitCode.NOT_FOUND)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+    # A scheme that nobody knows is not taken for a folder beside the caller.
+    assert {each.name for each in tmp_path.iterdir()} <= {"_journal", "_results"}
+
+
 def test_bytes_that_are_no_text_are_refused(recorded):
     """As Python hands in a byte of an argument that is not UTF-8."""
     assert recorded.call("show", "caf\udce9", DATE) == (ExitCode.USAGE, "")
