@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_recovery.checks import check_arguments
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
 from airflow_recovery.doctor.components import Component
 from airflow_recovery.doctor.region import REGION, ROWS
@@ -53,6 +54,8 @@ class RecoveryDoctorOperator(BaseOperator):
     :param conn_id: the connection that the DAGs' regions run with.
     :param spark: also run one small region with it, in folders of its own below journal and results.
     :param timeout_s: how long one check may take; ``spark_timeout_s``: the region.
+
+    Raises `JobDefinitionError` for an argument of another type.
     """
 
     template_fields: Sequence[str] = ("conn_id",)
@@ -66,6 +69,8 @@ class RecoveryDoctorOperator(BaseOperator):
         spark_timeout_s: float = REGION_TIMEOUT_S,
         **kwargs: Any,
     ) -> None:
+        where = str(kwargs.get("task_id"))
+        check_arguments(RecoveryDoctorOperator.__init__, locals(), where, templated=self.template_fields)
         super().__init__(**kwargs)
         self.conn_id = conn_id
         self.spark = spark

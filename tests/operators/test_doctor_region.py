@@ -19,7 +19,7 @@ from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
-from airflow_recovery.errors import RegionFailed
+from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.records import Failure
 from airflow_recovery.operators import doctor as module
@@ -149,3 +149,9 @@ def test_the_task_fails_where_anything_is_wrong(recovery: Path, monkeypatch: pyt
     assert executed(monkeypatch, fine) == [fine.to_json()]
     with pytest.raises(AirflowFailException, match=r"1 wrong\. Spark: expected 4.2, found 3.5\. Install it\."):
         executed(monkeypatch, fine, wrong("Spark", expected="4.2", found="3.5", next_step="Install it."))
+
+
+@pytest.mark.parametrize("given", [{"conn_id": None}, {"spark": "yes"}, {"timeout_s": "20"}, {"spark_timeout_s": None}])
+def test_an_argument_of_another_type_is_refused_at_parse(given: dict[str, Any]) -> None:
+    with pytest.raises(JobDefinitionError, match=f"doctor: expected {next(iter(given))}="):
+        RecoveryDoctorOperator(task_id="doctor", **given)
