@@ -9,6 +9,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from test_application_runner import dag_of, location_of
 from tries import RUN_KEY, run_try
 
 from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
+from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.records import FenceCause, RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.shuffle.release import Releaser
-from airflow_recovery.storage import s3
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
@@ -101,7 +102,7 @@ def race(
         monkeypatch.setenv("AIRFLOW__RECOVERY__RESULTS", f"file://{recovery}/results")
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", found.endpoint_url)
         monkeypatch.setenv("AWS_DEFAULT_REGION", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))
-        monkeypatch.setitem(s3.S3Store.__init__.__kwdefaults__, "max_read_attempts", 1)
+        monkeypatch.setattr(stores, "Timeouts", partial(stores.Timeouts, read_attempts=1))
         submit = RecoverableSparkSubmitOperator.submit_application
 
         def submit_and_tell(operator: Any, context: Any, arguments: Any, attempt: Any) -> None:
