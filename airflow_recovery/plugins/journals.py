@@ -18,6 +18,7 @@ from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces
+from airflow_recovery.storage.budget import BudgetedStore
 from airflow_recovery.view.run_lookup import groups_of
 from airflow_recovery.view.run_view import RunView, view_run
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.plugins.store_routes`)."""
+
+REQUEST_BYTES = 256 * 1024 * 1024
+"""Of a journal, for one request: some hundred times what the largest runs that were tried have."""
 
 
 @lru_cache(maxsize=1)
@@ -43,13 +47,14 @@ def deployment_name() -> str | None:
 
 
 def deployment_journal() -> ObjectStore:
-    """The store of all journals, which belongs to this deployment, as its tasks see to it (fault 82).
+    """The store of all journals, which belongs to this deployment, as its tasks see to it (fault 82); for one request.
 
-    Raises `ConfigurationError` where it is another one's: its runs are not ours to show under our names, or to restart.
+    No more than `REQUEST_BYTES` are read from it: what a person opens must not take the API server's memory. Raises
+    `ConfigurationError` where it is another one's: its runs are not ours to show under our names, or to restart.
     """
     store = deployment_stores().journal
     check_owner(store, deployment_name() or "")
-    return store
+    return BudgetedStore(store, REQUEST_BYTES)
 
 
 def deployment_results() -> ObjectStore:

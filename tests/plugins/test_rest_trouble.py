@@ -200,6 +200,17 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(
     assert ask(rest, "/release").status_code == 200
 
 
+@pytest.mark.parametrize("route", OF_RECORDS)
+def test_fault_116_a_journal_that_is_larger_than_a_request_may_read(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    assert ask(rest, "").status_code == 200, "control: within the budget it is read"
+    monkeypatch.setattr(journals, "REQUEST_BYTES", 500)
+    detail = refused(rest, route, 502, "unreadable")
+    assert "no more than 500 bytes to be read for one request" in detail
+    assert "airflow recovery show" in detail
+
+
 def test_its_own_journal_is_served(rest: RestWorld) -> None:
     own_prefix(rest.world.journal_store, "production")
     rest.deployment = "production"
