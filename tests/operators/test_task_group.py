@@ -122,7 +122,7 @@ def test_every_argument_of_spark_submit_passes_through(monkeypatch: pytest.Monke
             known[name] = True if kind is bool else 7 if kind is int else f"my {name}"
     monkeypatch.setattr(
         "airflow.providers.apache.spark.operators.spark_submit.SparkSubmitHook",
-        lambda **given: SimpleNamespace(given=given, submit=None.__eq__),
+        lambda **given: SimpleNamespace(given=given, submit=None.__eq__, _process_spark_submit_log=list),
     )
     dag = new_dag()
     diamond(dag, **known, durable=False)
