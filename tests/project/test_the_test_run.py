@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import DeadlineExceeded
 
 SAMPLE = '''
 import pathlib
@@ -45,6 +50,38 @@ def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.
         cwd=folder,
         check=False,
     )
+
+
+def test_how_long_a_drawn_example_takes_fails_no_test() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
+    assert settings.default.derandomize == ("CI" in os.environ)
+    own = [
+        path.name
+        for path in Path(__file__).parents[1].rglob("*.py")
+        if path != Path(__file__) and re.search(r"@settings\([^)]*(deadline|suppress_health_check)=", path.read_text())
+    ]
+    assert own == [], "one profile for the suite: tests/conftest.py"
+
+
+@pytest.mark.parametrize("profile", ["no deadline", "Hypothesis' own"])
+def test_control_by_hypothesis_own_profile_a_slow_example_fails(profile: str) -> None:
+    chosen = settings.default if profile == "no deadline" else settings(deadline=1, database=None)
+    assert chosen is not None
+
+    @settings(chosen, max_examples=3)
+    @given(st.integers())
+    def slow(_: int) -> None:
+        until = time.perf_counter() + 0.01
+        while time.perf_counter() < until:
+            pass
+
+    if profile == "no deadline":
+        slow()
+    else:
+        with pytest.raises(DeadlineExceeded):
+            slow()
 
 
 def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
