@@ -107,7 +107,7 @@ def run_claimed(
     failed = FailedAttempt(run, claim, restarts, label)
     check = ReleaseCheck(run, claim, runner.stop)
     looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
-    attempt = replace(attempt, release_check=check)
+    attempt = replace(attempt, found_inputs_kept=check.found_them_kept)
     try:
         looking.start()
         if attempt.comes_back:

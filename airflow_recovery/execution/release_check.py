@@ -63,7 +63,7 @@ def ensure_inputs_kept(run: Run, attempt: ClaimedAttempt) -> None:
     beside Spark's start; it is made anew where that one got no answer, and for an attempt of an earlier process. Raises
     `InputReleased` where there is one: the attempt is fenced then. Raises the store's errors.
     """
-    if attempt.release_check is not None and attempt.release_check.found_them_kept():
+    if attempt.found_inputs_kept is not None and attempt.found_inputs_kept():
         return
     claim = attempt.claim
     if not claim.inputs:

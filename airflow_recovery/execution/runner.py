@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
@@ -12,9 +12,6 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.source.parts import SplitWork
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
-
-if TYPE_CHECKING:
-    from airflow_recovery.execution.release_check import ReleaseCheck
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,8 @@ class ClaimedAttempt:
     """Of a stage: the channels at its ends, and what it goes on from."""
     comes_back: bool = False
     """Its run was closed before: what was there of it at the listing may have been purged since."""
-    release_check: ReleaseCheck | None = None
-    """The look for released inputs that this process makes beside Spark's start."""
+    found_inputs_kept: Callable[[], bool] | None = None
+    """Waits for the look for released inputs that this process makes beside Spark's start."""
 
     @property
     def trace(self) -> AttemptTrace:
