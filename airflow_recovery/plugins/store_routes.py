@@ -48,7 +48,6 @@ class StoreGate:
         self._pause_s = pause_s
         self._clock = clock
         self._silent_until = -math.inf
-        self._said = ""
 
     @asynccontextmanager
     async def admitted(self) -> AsyncIterator[None]:
@@ -67,8 +66,7 @@ class StoreGate:
         try:
             self._refuse_while_silent()  # it may have fallen silent while this one waited
             yield
-        except StoreTimeout as error:
-            self._said = " ".join(str(error).split())
+        except StoreTimeout:
             self._silent_until = self._clock() + self._pause_s
             raise
         finally:
@@ -77,9 +75,8 @@ class StoreGate:
     def _refuse_while_silent(self) -> None:
         left_s = self._silent_until - self._clock()
         if left_s > 0:
-            raise _later(
-                f"The store does not answer, and is asked again in {math.ceil(left_s)} s. {self._said}", left_s
-            )
+            # Not what the store's client said: whoever asks has not been asked yet who he is.
+            raise _later(f"The store does not answer, and is asked again in {math.ceil(left_s)} s.", left_s)
 
 
 def _later(detail: str, seconds: float) -> HTTPException:

@@ -97,7 +97,9 @@ def test_after_a_time_out_nobody_asks_the_store_for_a_while(rest: RestWorld, ask
     assert [(each.status_code, each.json()["code"]) for each in refused] == [(503, "no_answer")] * 3
     assert asked_store.asked == asked
     said = refused[0].json()["detail"]
-    assert said == "The store does not answer, and is asked again in 10 s. Could not list s3://b/j: no complete answer."
+    assert (
+        said == "The store does not answer, and is asked again in 10 s."
+    )  # nothing that only who has logged in may know
     assert refused[0].headers["Retry-After"] == "10"
     asked_store.error, clock.now = None, clock.now + 10.0
     assert rest.get().status_code == 200
