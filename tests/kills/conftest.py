@@ -74,6 +74,6 @@ def pipeline(
 def undisturbed(pipeline: Pipeline, connect_url: str) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each result where nothing happens."""
     command = [sys.executable, str(HERE / "undisturbed.py"), connect_url]
-    env = {**os.environ, "PYTHONPATH": str(pipeline.folder / "dags")}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(pipeline.folder / "dags")])}
     said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
     return {name: [tuple(row) for row in rows] for name, rows in json.loads(said).items()}
