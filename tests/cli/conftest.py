@@ -55,9 +55,16 @@ class Recorded:
         self._options = options
         self.errors = ""
 
-    def world(self, dag: str = DAG, key: str = KEY, group: str = GROUP, **settings: object) -> RecordedWorld:
-        # Where the commands look for results that they are told nothing else of.
-        stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", "journal/_results")]
+    def world(
+        self,
+        dag: str = DAG,
+        key: str = KEY,
+        group: str = GROUP,
+        *,
+        results: str = "journal/_results",  # where the commands look for them that are told nothing else
+        **settings: object,
+    ) -> RecordedWorld:
+        stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", results)]
         return RecordedWorld(stores[0], stores[1], RunIdentity(dag, key, group), **settings)
 
     def _open(self) -> dict[str, str]:

@@ -17,12 +17,12 @@ PRECIOUS = ("orders.csv", "part-0")
 @pytest.fixture
 def precious(recorded, tmp_path: Path) -> Path:
     """A folder elsewhere, to which a link leads where the superseded results of by_route were."""
-    world = recorded.world()
+    world = recorded.world(results="results")
     world.until_green()
     world.restart("by_route")
     world.new_airflow()
     world.until_green()
-    data = tmp_path / "journal" / "_results" / world.journal().layout.data_of("by_route", 1)
+    data = tmp_path / "results" / world.journal().layout.data_of("by_route", 1)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in PRECIOUS:
@@ -38,14 +38,14 @@ def precious(recorded, tmp_path: Path) -> Path:
 
 
 def gc(recorded, tmp_path: Path) -> tuple[int, str]:
-    return recorded.call("gc", "--results", f"file://{tmp_path}/journal/_results")
+    return recorded.call("gc", "--results", f"file://{tmp_path}/results")
 
 
 def test_gc_deletes_nothing_behind_a_symbolic_link_and_names_it(recorded, precious: Path, tmp_path: Path) -> None:
     code, said = gc(recorded, tmp_path)
     assert code == ExitCode.NO_ANSWER
     assert "was left as it is: StoreMisconfigured: Expected files and folders" in said
-    assert f"found the symbolic link {tmp_path}/journal/_results/" in said
+    assert f"found the symbolic link {tmp_path}/results/" in said
     assert sorted(os.listdir(precious)) == sorted(PRECIOUS)
 
 
