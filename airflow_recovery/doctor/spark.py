@@ -12,6 +12,7 @@ from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
 
+from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.runtime.submit import submit_environment
 
@@ -135,15 +136,7 @@ def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
         yield wrong("Java", expected=expected, found="none", next_step=advice)
         return
     try:
-        done = subprocess.run(
-            [java, "-version"],
-            env={**environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROGRAM_TIMEOUT_S,
-            check=False,
-        )
+        done = run_program([java, "-version"], environment, _PROGRAM_TIMEOUT_S)
         said = done.stderr + done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         yield wrong(
@@ -252,14 +245,8 @@ def _found_home(binary: str, environment: Mapping[str, str]) -> str:
     if not script.is_file():
         return str(folder.parent)
     try:
-        done = subprocess.run(
-            ["bash", "-c", 'source "$0"; echo "$SPARK_HOME"', str(script)],
-            env={**environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROGRAM_TIMEOUT_S,
-            check=False,
+        done = run_program(
+            ["bash", "-c", 'source "$0"; echo "$SPARK_HOME"', str(script)], environment, _PROGRAM_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

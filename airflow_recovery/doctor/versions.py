@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
 
+from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.runtime.shipping import build_archive
@@ -185,14 +186,8 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
     expected = f"{python} to import what is sent to drivers"
     try:
         # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.
-        done = subprocess.run(
-            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), *modules],
-            env={**environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_ARCHIVE_TIMEOUT_S,
-            check=False,
+        done = run_program(
+            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), *modules], environment, _ARCHIVE_TIMEOUT_S
         )
         told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from doctor_results import wrongs
 
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status
@@ -29,16 +30,6 @@ RIGHTS, PROMISES = "rights on the journal", "conditional writes and listings of 
 
 def checked(store: ObjectStore, needed: Right = DRIVING, what: str = "journal") -> list[CheckResult]:
     return list(check_store(what, store, needed, "worker-journal"))
-
-
-def wrongs(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
-    """Those that are, by check. Each says what was expected, what was found, and what to do."""
-    found = {each.check: each for each in results if each.status is Status.WRONG}
-    for each in found.values():
-        assert each.expected, each
-        assert each.found, each
-        assert each.next_step, each
-    return found
 
 
 def test_a_store_as_it_should_be_and_nothing_is_left_in_it(store: ObjectStore) -> None:

@@ -6,10 +6,10 @@ import os
 import stat
 import sys
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from doctor_results import wrongs
 
 from airflow_recovery.doctor import versions
 from airflow_recovery.doctor.result import CheckResult, Status
@@ -37,16 +37,6 @@ FITTING = {
     "boto3": "1.44.5",
     "pyspark": "4.2.0",
 }
-
-
-def wrongs(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
-    """Those that are, by check. Each says what was expected, what was found, and what to do."""
-    found = {each.check: each for each in results if each.status is Status.WRONG}
-    for each in found.values():
-        assert each.expected, each
-        assert each.found, each
-        assert each.next_step, each
-    return found
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 13)])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from doctor_results import wrongs
 
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.components import Component
@@ -49,16 +50,6 @@ def told(**other: Any) -> dict[str, Any]:
         "database_s": time.time(),
         **other,
     }
-
-
-def wrongs(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
-    """Those that are, by check. Each says what was expected, what was found, and what to do."""
-    found = {each.check: each for each in results if each.status is Status.WRONG}
-    for each in found.values():
-        assert each.expected, each
-        assert each.found, each
-        assert each.next_step, each
-    return found
 
 
 def described(*, has_other_door: bool = False, **other: Any) -> dict[str, CheckResult]:
