@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from airflow_recovery.journal.records import Failure, Making
+    from airflow_recovery.model.records import Failure, Making
 
 
 class RecoveryError(Exception):

@@ -20,7 +20,7 @@ from airflow_recovery.channel import ChannelIdentity, Overflow, Reconnect
 from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import AttemptTrace, ChannelPin, Claim, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ChannelPin, Claim, RunIdentity
 from airflow_recovery.runtime.driver import FINISHED
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunDates, StageSpec, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf

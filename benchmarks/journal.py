@@ -17,7 +17,11 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.events import AttemptClaimed, ExecutionVertexFinished
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.replay import replay
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     InputPin,
@@ -26,10 +30,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.journal.replay import replay
-from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.testing import CountingStore, Verb

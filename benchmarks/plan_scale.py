@@ -15,9 +15,9 @@ from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.plan_text import plan_text
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.failover.request import REBUILD, PartitionGone, Request, RestartRegion, Together
-from airflow_recovery.journal.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan
 from benchmarks.report import Figure, Report, Table, summary
 
 JOB_VERTICES = 1_000

@@ -21,7 +21,9 @@ from airflow_recovery.execution.run import Run, TaskIdentity
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
@@ -32,8 +34,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.storage.s3 import S3Store

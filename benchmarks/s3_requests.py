@@ -24,8 +24,8 @@ from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators.applications import ConnectApplication
 from airflow_recovery.operators.region_runner import RegionRunner
 from airflow_recovery.runtime.spec import RunFacts, StoreSpec

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptState,
     AttemptTrace,

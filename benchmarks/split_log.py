@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import (
     Assign,

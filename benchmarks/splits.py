@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_recovery.journal.codec import decode_record, encode_record
-from airflow_recovery.journal.records import RunIdentity, SplitGeneration
+from airflow_recovery.model.records import RunIdentity, SplitGeneration
 from airflow_recovery.source import inventory
 from airflow_recovery.source.assignment import Assignment, advance, batches
 from airflow_recovery.source.assignment_log import AssignmentLog

@@ -10,8 +10,8 @@ from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.channel_io.reading import newest_of, read_channel
 from airflow_recovery.errors import NotPublished
-from airflow_recovery.journal.records import PlanRecord, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
 
 

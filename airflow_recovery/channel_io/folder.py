@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
 STAGES = "_stages"

@@ -11,7 +11,7 @@ from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.channel_io.slots import get_slot
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 
 _SLOT = re.compile("[^/_][^/]*/[0-9]+/log/[0-9]+")

@@ -29,8 +29,8 @@ from airflow_recovery.journal.codec import MAX_RECORD_BYTES, parse_json, reseale
 from airflow_recovery.journal.frames import rewritten
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject, check_size
 from airflow_recovery.storage.parallel import get_many
 

@@ -16,7 +16,7 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.hold import hold, let_go
 from airflow_recovery.failover.plan_text import table
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.journal.records import Hold
+from airflow_recovery.model.records import Hold
 from airflow_recovery.view.run_view import RunView, view_run
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.journal.records import RegionPlan
+from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.view.run_view import RunView
 

@@ -10,7 +10,9 @@ from collections.abc import Collection, Sequence
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AttemptState,
     ExternalObject,
     InputPin,
@@ -19,8 +21,6 @@ from airflow_recovery.journal.records import (
     ReadMetrics,
     RegionPlan,
 )
-from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.committed import check_kept, committed_splits
 from airflow_recovery.source.parts import (
     SplitWork,

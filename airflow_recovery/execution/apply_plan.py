@@ -8,8 +8,8 @@ from airflow_recovery.errors import ConfigurationError, ObjectMissing, PagesDisa
 from airflow_recovery.execution.run import LISTING_ROUNDS
 from airflow_recovery.failover.plan import Plan, PlannedRegion
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import InputPin, Reset
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import InputPin, Reset
 
 
 @dataclass(frozen=True)

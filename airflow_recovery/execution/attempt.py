@@ -18,8 +18,8 @@ from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.stage_failover import check_channels
 from airflow_recovery.execution.stage_work import StageWork
-from airflow_recovery.journal.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.source.parts import SplitWork
 
 

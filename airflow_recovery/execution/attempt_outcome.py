@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.execution.run import Run
-from airflow_recovery.journal.records import AttemptState, Claim, Failure, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, Claim, Failure, FenceCause, Outcome
 
 
 def fenced(

@@ -16,8 +16,8 @@ from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.channel_io.run_channels import ChannelReport, report_of, run_channels
 from airflow_recovery.errors import ChannelEvicted
 from airflow_recovery.execution.run import Run
-from airflow_recovery.journal.records import RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import RegionPlan, RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
 
 MAX_REASON = 500

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import CommitterDead
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import CommitterDead
 
 
 @dataclass(frozen=True)

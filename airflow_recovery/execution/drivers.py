@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Protocol
 
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import Claim, Failure, Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, Failure, Outcome, RunIdentity
 
 
 class DriverStatus(str, Enum):

@@ -18,9 +18,9 @@ from airflow_recovery.execution.adoption import finish_without_spark
 from airflow_recovery.execution.attempt_outcome import fenced
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
 from airflow_recovery.source.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.source.matching import Vanished, names
 from airflow_recovery.source.split import Split, in_order, listed

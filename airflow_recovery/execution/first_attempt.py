@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_recovery.execution.probing import ask_ahead
 from airflow_recovery.execution.run import Run, is_untouched
 from airflow_recovery.journal.journal import Listing
-from airflow_recovery.journal.records import Outcome
+from airflow_recovery.model.records import Outcome
 
 
 def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:

@@ -17,8 +17,8 @@ from airflow_recovery.execution.liveness import SilenceWatch, beat_of
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.journal.records import Claim, ExternalObject
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import Claim, ExternalObject
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.runtime.process_identity import is_gone, own_process
 

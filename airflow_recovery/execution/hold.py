@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Hold
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import Hold
 from airflow_recovery.shuffle.parts_in_use import made_of
 
 

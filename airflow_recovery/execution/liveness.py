@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim
+from airflow_recovery.model.records import Claim
 from airflow_recovery.runtime.heartbeat import Beat
 
 

@@ -10,8 +10,8 @@ from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import RegionRunner
-from airflow_recovery.journal.records import Failure, FenceCause
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import Failure, FenceCause
 
 DIED = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
 

@@ -8,8 +8,8 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.execution.wake import refuse_without_door, wake_producers
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
-from airflow_recovery.journal.records import Publish, PublishedRegion
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Publish, PublishedRegion
 
 CALLER = "publish"
 

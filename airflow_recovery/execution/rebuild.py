@@ -14,8 +14,8 @@ from typing import Any
 from airflow_recovery.errors import OutputAltered
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
-from airflow_recovery.journal.records import RegionPlan
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import RegionPlan
 
 MAX_NOTE_CHARS = 1000
 """Airflow's limit for the note of a task instance."""

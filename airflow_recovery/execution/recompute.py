@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_recovery.execution.run import Run
-from airflow_recovery.journal.records import Reset
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Reset
 
 
 def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:

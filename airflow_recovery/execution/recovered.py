@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from airflow_recovery.journal.records import Outcome, PlanRecord
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.records import Outcome, PlanRecord
 
 
 @dataclass(frozen=True)

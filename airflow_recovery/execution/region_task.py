@@ -50,8 +50,8 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.journal.events import RegionKept
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, InputPin, Outcome, RunAttempt
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import Claim, ExternalObject, Failure, InputPin, Outcome, RunAttempt
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.process_identity import own_process
 from airflow_recovery.source.parts import SplitWork

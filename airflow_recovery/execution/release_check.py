@@ -9,8 +9,8 @@ from airflow_recovery.errors import AttemptLost, InputReleased, StoreError
 from airflow_recovery.execution.attempt_outcome import fenced
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import Claim, FenceCause
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, FenceCause
 
 
 class ReleaseCheck:

@@ -26,8 +26,8 @@ from airflow_recovery.failover.restart_budget import (
     decide_remake,
     decide_restart,
 )
-from airflow_recovery.journal.records import AttemptState, Claim, Failure, FenceCause, Outcome
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import AttemptState, Claim, Failure, FenceCause, Outcome
 from airflow_recovery.runtime.failure_class import RECOVERABLE_LABEL, label_of
 
 WAITED_FOR_HERE_S = 10.0

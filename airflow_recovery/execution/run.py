@@ -15,9 +15,9 @@ from airflow_recovery.failover.judgement import Available, Judgement
 from airflow_recovery.failover.stages import Stages
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
+from airflow_recovery.model.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.topology.committing import CommitSpec
 

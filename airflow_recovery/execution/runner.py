@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_recovery.execution.stage_work import StageWork
-from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.source.parts import SplitWork
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot

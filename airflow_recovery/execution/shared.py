@@ -33,7 +33,9 @@ from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
@@ -46,8 +48,6 @@ from airflow_recovery.journal.records import (
     RunIdentity,
     SharedPin,
 )
-from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.shuffle.release import end_pin, pin_name
 from airflow_recovery.source.parts import SplitWork

@@ -42,8 +42,8 @@ from airflow_recovery.failover.stage_restart import (
     stage_restart,
 )
 from airflow_recovery.failover.stages import live_attempts, other_channels
-from airflow_recovery.journal.records import ChannelPin, Claim, FenceCause, Reset, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, Claim, FenceCause, Reset, RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.failover.stage_restart import ended_before
 from airflow_recovery.failover.stages import Stages, live_attempts
-from airflow_recovery.journal.records import ChannelPin, InputPin, RegionPlan
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, InputPin, RegionPlan
 from airflow_recovery.source.parts import reading_of
 
 

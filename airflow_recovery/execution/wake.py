@@ -24,7 +24,7 @@ from airflow_recovery.failover.plan_making import plan_of
 from airflow_recovery.failover.plan_text import brief, plan_line
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
-from airflow_recovery.journal.records import InputPin, Lost
+from airflow_recovery.model.records import InputPin, Lost
 
 
 def wake_producers(

@@ -12,8 +12,8 @@ since what they read does not count any more.
 from __future__ import annotations
 
 from airflow_recovery.failover.reason import Reason
-from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 

@@ -28,7 +28,9 @@ from collections.abc import Callable, Mapping
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.failover.stages import is_only_altered, other_channels
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     ChannelPin,
     ExternalObject,
     FenceCause,
@@ -37,8 +39,6 @@ from airflow_recovery.journal.records import (
     PlanRecord,
     RegionPlan,
 )
-from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.split_log import SplitBook
 from airflow_recovery.topology.determinism import Determinism
 

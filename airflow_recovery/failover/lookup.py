@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.journal.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.topology.graph import did_you_mean
 
 

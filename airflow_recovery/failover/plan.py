@@ -18,7 +18,7 @@ from airflow_recovery.failover.plan_stages import PlannedChannel
 from airflow_recovery.failover.reason import Evidence, Why
 from airflow_recovery.failover.request import REBUILD, Request, request_from_json
 from airflow_recovery.failover.stage_restart import StageMode
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.model.records import InputPin
 from airflow_recovery.topology.graph import did_you_mean
 
 PLAN_FORMAT = 1

@@ -20,8 +20,8 @@ from airflow_recovery.failover.stage_restart import (
     stage_restart,
 )
 from airflow_recovery.failover.stages import Stages, live_attempts
-from airflow_recovery.journal.records import ChannelPin, PlanRecord
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, PlanRecord
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from airflow_recovery.failover.judgement import Available
 from airflow_recovery.failover.lookup import channel_named, downstream, region_of_result, regions_named
 from airflow_recovery.failover.reason import Evidence, Reason, Why
-from airflow_recovery.journal.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
 
 SUPPOSED = "supposed"
 """Stands in for the writer and the time of records that are not written."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from airflow_recovery.journal.records import ChannelPin, PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, PlanRecord, RegionPlan
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from airflow_recovery.topology.result_type import ResultType

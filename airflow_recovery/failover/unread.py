@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from airflow_recovery.failover.release import PartitionGroupRelease
-from airflow_recovery.journal.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.topology.distribution import DistributionPattern
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex

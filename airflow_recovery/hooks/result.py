@@ -123,7 +123,7 @@ class RecoveryResultHook(BaseHook):
 
     def _journal(self, dag_id: str, key: str, group_id: str) -> Journal:
         from airflow_recovery.journal.journal import Journal
-        from airflow_recovery.journal.records import RunIdentity
+        from airflow_recovery.model.records import RunIdentity
 
         settings = self._settings or RecoverySettings.load()
         return Journal(open_stores(settings).journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)

@@ -23,7 +23,8 @@ from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptState,
     ChannelPin,
@@ -59,7 +60,6 @@ from airflow_recovery.journal.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism

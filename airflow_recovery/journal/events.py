@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
 from airflow_recovery.journal.codec import canonical_json, from_plain, plain
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.records import (
     Claim,
     Closed,
     Committed,

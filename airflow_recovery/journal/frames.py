@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
 from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, parse_json
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_SEGMENT_BYTES = 64 * 1024 * 1024

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim, PlanRecord
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, PlanRecord
 
 
 @dataclass(frozen=True)

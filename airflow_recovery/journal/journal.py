@@ -15,7 +15,13 @@ from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.journal.recording import JournalListener, NoListener
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
+from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.journal.write_once import write_once
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
@@ -34,12 +40,6 @@ from airflow_recovery.journal.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
-from airflow_recovery.journal.scrub import scrubbed
-from airflow_recovery.journal.sharded_listing import list_sharded
-from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
-from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.storage.parallel import get_many

@@ -29,7 +29,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.names import encode
 
 # Each fits exactly what the methods below write: a number that is written in another way is another name.

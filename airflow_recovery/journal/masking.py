@@ -18,7 +18,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     WriteInDoubt,
 )
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.records import (
     CommitterDead,
     Failure,
     Hold,

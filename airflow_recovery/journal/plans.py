@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from airflow_recovery.journal.codec import canonical_json, plain
-from airflow_recovery.journal.records import PlanRecord
+from airflow_recovery.model.records import PlanRecord
 
 
 def plan_hash(plan: PlanRecord) -> str:

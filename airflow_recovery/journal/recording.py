@@ -24,7 +24,7 @@ from airflow_recovery.journal.events import (
     WriteInDoubt,
 )
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,

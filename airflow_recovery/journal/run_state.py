@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from airflow_recovery.journal.records import AttemptState, Claim, CommitEnd, Committed, Outcome, Reset
+from airflow_recovery.model.records import AttemptState, Claim, CommitEnd, Committed, Outcome, Reset
 
 
 @dataclass(frozen=True)

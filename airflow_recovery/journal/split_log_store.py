@@ -19,8 +19,8 @@ from typing import Any
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.write_once import WriteLost, write_once
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.source.split_log import (
     Assign,
     End,

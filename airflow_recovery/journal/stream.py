@@ -23,9 +23,9 @@ from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded
 from airflow_recovery.journal.frames import MAX_EVENT_BYTES, SegmentHeader, record_line
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.write_once import write_once
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
 

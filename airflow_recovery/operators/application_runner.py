@@ -24,8 +24,10 @@ from airflow_recovery.execution.release_check import ensure_inputs_kept
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.location import comparable
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.operators.cluster_drivers import ClusterDrivers
 from airflow_recovery.operators.committed_output import check_prepared
 from airflow_recovery.operators.externals import list_external
@@ -37,8 +39,6 @@ from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.start_advice import start_failure
 from airflow_recovery.shuffle.availability import probe_manifest
-from airflow_recovery.shuffle.location import comparable
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.journal.masking import Mask
-from airflow_recovery.journal.records import Claim, RunIdentity
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.storage.object_store import ObjectStore

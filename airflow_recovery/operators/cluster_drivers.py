@@ -22,7 +22,7 @@ from airflow_recovery.errors import StoreError
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, Failure, Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, Failure, Outcome, RunIdentity
 from airflow_recovery.runtime.receipt import forget_failure_at, read_failure_at
 
 if TYPE_CHECKING:

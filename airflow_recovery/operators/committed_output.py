@@ -9,7 +9,7 @@ from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.sinks.declaration import checked_sink
 
 if TYPE_CHECKING:
-    from airflow_recovery.shuffle.manifest import PartitionManifest
+    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.sinks.declaration import CommittingSink
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.job.batches import batch_size
-from airflow_recovery.journal.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.operators.references import qualified
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery

@@ -32,7 +32,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Outcome, RunIdentity
+from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.region_runner import RegionRunner, SparkApplication
 from airflow_recovery.runtime.spec import RunFacts

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.job.sources import SplitSource
     from airflow_recovery.journal.journal import Journal
-    from airflow_recovery.journal.records import ExternalObject
+    from airflow_recovery.model.records import ExternalObject
 
 
 def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:

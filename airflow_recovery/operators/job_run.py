@@ -17,7 +17,8 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.chains import initializers
 from airflow_recovery.journal.events import JobVertexInitialized
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators.dag_operators import (
     batch_size_of,
     job_recovery_of,
@@ -28,7 +29,6 @@ from airflow_recovery.operators.dag_operators import (
 from airflow_recovery.operators.open_run import OpenRun, open_run
 from airflow_recovery.operators.run_context import run_facts, run_identity
 from airflow_recovery.runtime.spec import RunFacts
-from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from airflow_recovery.source.split import SCHEME
 if TYPE_CHECKING:
     from airflow_recovery.execution.region_task import RegionResult
     from airflow_recovery.execution.run import Run
-    from airflow_recovery.journal.records import ExternalObject, Outcome, RunIdentity
-    from airflow_recovery.shuffle.manifest import PartitionManifest
+    from airflow_recovery.model.manifest import PartitionManifest
+    from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 
 NAMESPACE = "airflow-recovery"
 _OPERATORS_GROUP = "(operators)"

@@ -14,7 +14,7 @@ from airflow_recovery.operators.run_context import is_last_try
 from airflow_recovery.operators.subtask_batch import BatchResult
 
 if TYPE_CHECKING:
-    from airflow_recovery.journal.records import Publish
+    from airflow_recovery.model.records import Publish
 
 log = logging.getLogger(__name__)
 

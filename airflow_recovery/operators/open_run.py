@@ -23,11 +23,11 @@ from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
-from airflow_recovery.journal.records import PlanRecord, RunIdentity
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.operators.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.operators.run_context import is_live_run, task_identity
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.shuffle.places import Asker, ResultPlaces
 from airflow_recovery.storage.probe import probe
 from airflow_recovery.storage.timed import TimedStore

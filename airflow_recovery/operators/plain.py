@@ -24,10 +24,10 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
 from airflow_recovery.operators.references import filled, qualified
 from airflow_recovery.runtime.paths import spark_path
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.names import encode
 
 if TYPE_CHECKING:

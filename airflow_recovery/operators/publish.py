@@ -23,9 +23,9 @@ from airflow_recovery.operators.run_context import refuse_expand, run_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.operators.open_run import OpenRun
     from airflow_recovery.runtime.cached import CacheServer
-    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 PUBLISH_TASK = "publish"
 

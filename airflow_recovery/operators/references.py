@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_recovery.checks import check_arguments, check_location, shown
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.shuffle.location import comparable
+from airflow_recovery.model.location import comparable
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")

@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.execution.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
-    from airflow_recovery.journal.records import Claim, Making, RunIdentity
+    from airflow_recovery.model.manifest import PartitionManifest
+    from airflow_recovery.model.records import Claim, Making, RunIdentity
     from airflow_recovery.operators.job_run import OpenJobRun
     from airflow_recovery.operators.region_runner import SparkApplication
     from airflow_recovery.operators.subtask_batch import BeforeClaim
-    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from airflow_recovery.job.split_wise import SplitAssignment, split_source
 from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
 from airflow_recovery.operators.externals import RegionSplits
 from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error

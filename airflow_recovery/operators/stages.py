@@ -31,8 +31,8 @@ from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
 from airflow_recovery.hooks.masking import mask_secrets
-from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.storage.object_store import ObjectStore
 
 WATCH_INTERVAL_S = 10.0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.region_task import RegionResult
     from airflow_recovery.execution.run import Run
     from airflow_recovery.execution.runner import ClaimedAttempt
-    from airflow_recovery.journal.records import Failure
+    from airflow_recovery.model.records import Failure
     from airflow_recovery.operators.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
-    from airflow_recovery.journal.records import Claim, ExternalObject, Outcome
     from airflow_recovery.journal.run_state import RunState
+    from airflow_recovery.model.records import Claim, ExternalObject, Outcome
     from airflow_recovery.runtime.spec import RunFacts
 
 log = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     from airflow_recovery.job.chains import initializers
     from airflow_recovery.job.parallelism import PerFile, checked_keys
     from airflow_recovery.job.sources import FilePattern
-    from airflow_recovery.journal.records import ExternalObject
+    from airflow_recovery.model.records import ExternalObject
     from airflow_recovery.operators.externals import list_external
     from airflow_recovery.source.inventory import object_key
 

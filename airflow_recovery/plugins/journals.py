@@ -15,7 +15,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces
 from airflow_recovery.storage.budget import BudgetedStore
@@ -24,7 +24,7 @@ from airflow_recovery.view.run_view import RunView, view_run
 
 if TYPE_CHECKING:
     from airflow_recovery.execution.scheduler import Observation
-    from airflow_recovery.shuffle.manifest import PartitionManifest
+    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.storage.object_store import ObjectStore
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)

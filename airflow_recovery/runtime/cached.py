@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import CacheUnreachable, ManifestInvalid, PartitionMissing
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime.cached_blocks import evicted
 from airflow_recovery.runtime.digest import digest_metrics, digest_of
 from airflow_recovery.runtime.failure import describe, is_user_error
 from airflow_recovery.runtime.failure_class import FailureClass, classify
 from airflow_recovery.shuffle.cached import VIEW_PREFIX, CachedLocation, is_cached_location
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.result_type import ResultType
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.masking import Mask
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.model.records import AttemptState
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask
-from airflow_recovery.journal.records import ExternalObject, ReadMetrics
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.records import ExternalObject, ReadMetrics
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.model.location import comparable
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime.cached import read_cached
 from airflow_recovery.runtime.paths import decoded, spark_glob, spark_path
 from airflow_recovery.shuffle.cached import is_cached_location
-from airflow_recovery.shuffle.location import comparable
-from airflow_recovery.shuffle.manifest import PartitionManifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -12,15 +12,15 @@ from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.masking import Mask
-from airflow_recovery.journal.records import LostSplit, PartRef
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import LostSplit, PartRef
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.cached import check_after
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, StageSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.coordinator import snapshots_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
-from airflow_recovery.shuffle.location import listing_prefix
 
 SCRATCH = "_scratch"
 

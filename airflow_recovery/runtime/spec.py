@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptTrace,
     ChannelPin,
@@ -17,7 +18,6 @@ from airflow_recovery.journal.records import (
     RunIdentity,
 )
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.topology.committing import commit_spec_from_json
 from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot

@@ -26,7 +26,9 @@ from datetime import datetime, timezone
 from airflow_recovery.errors import AttemptLost, JobDefinitionError, RecoveryError, RegionFailed, UserCodeError
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Failure, Part
+from airflow_recovery.model.location import listing_prefix
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import Failure, Part
 from airflow_recovery.runtime.failure import describe, is_user_error
 from airflow_recovery.runtime.failure_class import FailureClass, classify, labelled
 from airflow_recovery.runtime.fence import is_fenced
@@ -38,8 +40,6 @@ from airflow_recovery.runtime.split_assignment import Batch, SplitAssignment
 from airflow_recovery.runtime.split_progress import SplitProgress
 from airflow_recovery.runtime.suspects import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
-from airflow_recovery.shuffle.location import listing_prefix
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.runtime.region import RegionResult
     from airflow_recovery.runtime.vertex_pass import OpenRegion
-    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""

@@ -13,8 +13,8 @@ from airflow_recovery.runtime.stage_ends import channel_client
 from airflow_recovery.runtime.writer import write_result
 
 if TYPE_CHECKING:
+    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.runtime.stage_query import OpenStage
-    from airflow_recovery.shuffle.manifest import PartitionManifest
 
 
 def compact(stage: OpenStage, result: str) -> PartitionManifest:

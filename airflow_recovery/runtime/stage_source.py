@@ -24,7 +24,7 @@ from airflow_recovery.channel.records import Offsets
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, ObjectMissing
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.spec import StoreSpec
 from airflow_recovery.runtime.stage_checkpoint import Place, read_lineage
 from airflow_recovery.runtime.stage_writing import shared_store

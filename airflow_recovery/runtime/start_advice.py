@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 
 NOT_SET_UP = "NotSetUp"
 """The type of a `Failure` that says by itself what is to be set up."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.context import RegionContext
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime.cached import cache_result
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress
@@ -21,7 +22,6 @@ from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.shuffle.cached import cached_view_name
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.coordinator import OperatorCoordinator, restored_coordinator
 from airflow_recovery.source.split import Split
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.model.location import is_hidden, listing_prefix
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.digest import digest_metrics, digest_of
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.reader import read_manifest
-from airflow_recovery.shuffle.location import is_hidden, listing_prefix
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

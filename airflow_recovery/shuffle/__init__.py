@@ -3,7 +3,7 @@
 Data is deleted in one place, `airflow_recovery.shuffle.release`. Never imports Airflow.
 """
 
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.shuffle.availability import Availability, AvailabilityState, probe_manifest
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 __all__ = ["Availability", "AvailabilityState", "PartitionManifest", "ResultObject", "probe_manifest"]

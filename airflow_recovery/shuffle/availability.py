@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from airflow_recovery.shuffle.location import is_hidden, listing_prefix
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.location import is_hidden, listing_prefix
+from airflow_recovery.model.manifest import PartitionManifest
 
 if TYPE_CHECKING:
     from airflow_recovery.storage.object_store import ObjectStore

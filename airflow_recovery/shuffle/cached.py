@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.shuffle.location import comparable
+from airflow_recovery.model.location import comparable
+from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:
     from airflow_recovery.journal.journal import Journal
-    from airflow_recovery.journal.records import PlanRecord
     from airflow_recovery.journal.run_state import RunState
+    from airflow_recovery.model.records import PlanRecord
 
 SCHEME = "spark-connect"
 VIEW_PREFIX = "airflow_recovery_"

@@ -7,10 +7,10 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.snapshot_pace import SnapshotPace
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.shuffle.availability import Availability, probe_manifest
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.shuffle.master import PartitionId, PartitionReport, PartitionWithMetrics, ShuffleSnapshot
 from airflow_recovery.storage.object_store import ObjectStore
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_recovery.journal.records import RunIdentity
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.topology.job_recovery import ENABLED, JobRecovery
 
 

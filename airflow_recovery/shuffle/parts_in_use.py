@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AdoptedParts, Claim
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.records import AdoptedParts, Claim
 from airflow_recovery.source.parts import numbers_of
 
 PartsOf = Mapping[int, frozenset[int]]

@@ -24,7 +24,10 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.unread import unread_regions
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.location import key_below
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     FenceCause,
@@ -36,9 +39,6 @@ from airflow_recovery.journal.records import (
     RunAttempt,
     SharedPin,
 )
-from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.shuffle.location import key_below
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.shuffle.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore

@@ -17,8 +17,8 @@ from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.journal.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.parts_in_use import finishes_made_of, is_settled, newest_claims

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
-from airflow_recovery.journal.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
 from airflow_recovery.shuffle.parts_in_use import made_of
 from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
 from airflow_recovery.shuffle.sweep_channels import purged_channels

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, InputAltered
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.storage.object_store import ObjectStore
 
 BATCH_ROWS = 65_536

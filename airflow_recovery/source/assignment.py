@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_recovery.errors import SplitsVanished
-from airflow_recovery.journal.records import SplitGeneration
+from airflow_recovery.model.records import SplitGeneration
 from airflow_recovery.source.matching import ListingMatch, Vanished, match, names
 from airflow_recovery.source.split import Split, in_order
 

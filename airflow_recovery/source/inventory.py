@@ -6,7 +6,7 @@ import re
 from fnmatch import translate
 
 from airflow_recovery.errors import ObjectMissing
-from airflow_recovery.journal.records import ExternalObject
+from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.storage.opening import open_store
 
 _ROOT = re.compile(r"s3a?://[^/]*|file:(?://)?|")

@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
-from airflow_recovery.journal.records import AdoptedParts, Claim, InputPin, LostSplit, Part, PartRef
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AdoptedParts, Claim, InputPin, LostSplit, Part, PartRef
 from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_recovery.errors import SplitIdentityError
-from airflow_recovery.journal.records import ExternalObject
+from airflow_recovery.model.records import ExternalObject
 
 SCHEME = "split:"
 """How the URI of a split begins that is no file; what follows is the name that its enumerator gave it."""

@@ -27,7 +27,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
-from airflow_recovery.journal.records import PartRef
+from airflow_recovery.model.records import PartRef
 from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
 

@@ -11,8 +11,8 @@ from itertools import count
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim, Outcome, Part
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import Claim, Outcome, Part
 from airflow_recovery.source.parts import check_cover, lost_splits_of, numbers_of, refs_of, union_of
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore

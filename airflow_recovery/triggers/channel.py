@@ -16,7 +16,7 @@ from airflow_recovery.execution.start_gate import Gate, look
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 
 POLL_INTERVAL_S = 3.0
 

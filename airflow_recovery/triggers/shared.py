@@ -15,7 +15,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.journal.records import Making, RunAttempt
+from airflow_recovery.model.records import Making, RunAttempt
 
 
 class SharedResultTrigger(BaseTrigger):

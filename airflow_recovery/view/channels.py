@@ -16,7 +16,7 @@ from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.slots import peek_slot
 from airflow_recovery.errors import ChannelError, JournalError
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.view.folders import folders, readable
 

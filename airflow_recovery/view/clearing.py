@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from airflow_recovery.journal.records import RegionPlan, RunIdentity
+from airflow_recovery.model.records import RegionPlan, RunIdentity
 
 OPERATORS_GROUP = "(operators)"
 """The group id of operators outside a group (`airflow_recovery.operators.dag_operators`): a region is a task id."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.journal.records import PlanRecord, RegionPlan
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.shuffle.cached import is_cached_location
 from airflow_recovery.topology.result_type import ResultType
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_recovery.execution.recovered import Recovered, recovered
 from airflow_recovery.execution.scheduler import Observation, TaskTry
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.journal.records import RegionPlan
+from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.view.clearing import task_keys
 from airflow_recovery.view.decisions import Decision, decisions_of
 from airflow_recovery.view.edges import Edge, edges_of

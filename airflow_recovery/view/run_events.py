@@ -9,7 +9,7 @@ from airflow_recovery.errors import RecordInvalid, StoreError
 from airflow_recovery.journal.events import AttemptClaimed, RegionKept
 from airflow_recovery.journal.history import Gap, GapKind, Recorded, read_stream
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim
+from airflow_recovery.model.records import Claim
 
 _NOT_NORMAL = (GapKind.DROPPED, GapKind.IN_DOUBT, GapKind.DAMAGED)
 

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.names import decode, encode
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.view.folders import folders, readable

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import RegionKept
-from airflow_recovery.journal.records import AttemptState, Claim, Failure, RegionPlan
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.records import AttemptState, Claim, Failure, RegionPlan
 from airflow_recovery.view.run_events import RunEvents, events_of
 from airflow_recovery.view.run_view import RunView
 from airflow_recovery.view.splits_story import SplitsStory, splits_of

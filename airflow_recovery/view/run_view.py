@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import PagesDisagree
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.model.records import InputPin
 
 _ROUNDS = 10
 

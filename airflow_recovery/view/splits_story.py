@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim, PartRef
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import Claim, PartRef
 from airflow_recovery.source.parts import numbers_of
 from airflow_recovery.storage.object_store import ObjectStore
 

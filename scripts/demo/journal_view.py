@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, Outcome, Part, RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptState, Outcome, Part, RegionPlan, RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
 
 

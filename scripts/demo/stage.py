@@ -15,7 +15,7 @@ from typing import Any
 from jobs.flights import MONTHS
 
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore, open_store
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow

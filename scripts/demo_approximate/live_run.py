@@ -21,8 +21,8 @@ from airflow_recovery.channel_io.reading import batch_of, committed_outputs
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.testing.spark_drivers import driver_of
 from scripts.demo_approximate.stage import LiveStage
 

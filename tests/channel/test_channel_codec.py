@@ -29,7 +29,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.codec import canonical_json
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "channel-v1"

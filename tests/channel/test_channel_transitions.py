@@ -42,7 +42,7 @@ from airflow_recovery.channel.records import (
     ViewCreated,
 )
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 
 LATEST, REWIND = Reconnect.LATEST, Reconnect.REWIND
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow_recovery.channel import ChannelIdentity
 from airflow_recovery.channel_io import Batch, ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.write_once import Backoff
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
 
 SUBS = 2

@@ -26,7 +26,7 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnsuitable,
 )
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 

@@ -14,8 +14,8 @@ import fakes
 
 from airflow_recovery.cli.main import main
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore, open_store
 
 DAG, KEY, GROUP = "flights", "date-2026-01-01T000000Z", "flights"

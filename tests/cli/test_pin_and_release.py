@@ -13,8 +13,8 @@ from fakes import Hooks, Killed, Process
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import Refused
 from airflow_recovery.execution.hold import hold
-from airflow_recovery.journal.records import Hold
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import Hold
 from airflow_recovery.shuffle.release import Releaser
 
 RUN = ("flights", "2026-01-01")

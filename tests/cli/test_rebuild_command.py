@@ -16,8 +16,8 @@ from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.rebuild import MAX_NOTE_CHARS, RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.journal.records import AttemptState, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 
 RUN = ("flights", "2026-01-01")
 

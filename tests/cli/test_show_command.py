@@ -11,7 +11,7 @@ from fakes import Hooks, Killed, Process
 
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import RegionFailed
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 
 RUN = ("flights", "2026-01-01")
 

@@ -24,7 +24,10 @@ from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import StreamClosed
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     Claim,
     ExternalObject,
     Failure,
@@ -36,9 +39,6 @@ from airflow_recovery.journal.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.journal.stream import StreamClosed
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.topology.determinism import Determinism

@@ -24,13 +24,13 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.runtime import outcome
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 

@@ -12,7 +12,7 @@ from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.execution.scheduler import TaskTry
-from airflow_recovery.journal.records import ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 

@@ -13,7 +13,7 @@ from airflow_recovery.execution.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.request import RestartRegion
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.model.records import InputPin
 
 TWO = {"A": (), "B": ("A",), "C": ()}
 

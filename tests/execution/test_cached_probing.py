@@ -9,9 +9,9 @@ from airflow_recovery.errors import CacheUnreachable
 from airflow_recovery.execution import probing
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.failover.reason import Why
-from airflow_recovery.journal.records import AttemptState, ExternalObject, Outcome
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome
 
 LAKE = "memory://lake"
 MANIFEST = PartitionManifest("p", "spark-connect://spark:15002/app-1/airflow_recovery_p_1_00", (), 2)

@@ -24,8 +24,8 @@ from airflow_recovery.failover.plan import Action
 from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.request import RegionFailure, RestartRegion
 from airflow_recovery.journal.events import ExecutionVertexFinished
-from airflow_recovery.journal.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.journal.replay import EventFold, differences
+from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.source.coordinator import BATCH_CHECKPOINT_ID, restored_coordinator, snapshots_of
 
 A, B, C = READ = ("read[a]", "read[b]", "read[c]")

@@ -31,10 +31,10 @@ from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.execution.scheduler import TaskTry
-from airflow_recovery.journal.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.split_pull import PulledSplits
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.source.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import check_cover, numbers_of, refs_of, union_of

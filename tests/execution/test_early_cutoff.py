@@ -15,7 +15,7 @@ from airflow_recovery.errors import InputLost
 from airflow_recovery.execution.job_plan import plan_job
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import ConsumerKept, RegionKept
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.model.records import InputPin
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.topology.determinism import Determinism
 

@@ -12,7 +12,7 @@ from fakes import CHAIN, IDENTITY, Process, World
 from airflow_recovery.errors import StoreFull
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.model.records import AttemptState
 from airflow_recovery.storage.local import LocalStore
 
 

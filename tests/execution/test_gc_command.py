@@ -17,7 +17,7 @@ from airflow_recovery.cli.in_airflow import AirflowDeployment
 from airflow_recovery.cli.main import main
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.owner import own_prefix
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.model.records import AttemptState
 from airflow_recovery.storage.local import LocalStore
 
 

@@ -11,7 +11,7 @@ from airflow_recovery.execution import job_plan
 from airflow_recovery.execution.job_plan import JobPlan, plan_job
 from airflow_recovery.job import Job
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import SubtaskPlan
+from airflow_recovery.model.records import SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {"k": "v"}, {})

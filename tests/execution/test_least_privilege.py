@@ -20,8 +20,8 @@ from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.release import release_consumed
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.owner import own_results
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.storage import probe
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject

@@ -19,7 +19,7 @@ from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.model.records import AttemptState
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow

@@ -27,7 +27,7 @@ from airflow_recovery.failover.request import (
     Together,
 )
 from airflow_recovery.journal import journal
-from airflow_recovery.journal.records import Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.testing.simulation import TOPOLOGIES as TOPOLOGIES_OF_SIMULATION
 from airflow_recovery.testing.simulation import Schedule, Settings, Trouble, job_of
 from airflow_recovery.testing.simulation.stage import Strand

@@ -10,9 +10,9 @@ from fakes import MemoryStore
 from airflow_recovery.errors import OutputAltered, StoreAccessDenied, StoreTimeout
 from airflow_recovery.execution.probing import OnAltered, ResultProber
 from airflow_recovery.failover.reason import Why
-from airflow_recovery.journal.records import AttemptState, Outcome
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptState, Outcome
 
 BASE = "memory://data"
 

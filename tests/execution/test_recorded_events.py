@@ -16,7 +16,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     ResultLost,
 )
-from airflow_recovery.journal.records import Failure, InputPin, Reset
+from airflow_recovery.model.records import Failure, InputPin, Reset
 from airflow_recovery.runtime.failure_class import labelled
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.execution.recovered import recovered
-from airflow_recovery.journal.records import AttemptState, Outcome, PlanRecord, RegionPlan, Reset
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord, RegionPlan, Reset
 
 JOB: dict[str, tuple[str, ...]] = {"a": (), "b": ("a",), "c": ("b",)}
 PLAN = PlanRecord(

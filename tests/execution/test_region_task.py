@@ -14,9 +14,9 @@ from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.release_check import ReleaseCheck
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, ExternalObject, FenceCause, InputPin, Outcome
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, InputPin, Outcome
 
 
 def killed(world: World, region: str, **hooks: object) -> Process:

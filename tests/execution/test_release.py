@@ -9,7 +9,7 @@ from fakes import CHAIN, DIAMOND, FORK, PUBLISH, Process, World
 from airflow_recovery.errors import ConfigurationError, InputLost, JobDefinitionError, StoreTimeout
 from airflow_recovery.execution.release import release_consumed, release_published
 from airflow_recovery.job import job
-from airflow_recovery.journal.records import Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.shuffle import release
 from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text, parse_duration_s
 

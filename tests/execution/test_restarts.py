@@ -25,7 +25,7 @@ from airflow_recovery.execution.restarts import Restarts, decision_of
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import FixedDelay, NoRestart
-from airflow_recovery.journal.records import Failure, FenceCause, Reset
+from airflow_recovery.model.records import Failure, FenceCause, Reset
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 STAR = {"P": (), "A": ("P",), "B": ("P",), "C": ("P",)}

@@ -10,7 +10,7 @@ from airflow_recovery.execution import region_task
 from airflow_recovery.execution import settle as settle_module
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.published import published_result
-from airflow_recovery.journal.records import Claim, InputPin
+from airflow_recovery.model.records import Claim, InputPin
 from airflow_recovery.testing.fake_airflow import FakeDoor
 
 

@@ -16,7 +16,7 @@ from airflow_recovery.execution.liveness import SilenceWatch
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.shared import SharedTask, shared_key
 from airflow_recovery.journal import journal as journal_module
-from airflow_recovery.journal.records import AttemptState, ExternalObject
+from airflow_recovery.model.records import AttemptState, ExternalObject
 from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.topology.retention import Retention
 

@@ -13,8 +13,8 @@ from airflow_recovery.errors import Refused
 from airflow_recovery.execution import attempt as attempt_module
 from airflow_recovery.execution.hold import hold, let_go
 from airflow_recovery.execution.release_by_hand import look_at_release, release_by_hand
-from airflow_recovery.journal.records import Hold, Released
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import Hold, Released
 from airflow_recovery.shuffle import sweep as sweep_module
 from airflow_recovery.shuffle.release import Releaser
 

@@ -13,8 +13,8 @@ from split_world import SOURCE, SplitWorld, splits
 from airflow_recovery.execution import attempt as attempt_module
 from airflow_recovery.execution.release import release_consumed
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import AdoptedParts, AttemptState, FenceCause, Outcome
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import scratch
 from airflow_recovery.shuffle import release
 from airflow_recovery.shuffle import sweep as sweep_module

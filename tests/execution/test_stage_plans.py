@@ -23,8 +23,8 @@ from airflow_recovery.failover.request import (
     RestartRegion,
 )
 from airflow_recovery.failover.stage_restart import StageMode
-from airflow_recovery.journal.records import Failure
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import Failure
 from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 

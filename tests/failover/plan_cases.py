@@ -10,7 +10,9 @@ from airflow_recovery.failover.plan import Plan
 from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.failover.request import REBUILD, Request
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     FenceCause,
     InputPin,
@@ -19,8 +21,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.topology.determinism import Determinism
 
 ALWAYS = Determinism.ALWAYS

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import StoreAccessDenied, UnknownRegion
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason, Why
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
@@ -22,7 +23,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 
 CHAIN = {"P": (), "C": ("P",), "E": ("C",)}
 DIAMOND = {"P": (), "C": ("P",), "D": ("P",), "E": ("C", "D")}

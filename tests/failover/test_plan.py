@@ -28,7 +28,7 @@ from airflow_recovery.failover.request import (
     Supposition,
     Together,
 )
-from airflow_recovery.journal.records import InputPin
+from airflow_recovery.model.records import InputPin
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.retention import Retention
 

@@ -21,7 +21,8 @@ from airflow_recovery.failover.stage_restart import (
     stage_restart,
 )
 from airflow_recovery.failover.stages import Stages, live_attempts, other_channels
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import (
     AttemptState,
     ChannelPin,
     ChannelPlan,
@@ -34,7 +35,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE

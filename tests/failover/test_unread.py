@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.failover.unread import unread_regions
-from airflow_recovery.journal.records import PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan, SubtaskPlan
 
 
 def region(name: str, inputs: Iterable[str] = (), *, final: bool = False) -> RegionPlan:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     InputPin,
@@ -15,7 +16,6 @@ from airflow_recovery.journal.records import (
     PublishedRegion,
     RunIdentity,
 )
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage import open_store
 
 DATE = "2024-01-02T00:00:00+00:00"

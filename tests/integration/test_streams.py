@@ -25,7 +25,7 @@ from pipeline import AWS_CONNECTION, HERE, DagRun, Pipeline, environment, is_gon
 from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.reading import read_channel
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow

@@ -32,8 +32,8 @@ from airflow_recovery.journal.events import (
 )
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import InputPin, RunIdentity
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.model.records import InputPin, RunIdentity
 from airflow_recovery.storage import ObjectStore
 
 AT = "2026-01-01T00:00:00+00:00"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptState,
     ChannelPin,
@@ -51,7 +52,6 @@ from airflow_recovery.journal.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.topology.determinism import Determinism

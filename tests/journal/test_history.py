@@ -17,7 +17,7 @@ from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Closed, InputPin, RunIdentity
+from airflow_recovery.model.records import Closed, InputPin, RunIdentity
 from airflow_recovery.storage import StoredObject
 from airflow_recovery.storage.local import LocalStore
 

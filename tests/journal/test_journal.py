@@ -11,7 +11,8 @@ from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.codec import encode_record
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import NEVER_STARTED, RunState
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptState,
     Claim,
@@ -29,7 +30,6 @@ from airflow_recovery.journal.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import NEVER_STARTED, RunState
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing import CountingStore, Verb
 

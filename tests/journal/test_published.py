@@ -7,7 +7,8 @@ import pytest
 from airflow_recovery.errors import NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.published import published_result
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     InputPin,
@@ -17,7 +18,6 @@ from airflow_recovery.journal.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.local import LocalStore
 
 

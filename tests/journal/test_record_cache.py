@@ -14,8 +14,8 @@ from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import record_cache
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.record_cache import RecordCache
-from airflow_recovery.journal.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.journal.snapshot_pace import SnapshotPace
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_recovery.journal.codec import KINDS
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import InputPin, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import InputPin, Outcome, PlanRecord, RegionPlan
 
 PLAN = PlanRecord("job", (RegionPlan("P", ("p",), ("p",), (), True, "f"),))
 

@@ -22,7 +22,11 @@ from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.replay import EventFold, differences, replay
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
@@ -38,10 +42,6 @@ from airflow_recovery.journal.records import (
     Released,
     Reset,
 )
-from airflow_recovery.journal.replay import EventFold, differences, replay
-from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 

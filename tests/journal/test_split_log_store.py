@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_recovery.errors import RecordInvalid, StoreTimeout
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import Assign, Discovered, End, LogRecord, SplitBook
 from airflow_recovery.storage import ObjectStore

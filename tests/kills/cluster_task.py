@@ -14,7 +14,7 @@ from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan
 from airflow_recovery.runtime.process import die_with_parent
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec

@@ -14,7 +14,7 @@ import pytest
 from airflow_recovery.execution.liveness import Patience
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState
+from airflow_recovery.model.records import AttemptState
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow

@@ -18,7 +18,7 @@ sys.path[:0] = [str(RUNTIME), str(RUNTIME / "code")]
 from runtime_specs import outcome_of, region_spec, troubled  # noqa: E402
 
 from airflow_recovery.errors import SessionLost  # noqa: E402
-from airflow_recovery.journal.records import AttemptState, Claim  # noqa: E402
+from airflow_recovery.model.records import AttemptState, Claim  # noqa: E402
 from airflow_recovery.operators.applications import ConnectApplication  # noqa: E402
 from airflow_recovery.operators.region_runner import region_failed  # noqa: E402
 from airflow_recovery.runtime.receipt import read_failure  # noqa: E402

@@ -11,11 +11,11 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest
 
 GROUP = "g"
 

@@ -12,11 +12,11 @@ from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
 from airflow_recovery.channel_io.reading import read_channel
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.local import LocalStore
 
 RUN = RunIdentity("d", "date-2024-01-02T000000Z", "g")

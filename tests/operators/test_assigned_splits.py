@@ -18,7 +18,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import failures
 from airflow_recovery.source.assignment import Assignment
 from airflow_recovery.source.assignment_log import AssignmentLog

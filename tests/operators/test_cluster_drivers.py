@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.execution.drivers import DriverStatus
-from airflow_recovery.journal.records import FenceCause, Released
+from airflow_recovery.model.records import FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner, cluster_drivers
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.operators.submitting import SubmittingOperator

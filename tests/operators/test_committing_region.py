@@ -13,7 +13,7 @@ from tries import run_try
 from airflow_recovery.errors import ConfigurationError, SinkNotApplied, SinkUnavailable
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.storage.local import LocalStore
 

@@ -21,7 +21,7 @@ from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 from airflow_recovery.operators import doctor as module
 from airflow_recovery.operators.doctor import RecoveryDoctorOperator, RegionTrial, region_check
 

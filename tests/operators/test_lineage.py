@@ -53,9 +53,9 @@ def test_splits_that_are_no_files_are_left_out() -> None:
 
 
 def test_an_own_location_is_named_as_openlineage_names_files() -> None:
-    from airflow_recovery.journal.records import RunIdentity
+    from airflow_recovery.model.manifest import PartitionManifest
+    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.operators.lineage import _made
-    from airflow_recovery.shuffle.manifest import PartitionManifest
 
     identity = RunIdentity("d", "run-r", "(operators)")
     own = PartitionManifest("clean.out", "s3a://lake/clean/2024/", (), managed=False)

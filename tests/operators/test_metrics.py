@@ -17,8 +17,8 @@ from tries import run_try, task_context
 
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.journal.events import ExecutionVertexFinished
-from airflow_recovery.journal.records import AttemptState, LostSplit, Outcome
 from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.records import AttemptState, LostSplit, Outcome
 from airflow_recovery.operators import SparkRegionOperator, metrics
 from airflow_recovery.operators.metrics import MeteredEvents, RecoveryMetrics
 from airflow_recovery.storage.local import LocalStore

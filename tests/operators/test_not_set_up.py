@@ -16,7 +16,7 @@ from test_application_runner import dag_of
 from tries import journal_in, run_try
 
 from airflow_recovery.errors import DriverLost, NotSetUp, RegionFailed
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 from airflow_recovery.operators import application_runner, region_runner
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.runtime import shipping

@@ -14,7 +14,7 @@ from job_tasks import Drivers, job_dag
 from tries import run_try, submissions
 
 from airflow_recovery.errors import JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator, recovery_switch
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy

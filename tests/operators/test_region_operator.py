@@ -176,7 +176,7 @@ def _job() -> Any:
 
 
 def spec() -> Any:
-    from airflow_recovery.journal.records import RunIdentity
+    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.runtime.spec import StoreSpec
 
     store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")

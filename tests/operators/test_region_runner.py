@@ -19,13 +19,13 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, Claim, Failure, InputPin, Outcome, RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptState, Claim, Failure, InputPin, Outcome, RunIdentity
 from airflow_recovery.operators.region_runner import RegionRunner, region_failed
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.receipt import write_failure, write_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 log = logging.getLogger("tests.operators")
 IDENTITY = RunIdentity("d", RUN_KEY, "g")

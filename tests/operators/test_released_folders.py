@@ -21,7 +21,7 @@ from tries import RUN_KEY, run_try
 from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
 from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import FenceCause, RunIdentity
+from airflow_recovery.model.records import FenceCause, RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner
 from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.shuffle.release import Releaser

@@ -14,7 +14,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
-from airflow_recovery.journal.records import Claim, Failure
+from airflow_recovery.model.records import Claim, Failure
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.runtime.failure_class import labelled

@@ -17,12 +17,12 @@ from airflow_recovery.execution.shared import SharedRunner
 from airflow_recovery.failover.restart_strategy import NoRestart
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.journal.records import AttemptState, FenceCause, RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.triggers import SharedResultTrigger
 

@@ -20,7 +20,7 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.operators.externals import RegionSplits
 from airflow_recovery.runtime.spec import RegionSpec

@@ -22,7 +22,7 @@ from airflow_recovery.channel.producing import open_producer
 from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
 from airflow_recovery.failover.restart_strategy import NoRestart
 from airflow_recovery.hooks.doors import FirstDoor
-from airflow_recovery.journal.records import Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import (
     RecoveryAuditOperator,
     RecoveryPublishOperator,

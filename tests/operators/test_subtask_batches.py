@@ -23,7 +23,7 @@ from airflow_recovery.execution import settle as settle_module
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_strategy import FixedDelay
-from airflow_recovery.journal.records import Failure, Making, Reset
+from airflow_recovery.model.records import Failure, Making, Reset
 from airflow_recovery.operators import SparkRegionOperator, open_run, region_runner
 from airflow_recovery.operators.failures import airflow_errors
 from airflow_recovery.operators.subtask_batch import BeforeClaim, SubtaskBatch, batch_of

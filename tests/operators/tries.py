@@ -13,8 +13,8 @@ from typing import Any
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.local import LocalStore
 
 DATE = datetime(2024, 1, 2, tzinfo=timezone.utc)

@@ -20,8 +20,8 @@ from fastapi.testclient import TestClient
 
 from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import RunIdentity
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.plugins import (
     access,
     rest_channels,

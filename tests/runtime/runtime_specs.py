@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, Outcome, RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, Outcome, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
 CODE = Path(__file__).parent / "code"

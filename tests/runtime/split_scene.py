@@ -26,7 +26,9 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
@@ -35,7 +37,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators.region_runner import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.outcome import finish_attempt
@@ -46,7 +47,6 @@ from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, SplitSpec, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import submit_environment
 from airflow_recovery.runtime.writer import write_result
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow

@@ -21,7 +21,7 @@ from airflow_recovery.channel import ChannelIdentity, ChannelState
 from airflow_recovery.channel_io import ChannelClient, ChannelProducer, SegmentBody
 from airflow_recovery.channel_io.reading import committed_outputs, read_channel
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import AttemptTrace, ChannelPin, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ChannelPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.region import RegionResult, run_region

@@ -16,7 +16,8 @@ from runtime_specs import IDENTITY, journal_of, outcome_of, region_spec, vertex,
 
 from airflow_recovery.errors import CacheUnreachable, PartitionMissing
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import Claim, ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.runtime import RegionSpec, cached
 from airflow_recovery.runtime.cached import CacheServer, cache_result, check_after, read_cached
 from airflow_recovery.runtime.connect import open_session, run_over_connect
@@ -24,7 +25,6 @@ from airflow_recovery.runtime.failure_class import FailureClass, classify
 from airflow_recovery.runtime.receipt import read_failure
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.shuffle.cached import VIEW_PREFIX, CachedLocation
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.storage import open_store
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server, free_port

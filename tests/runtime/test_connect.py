@@ -18,7 +18,7 @@ from runtime_deadlines import until
 from runtime_specs import CODE, IDENTITY, journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.journal.records import AttemptState, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec
 from airflow_recovery.runtime.connect import session_id_of, session_url
 from airflow_recovery.runtime.failure import is_missing_input, is_user_error

@@ -13,7 +13,7 @@ from runtime_specs import outcome_of, region_spec, vertex
 
 from airflow_recovery.job import run_local
 from airflow_recovery.job.loading import load_job
-from airflow_recovery.journal.records import Outcome
+from airflow_recovery.model.records import Outcome
 from airflow_recovery.runtime import RegionSpec
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress

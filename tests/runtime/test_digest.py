@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from digest_cases import CASES, EVERY_TYPE, TIME_TYPE, digest, digests, written_digest
 
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.writer import write_result
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 from airflow_recovery.testing.spark_cluster import ConnectServer
 

@@ -20,7 +20,7 @@ from runtime_deadlines import is_alive, until
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.errors import NotSetUp, RegionFailed
-from airflow_recovery.journal.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
+from airflow_recovery.model.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
 from airflow_recovery.operators.failures import is_final
 from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver

@@ -9,7 +9,7 @@ from airflow_recovery.errors import (
     LossBudgetExceeded,
     StoreUnsuitable,
 )
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 from airflow_recovery.runtime.failure import (
     describe,
     failure_from_json,

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_recovery.errors import AttemptLost, ObjectMissing, StoreUnavailable
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, AttemptTrace, FenceCause, Outcome, RunIdentity
+from airflow_recovery.model.records import AttemptState, AttemptTrace, FenceCause, Outcome, RunIdentity
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import INTERVAL_S, SHORTEST_INTERVAL_S, Beat, Heartbeat, interval_s
 from airflow_recovery.runtime.process_identity import own_process

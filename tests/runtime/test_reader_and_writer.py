@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.runtime import reader, writer
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.writer import check_one_write, write_result
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage import open_store
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import pytest
 from runtime_specs import region_spec, troubled, vertex
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid, NotSetUp, RegionFailed
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, region, vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
@@ -20,7 +21,6 @@ from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.receipt import read_failure, reporting_failure
 from airflow_recovery.runtime.region import RegionResult, run_region
 from airflow_recovery.runtime.writer import write_result
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from runtime_deadlines import until
 from runtime_specs import region_spec, vertex
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import ExternalObject, Outcome
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.runtime import RegionSpec, StoreSpec, VertexSpec, driver
 from airflow_recovery.runtime.failure_class import FailureClass, classify
 from airflow_recovery.runtime.receipt import read_failure
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.shuffle.availability import AvailabilityState, probe_manifest
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_policy import Enforced, documented

@@ -10,7 +10,7 @@ from runtime_specs import region_spec, vertex
 
 from airflow_recovery.errors import AttemptLost, StoreAccessDenied
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import deltalake
 import pytest
 
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks import Committable, CommitToken, DeltaTable
 from airflow_recovery.sinks.postgres import _csv
 from airflow_recovery.sinks.staged import StagedRows

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.journal.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 SPEC = RegionSpec(

@@ -12,7 +12,7 @@ import pytest
 from split_scene import DriverProcess, SplitScene, driver_process
 
 from airflow_recovery.errors import OutOfMemory, RegionFailed, UserCodeError
-from airflow_recovery.journal.records import AdoptedParts, AttemptState
+from airflow_recovery.model.records import AdoptedParts, AttemptState
 from airflow_recovery.runtime import driver
 from airflow_recovery.runtime.failure_class import FailureClass, classify
 from airflow_recovery.runtime.spec import RegionSpec

@@ -13,7 +13,7 @@ from split_scene import REGION, SplitScene
 
 from airflow_recovery.errors import AttemptLost, RegionFailed, UserCodeError
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AdoptedParts, AttemptState, FenceCause, Outcome
+from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import outcome as outcome_module
 from airflow_recovery.runtime import region, split_loop, vertex_pass
 from airflow_recovery.runtime.failure_class import label_of

@@ -21,7 +21,8 @@ import pytest
 from airflow_recovery.errors import AttemptLost, RecordInvalid, StoreTimeout
 from airflow_recovery.execution.dynamic_splits import discover, return_rest
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     FenceCause,
@@ -29,7 +30,6 @@ from airflow_recovery.journal.records import (
     Part,
     RunIdentity,
 )
-from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of, usable

@@ -12,8 +12,8 @@ from split_scene import REGION, SplitScene
 
 from airflow_recovery.execution.dynamic_splits import discover
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import ExternalObject, PlanRecord
 from airflow_recovery.journal.split_log_store import SplitLogStore
+from airflow_recovery.model.records import ExternalObject, PlanRecord
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split

@@ -3,10 +3,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from airflow_recovery.model.location import comparable
 from airflow_recovery.runtime.paths import decoded, spark_glob, spark_path
 from airflow_recovery.runtime.spec import StoreSpec
 from airflow_recovery.runtime.submit import APPLICATION, s3a_conf, submit_environment
-from airflow_recovery.shuffle.location import comparable
 
 A = "spark.hadoop.fs.s3a."
 

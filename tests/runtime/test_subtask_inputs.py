@@ -11,13 +11,13 @@ import pytest
 from runtime_specs import region_spec, vertex
 
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime import vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifests
 from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.writer import write_result
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.storage import open_store
 
 if TYPE_CHECKING:

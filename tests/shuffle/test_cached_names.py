@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.shuffle.cached import VIEW_PREFIX, CachedLocation, cached_view_name, is_cached_location
 
 HERE = "s3://bucket/journal"

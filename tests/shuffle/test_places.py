@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces, declares
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "group")

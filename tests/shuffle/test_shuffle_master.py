@@ -10,10 +10,10 @@ import pytest
 
 from airflow_recovery.errors import ConfigurationError, StoreAccessDenied
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState, Claim, Outcome, Released, Reset, RunIdentity
 from airflow_recovery.journal.snapshot_pace import SnapshotPace
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, Released, Reset, RunIdentity
 from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.shuffle.master import PartitionId, PartitionWithMetrics, ShuffleMaster, recovery_in_effect
 from airflow_recovery.storage import ObjectInfo
 from airflow_recovery.storage.local import LocalStore

@@ -22,8 +22,8 @@ from airflow_recovery.execution.run import Run, TaskIdentity
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import Claim, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.records import Claim, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks import postgres as module
 from airflow_recovery.storage.local import LocalStore

@@ -10,7 +10,7 @@ import psycopg2
 import pyarrow
 import pyarrow.parquet
 
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks import Committable, CommitToken, DatabaseAddress
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore

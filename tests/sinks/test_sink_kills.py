@@ -10,8 +10,8 @@ from sink_process import STEPS, Case, TaskProcess
 from staging import Warehouse
 
 from airflow_recovery.execution.confirm import confirm_dead
-from airflow_recovery.journal.records import CommitEnd
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import Committable, PostgresTable, ProbedSink, SinkResources
 from airflow_recovery.sinks import postgres as module
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.storage.local import LocalStore
 

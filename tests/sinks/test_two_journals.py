@@ -17,7 +17,7 @@ from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import AppendedAlready, Overtaken, SinkRefused
 from airflow_recovery.execution import commit, region_task
-from airflow_recovery.journal.records import CommitEnd
+from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTable
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.source import assignment_log
 from airflow_recovery.source.assignment import Assignment, advance
 from airflow_recovery.source.assignment_log import AssignmentLog

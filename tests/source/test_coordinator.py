@@ -12,7 +12,7 @@ from airflow_recovery import job
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.execution.job_plan import plan_job
 from airflow_recovery.job.fingerprint import vertex_fingerprint
-from airflow_recovery.journal.records import CoordinatorPlan
+from airflow_recovery.model.records import CoordinatorPlan
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.source import BATCH_CHECKPOINT_ID, OperatorCoordinator
 from airflow_recovery.source import coordinator as module

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
-from airflow_recovery.journal.records import PartRef
+from airflow_recovery.model.records import PartRef
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import (
     Assign,

@@ -13,7 +13,7 @@ import pytest
 from airflow_recovery.errors import ObjectTooLarge, RecordInvalid, StoreError
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim, RunIdentity
+from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.operators.failures import is_final
 from airflow_recovery.storage import BudgetedStore, ObjectStore, get_many, parallel
 from airflow_recovery.storage.local import LocalStore

@@ -6,7 +6,8 @@ from fakes import MemoryStore
 from rest_world import RestWorld
 
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import (
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     FenceCause,
@@ -15,7 +16,6 @@ from airflow_recovery.journal.records import (
     PlanRecord,
     RegionPlan,
 )
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 
 FAILED = "r12_07"
 

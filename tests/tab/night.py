@@ -13,7 +13,7 @@ import pytest
 from rest_world import RestWorld
 
 from airflow_recovery.errors import RegionFailed
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 
 MakeRest = Callable[..., RestWorld]
 

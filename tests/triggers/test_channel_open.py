@@ -15,7 +15,7 @@ from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel_io import ChannelClient
 from airflow_recovery.errors import StoreAccessDenied, StoreUnavailable
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Claim, Reset, RunIdentity
+from airflow_recovery.model.records import Claim, Reset, RunIdentity
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.triggers import ChannelOpenTrigger
 from airflow_recovery.triggers import channel as module

@@ -13,7 +13,7 @@ import fakes
 from spoiled_journal import Spoiled
 
 from airflow_recovery.errors import RegionFailed
-from airflow_recovery.journal.records import Failure
+from airflow_recovery.model.records import Failure
 from airflow_recovery.topology.determinism import Determinism
 
 

@@ -206,7 +206,7 @@ def test_a_consumer_whose_producer_has_begun_another_generation_since(ended: Sta
 
 
 def reset_of(region: str) -> Any:
-    from airflow_recovery.journal.records import Reset
+    from airflow_recovery.model.records import Reset
 
     return Reset(region, 1, "failover", "another schema", altered=True)
 

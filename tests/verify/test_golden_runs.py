@@ -9,7 +9,7 @@ import fakes
 from split_world import SOURCE, SplitWorld, splits
 from spoiled_journal import Spoiled
 
-from airflow_recovery.journal.records import AdoptedParts
+from airflow_recovery.model.records import AdoptedParts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = GOLDEN / "v1-run.json"

@@ -15,7 +15,7 @@ from spoiled_journal import PREFIX, Spoiled
 
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.execution import region_task
-from airflow_recovery.journal.records import Closed, InputPin, Released
+from airflow_recovery.model.records import Closed, InputPin, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, Violation, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY

@@ -7,7 +7,7 @@ import pytest
 from sink_world import SINK, SinkWorld, sink_world
 from spoiled_journal import Spoiled
 
-from airflow_recovery.journal.records import CommitterTurn
+from airflow_recovery.model.records import CommitterTurn
 from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 

@@ -9,7 +9,7 @@ import pytest
 from split_world import SOURCE, SplitWorld, splits
 from spoiled_journal import Spoiled
 
-from airflow_recovery.journal.records import Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY, with_splits

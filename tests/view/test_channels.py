@@ -14,7 +14,7 @@ from io_stages import SUBS, Source, client, drain
 from airflow_recovery.channel import ChannelIdentity, LossBudget, Reconnect
 from airflow_recovery.channel_io import ChannelConsumer, ChannelProducer
 from airflow_recovery.errors import StoreAccessDenied
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.testing import CountingStore
 from airflow_recovery.view import channels as channels_module

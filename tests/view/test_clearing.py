@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.journal.records import RegionPlan, RunIdentity, SubtaskPlan
+from airflow_recovery.model.records import RegionPlan, RunIdentity, SubtaskPlan
 from airflow_recovery.view.clearing import OPERATORS_GROUP, task_keys
 
 

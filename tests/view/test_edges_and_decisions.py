@@ -10,7 +10,9 @@ from airflow_recovery.journal.events import (
     StreamEnded,
 )
 from airflow_recovery.journal.history import Recorded
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
     AttemptState,
     InputPin,
     Lost,
@@ -19,8 +21,6 @@ from airflow_recovery.journal.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.view.decisions import decisions_of
 from airflow_recovery.view.edges import edges_of

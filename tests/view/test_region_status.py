@@ -6,8 +6,8 @@ import pytest
 
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.failover.reason import Reason, Why
-from airflow_recovery.journal.records import AttemptState, Outcome
 from airflow_recovery.journal.run_state import NEVER_STARTED, Attempt, RegionState
+from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.view.region_status import RegionStatus, Seen, status_of
 
 DONE = Outcome("r", 1, AttemptState.FINISHED, "w", "now")

@@ -12,7 +12,7 @@ from airflow_recovery.channel.folding import apply
 from airflow_recovery.channel.records import ChannelIdentity, ProducerRecord
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import RecoveryError
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.testing.channel_simulation.settings import Violation
 from airflow_recovery.testing.channel_simulation.stages import Arrived, Ask, DeleteRows, GetRows, OnLog, PutRows, Rows
 from airflow_recovery.testing.channel_simulation.truth import ChannelTruth

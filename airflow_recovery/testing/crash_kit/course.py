@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from airflow_recovery.execution.commit import token_of
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import AttemptState
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import AttemptState
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.storage.probe import RACED

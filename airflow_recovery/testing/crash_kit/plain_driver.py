@@ -11,7 +11,9 @@ import io
 import time
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.records import Part
+from airflow_recovery.model.location import key_below
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import Part
 from airflow_recovery.runtime.driver import driver_log, exit_code_of
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
@@ -20,8 +22,6 @@ from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import listed_objects
-from airflow_recovery.shuffle.location import key_below
-from airflow_recovery.shuffle.manifest import PartitionManifest
 from airflow_recovery.source.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore

@@ -15,7 +15,7 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.chains import initializers
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.journal.records import RunIdentity
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.topology.committing import CommitMode
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
 from airflow_recovery.topology.committing import CommitKind, CommitMode

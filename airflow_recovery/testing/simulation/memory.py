@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import JournalListener
-from airflow_recovery.journal.records import Record, RunIdentity
+from airflow_recovery.model.records import Record, RunIdentity
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.stage import stage
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from airflow_recovery.errors import AttemptLost, ObjectMissing, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.execution.drivers import BoundDrivers
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.journal.records import Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.runtime.heartbeat import Beat
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal

@@ -24,7 +24,7 @@ from typing import TypeAlias
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
 from airflow_recovery.execution import dynamic_splits
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.journal.records import Part, PartRef
+from airflow_recovery.model.records import Part, PartRef
 from airflow_recovery.source import assignment as assigning
 from airflow_recovery.source import parts as parts_module
 from airflow_recovery.source.assignment import Assignment

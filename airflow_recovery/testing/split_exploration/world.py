@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from airflow_recovery.journal.records import (
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.model.records import (
     AdoptedParts,
     AttemptState,
     Claim,
@@ -20,7 +21,6 @@ from airflow_recovery.journal.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.source.parts import reading_of
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import LogRecord, SplitBook, fold

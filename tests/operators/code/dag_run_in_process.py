@@ -12,11 +12,11 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
 from airflow_recovery.storage.opening import open_store
 
 LOG = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ def region(name: str) -> Any:
 
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.journal.plans import plan_hash
-        from airflow_recovery.journal.records import (
+        from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+        from airflow_recovery.model.records import (
             AttemptState,
             Claim,
             Failure,
@@ -33,7 +34,6 @@ def region(name: str) -> Any:
             RegionPlan,
         )
         from airflow_recovery.operators.run_context import run_identity
-        from airflow_recovery.shuffle.manifest import PartitionManifest, ResultObject
         from airflow_recovery.storage import open_store
         from airflow_recovery.view.clearing import OPERATORS_GROUP
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from airflow_recovery.shuffle.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.topology.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.committing import CommitSpec
 from airflow_recovery.topology.determinism import Determinism
