@@ -20,7 +20,6 @@ from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.journal.write_once import write_once
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -43,6 +42,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.storage.parallel import get_many
+from airflow_recovery.storage.write_once import write_once
 
 R = TypeVar("R", bound=Record)
 

@@ -19,7 +19,6 @@ from typing import Any
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.write_once import WriteLost, write_once
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.source.split_log import (
     Assign,
@@ -32,6 +31,7 @@ from airflow_recovery.source.split_log import (
 )
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.parallel import get_many
+from airflow_recovery.storage.write_once import WriteLost, write_once
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from dataclasses import replace
 from airflow_recovery.errors import JournalInUse, RecordInvalid
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.write_once import WriteLost, write_once
 from airflow_recovery.model.records import RunIdentity, SplitGeneration
 from airflow_recovery.source.assignment import Assignment, advance
 from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.write_once import WriteLost, write_once
 
 ROUNDS = 5
 

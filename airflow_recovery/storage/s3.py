@@ -40,7 +40,7 @@ class S3Store:
 
     Reads are repeated a few times: by the SDK until an answer begins, and here where its body breaks off. Writes are
     not: whether an unknown outcome may be repeated is the journal's decision
-    (`airflow_recovery.journal.write_once`). Credentials come from ``session`` (boto3's or
+    (`airflow_recovery.storage.write_once`). Credentials come from ``session`` (boto3's or
     botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. Where the server
     says that they have expired, they are fetched anew once, by ``renew`` where a session was given; then
     `StoreCredentialsExpired` is raised. One instance may be used by many threads.

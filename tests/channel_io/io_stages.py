@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow_recovery.channel import ChannelIdentity
 from airflow_recovery.channel_io import Batch, ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
-from airflow_recovery.journal.write_once import Backoff
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.write_once import Backoff
 
 SUBS = 2
 NO_PAUSE = Backoff(initial_s=0.0)

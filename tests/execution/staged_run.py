@@ -21,7 +21,6 @@ from airflow_recovery.failover.stages import Stages
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.journal.write_once import Backoff
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
@@ -37,6 +36,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.write_once import Backoff
 from airflow_recovery.topology.channel_options import UNLIMITED, Reconnect
 from airflow_recovery.topology.failover_strategy import FailoverStrategy
 

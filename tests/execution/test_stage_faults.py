@@ -37,9 +37,9 @@ from airflow_recovery.execution.rebuild import finished_tasks
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.journal.write_once import Backoff
 from airflow_recovery.model.records import ChannelPin, Failure, Reset
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.storage.write_once import Backoff
 
 
 def generations(world: StageWorld) -> list[tuple[int, ...]]:

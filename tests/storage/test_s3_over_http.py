@@ -22,11 +22,11 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
-from airflow_recovery.journal.write_once import Written, write_once
 from airflow_recovery.operators.failures import is_final
 from airflow_recovery.storage import ObjectStore, get_many, probe
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.storage.s3_clients import new_session
+from airflow_recovery.storage.write_once import Written, write_once
 from airflow_recovery.testing import (
     Answer,
     CutReply,

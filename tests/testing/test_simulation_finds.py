@@ -21,10 +21,10 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.journal.write_once import Written, write_once
 from airflow_recovery.model.records import AttemptState, Reset
 from airflow_recovery.shuffle import release
 from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.storage.write_once import Written, write_once
 from airflow_recovery.testing.fake_airflow import FakeDoor
 from airflow_recovery.testing.simulation import (
     TOPOLOGIES,

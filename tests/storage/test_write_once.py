@@ -18,10 +18,10 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from airflow_recovery.journal.write_once import Backoff, WriteLost, Written, write_once
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.storage.write_once import Backoff, WriteLost, Written, write_once
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 PUT = Verb.PUT_IF_ABSENT
