@@ -47,7 +47,7 @@ LINEAR = 1.5
 """Ten times as much may take up to so many times ten times as long."""
 
 WRITES_GOAL = 2
-"""A claim and an outcome (PROTOCOL 10)."""
+"""A claim and an outcome (docs/protocol.md#requests)."""
 
 CHAIN: Mapping[str, tuple[str, ...]] = {
     "first": (),

@@ -25,7 +25,7 @@ Partition = tuple[str, int]
 
 
 def naive_links(pattern: DistributionPattern, producers: int, consumers: int) -> list[tuple[int, int]]:
-    """Every (producer, consumer), as FLINK.md section 5 has it."""
+    """Every (producer, consumer)."""
     if pattern is DistributionPattern.ALL_TO_ALL:
         return [(p, c) for p in range(producers) for c in range(consumers)]
     found = []

@@ -144,7 +144,7 @@ def _range(value: Any) -> tuple[int, int]:
 
 
 def _is_path(value: Any) -> bool:
-    """What is read, and one day deleted, must stay below the channel (PROMISES, fault 86)."""
+    """What is read, and one day deleted, must stay below the channel (fault 86)."""
     return type(value) is str and "\0" not in value and not {"", ".", ".."} & set(value.split("/"))
 
 

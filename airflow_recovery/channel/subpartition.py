@@ -1,4 +1,4 @@
-"""The reconnectable subpartition of FLIP-135, as built in Flink (FLINK.md 3): the model the channel is measured by.
+"""The reconnectable subpartition of FLIP-135, as built in Flink: the model the channel is measured by.
 
 A queue of buffers and barriers in a producer's memory. At most one view reads it; a view that is replaced or released
 does not release the subpartition. What was polled is gone: a new view goes on behind it, at a record's border. Our

@@ -1,4 +1,4 @@
-"""One try of one region's task, from the pre-check to the settled success (PROTOCOL section 5).
+"""One try of one region's task, from the pre-check to the settled success (docs/protocol.md#one-try).
 
     region_task     which of the following one listing of the journal asks for
     first_attempt   nothing has ever failed: only the inputs are looked at

@@ -1,4 +1,7 @@
-"""Applies a plan that asks for a restart: write the resets, and name what is to be cleared (PROTOCOL 5.4)."""
+"""Applies a plan that asks for a restart: write the resets, and name what is to be cleared.
+
+See docs/protocol.md#restart.
+"""
 
 from __future__ import annotations
 

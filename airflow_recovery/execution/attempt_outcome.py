@@ -1,4 +1,4 @@
-"""How an attempt ends: one outcome, which says FINISHED or FENCED (PROTOCOL section 3)."""
+"""How an attempt ends: one outcome, which says FINISHED or FENCED (docs/protocol.md#states)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From prepared to committed (PROTOCOL section 8): after FINISHED, whoever comes next rolls the attempt forward.
+"""From prepared to committed (docs/protocol.md#commits): after FINISHED, whoever comes next rolls the attempt forward.
 
 token sink        whoever comes commits, with the attempt's own token: the target applies it once
 probe-only sink   one process at a time may commit. Turn 1 is that of the process that finished the attempt; turn t+1

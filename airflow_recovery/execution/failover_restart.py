@@ -1,4 +1,6 @@
-"""A failover that restarts more than the region itself (PROTOCOL 1.3): the one place that resets others' attempts.
+"""A failover that restarts more than the region itself: the one place that resets others' attempts.
+
+See docs/protocol.md#principles.
 
     strategy ``full`` (FLIP-1)         a failure restarts every region that has started
     a coordinator without snapshots    a subtask that must run again takes all subtasks of its vertex along

@@ -1,4 +1,4 @@
-"""One try of one region's task: pre-check, then kept, run or failed over (PROTOCOL 5.1).
+"""One try of one region's task: pre-check, then kept, run or failed over (docs/protocol.md#pre-check).
 
 loop: list the journal
       an attempt of mine is open            -> it lives: follow it to its end; else stop and fence it; judge again

@@ -1,4 +1,4 @@
-"""A person lets the data of one attempt go, before the release policy does (PROTOCOL section 7).
+"""A person lets the data of one attempt go, before the release policy does (docs/protocol.md#release).
 
 The same two looks as every release (`airflow_recovery.shuffle.release`); what differs is who decides. What is given up
 is said beforehand (`airflow_recovery.view.release_preview`).

@@ -62,7 +62,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class ClearRequest:
-    """Compare-and-clear (PROTOCOL 5.2 and 5.3). Values are the observed TI ids, by `TaskTry.key`.
+    """Compare-and-clear (docs/protocol.md#clear and #final-check). Values are the observed TI ids, by `TaskTry.key`.
 
     One transaction, unless it names so many tasks that Airflow would not answer in time (`clear_in_slices`).
 

@@ -1,4 +1,4 @@
-"""Settle (PROTOCOL 5.3): before every success, whether run, kept or adopted.
+"""Settle (docs/protocol.md#final-check): before every success, whether run, kept or adopted.
 
 Has anything that I read been superseded meanwhile? Has anybody read, or published, what I superseded? Each region
 writes its finish and then reads the others'; so of two that race, one sees the other.

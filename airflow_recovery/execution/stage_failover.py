@@ -1,4 +1,6 @@
-"""The failover of stages: what a stage's pre-check resets and clears before it claims (FLIP-135, PROTOCOL 1.3).
+"""The failover of stages: what a stage's pre-check resets and clears before it claims.
+
+See FLIP-135, docs/protocol.md#principles.
 
 Who restarts is `airflow_recovery.failover.stage_restart`; here it is read from the journal and written to it.
 

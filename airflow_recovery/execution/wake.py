@@ -1,4 +1,6 @@
-"""The failover: report what is lost, wake its producers, stop those who read what will be made again (PROTOCOL 5.2).
+"""The failover: report what is lost, wake its producers, stop those who read what will be made again.
+
+See docs/protocol.md#clear.
 
 A wake-up has no authority. Each woken region's own pre-check judges with the same pure function; so a wake-up that is
 doubled, late, or lost in a crash does no harm.

@@ -1,4 +1,4 @@
-"""`stands`, `available`, `wanted`, `must_run` (PROTOCOL section 4): the one function behind every decision.
+"""`stands`, `available`, `wanted`, `must_run` (docs/protocol.md#evaluation): the one function behind every decision.
 
     stands(R)    = it has a current finish, its fingerprint is today's, its external inputs are as it read them, and
                    every input stands and counts as the one that R read:

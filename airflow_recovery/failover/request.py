@@ -147,7 +147,7 @@ class CodeChanged(Request):
 
 
 class Restart(Request):
-    """Base of what a person asks for: the newest attempts of some regions do not count (PROTOCOL 5.4)."""
+    """Base of what a person asks for: the newest attempts of some regions do not count (docs/protocol.md#restart)."""
 
     who: str  # no field of this class, so that it stays the last one, with a default, in each subclass
 

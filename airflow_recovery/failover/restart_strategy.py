@@ -1,4 +1,4 @@
-"""Whether a failed region is restarted, and after how long: Flink's four restart strategies (FLINK.md 1.5).
+"""Whether a failed region is restarted, and after how long: Flink's four restart strategies.
 
 A strategy is a frozen declaration. `counter_of` makes the object that is told of failures, as Flink's
 ``RestartBackoffTimeStrategy`` is: first `RestartCounter.notify_failure`, then `can_restart` and `backoff_s`. Times are

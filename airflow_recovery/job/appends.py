@@ -1,4 +1,4 @@
-"""Is code seen to append? Run a second time, it writes a second time (PROMISES, fault 80).
+"""Is code seen to append? Run a second time, it writes a second time (fault 80).
 
 What a vertex returns, recovery writes: each attempt in a place of its own, and one of them counts. What the code writes
 by itself is outside of that, and an attempt that has written and then dies is run again.

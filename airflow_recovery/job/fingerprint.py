@@ -1,4 +1,6 @@
-"""Fingerprints: what a vertex computes, so that it is kept exactly while that stays the same (PROMISES, promise 2).
+"""Fingerprints: what a vertex computes, so that it is kept exactly while that stays the same.
+
+See docs/promises.md#promises.
 
 A vertex's fingerprint holds its function's code and all code that this uses inside the user's packages, found by a
 static walk that runs nothing. It does not see: code reached by name at run time (``importlib.import_module(x)``), data

@@ -1,7 +1,7 @@
 """How many subtasks a vertex has, and what names them: fixed, literal keys, or decided when the run starts.
 
 A subtask is named by a content key, and the journal knows it by that key alone: a list that is ordered differently, or
-that has grown, keeps what stands (PROMISES 55 and 62). A fixed number has the keys ``"0"``, ``"1"``, ...
+that has grown, keeps what stands (faults 55 and 62). A fixed number has the keys ``"0"``, ``"1"``, ...
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def templated_keys(rendered: str, *, where: str) -> tuple[str, ...]:
 
 
 def in_recorded_order(recorded: Sequence[str], today: Sequence[str]) -> tuple[str, ...]:
-    """Today's keys: those that were recorded in the recorded order, then the new ones (FLIP-383; PROMISES 62)."""
+    """Today's keys: those that were recorded in the recorded order, then the new ones (FLIP-383; fault 62)."""
     now, before = set(today), set(recorded)
     return (*(key for key in recorded if key in now), *(key for key in today if key not in before))
 

@@ -234,7 +234,7 @@ def checked_determinism(given: object, where: str, default: Determinism) -> Dete
 
 
 def _check_idempotent(function: Callable[..., Any], kind: VertexKind, idempotent: bool | None, where: str) -> None:
-    """An attempt that has written elsewhere and then dies is run again (PROMISES, fault 80)."""
+    """An attempt that has written elsewhere and then dies is run again (fault 80)."""
     code = getattr(inspect.unwrap(function), "__code__", function.__code__)
     seen = how_it_appends(code) if idempotent is None else None
     if idempotent is False or seen is not None:

@@ -302,7 +302,7 @@ def _manifest(value: Any) -> PartitionManifest:
     for name, check in _MANIFEST_FIELDS.items():
         check(value.get(name) if name == "digest" else value[name])
     for path in (value["location"], *(found[0] for found, _ in objects)):
-        # What is read, and one day deleted, must be what it says (PROMISES, fault 86).
+        # What is read, and one day deleted, must be what it says (fault 86).
         if "\0" in path or any(part in (".", "..") for part in path.split("/")):
             raise ValueError(f"expected a path that stays where it begins, found {path!r}")
     return PartitionManifest.from_json(value)

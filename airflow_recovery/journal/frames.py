@@ -4,7 +4,7 @@
 
 The first line is the header: format, identity of the run, writer, number of the segment. Every other is a record:
 writer, number in this writer's stream, event. The JSON has no line break, so a line break tells a torn end, which is
-normal, from a damaged length, which would hide everything behind it (FLINK.md 2.5).
+normal, from a damaged length, which would hide everything behind it.
 """
 
 from __future__ import annotations

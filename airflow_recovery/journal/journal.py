@@ -62,8 +62,8 @@ class Journal:
 
     ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
     one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
-    repeated (PROTOCOL, PUT rule). ``listener`` is told what was written; ``mask`` takes secrets out of free text,
-    by their form where nobody hands in what knows them.
+    repeated (docs/protocol.md#put-rule). ``listener`` is told what was written; ``mask`` takes secrets out of free
+    text, by their form where nobody hands in what knows them.
     ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`), at most one in
     ``snapshot_min_pause_s``.
     """

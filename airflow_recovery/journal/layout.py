@@ -1,4 +1,4 @@
-"""Where each object of a run's journal lies (PROTOCOL section 2).
+"""Where each object of a run's journal lies (docs/protocol.md#objects).
 
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released|committed

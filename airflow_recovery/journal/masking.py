@@ -1,4 +1,4 @@
-"""What people wrote, or a program said, goes into the journal with its secrets masked (PROMISES, fault 84).
+"""What people wrote, or a program said, goes into the journal with its secrets masked (fault 84).
 
 Only free text is touched: a name or a digest in which a short secret happened to occur would not be itself any more.
 """

@@ -1,4 +1,4 @@
-"""One listing of a large journal over several connections at once (PROTOCOL 10).
+"""One listing of a large journal over several connections at once (docs/protocol.md#requests).
 
 Pages of a listing are asked for one after the other, since each names the next. Where it is known which regions there
 are, several listings begin at their names at the same time, so that a thousand regions cost as many round trips as one.

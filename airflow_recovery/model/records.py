@@ -1,4 +1,4 @@
-"""The write-once records that recovery is a fold over (PROTOCOL section 2), and their JSON form.
+"""The write-once records that recovery is a fold over (docs/protocol.md#objects), and their JSON form.
 
 Every record carries the identity of the run it belongs to, so that a journal of another DAG, run or environment under
 the same prefix is refused. `airflow_recovery.journal.codec` turns records into bytes and back.
@@ -152,7 +152,7 @@ class RegionPlan:
     persistent: bool = later(False)
     """Its results outlive the run and are shared between runs (`airflow_recovery.execution.shared`)."""
     commit: CommitSpec | None = later(None)
-    """Of a sink whose finish is not yet its commit (PROTOCOL section 8)."""
+    """Of a sink whose finish is not yet its commit (docs/protocol.md#commits)."""
     coordinators: tuple[CoordinatorPlan, ...] = later(())
     split_source: str | None = later(None)
     """It commits split by split (``commit="split"``): the vertex whose splits these are."""
@@ -423,7 +423,10 @@ class Reset:
     why: str
     epoch: str | None = None
     failover: bool = later(False)
-    """By a strategy that restarts more than the region (PROTOCOL 1.3), not by a person: it forgives no failure."""
+    """By a strategy that restarts more than the region, not by a person: it forgives no failure.
+
+    See docs/protocol.md#principles.
+    """
     answers: str | None = later(None)
     """Of a failover: ``region@attempt``, whose restart takes this one along."""
     altered: bool = later(False)

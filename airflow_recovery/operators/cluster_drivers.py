@@ -6,7 +6,7 @@ driver that is still queued, or was killed. A driver of a drop-in operator is th
 manager can tell what becomes of it, and the task that follows it registers what it wrote.
 
 Why not `execute_resumable` itself: it takes a job that has succeeded for the answer, whatever was cleared since, and
-submits again in place of one that has failed (AIRFLOW.md section 3). Here an attempt is submitted once; whether another
+submits again in place of one that has failed. Here an attempt is submitted once; whether another
 one is needed is judged from the journal. The job's id is kept where the mixin keeps it, under a key that names the
 claim's tag: no other attempt, run or operator has it (faults 3, 18, 19, 77).
 """

@@ -78,8 +78,8 @@ class SparkRegionOperator(SubmittingOperator):
     operator), ``spark_connect`` over a warm server. Over Connect, ``conf`` is set in the attempt's session as far as a
     running server lets it be set; the other arguments of spark-submit have no meaning there.
 
-    Every try begins with the same pre-check (PROTOCOL 5.1). What a try did is its return value: the decision, the
-    attempt, why, and the Spark seconds saved; recovery itself reads only the journal.
+    Every try begins with the same pre-check (docs/protocol.md#pre-check). What a try did is its return value: the
+    decision, the attempt, why, and the Spark seconds saved; recovery itself reads only the journal.
 
     :param job: ``package.module:name`` of the job, importable on this worker.
     :param region: the region's name.

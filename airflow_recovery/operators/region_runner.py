@@ -210,7 +210,7 @@ class RegionRunner:
             params=dict(self._region.params[name]),
             is_result=is_result,
             # Spark computes a pipelined vertex again for each reader; one that is not deterministic then gives them
-            # different rows, and `persist` does not prevent it (DESIGN section 9).
+            # different rows, and `persist` does not prevent it.
             is_scratch=not is_result and readers > 1 and not vertex.determinism.is_recomputable,
             # Where no other region reads it, nobody would ever compare.
             is_digested=is_result and vertex.determinism.is_verified and name in self._read_elsewhere(),

@@ -230,7 +230,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         check_arguments(RecoverableSparkSubmitOperator.__init__, given, where, **options)
 
     def _check_idempotent(self, idempotent: bool | None) -> None:
-        """What is appended to a user's own location by an attempt that died stays there (PROMISES, fault 80)."""
+        """What is appended to a user's own location by an attempt that died stays there (fault 80)."""
         fixed = [name for name, uri in self.outputs.items() if uri is not None]
         seen = None
         if idempotent is None and fixed:

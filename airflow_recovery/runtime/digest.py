@@ -1,4 +1,6 @@
-"""A digest of a result's rows, taken while they are written: by it two attempts are found to be equal (PROTOCOL 4).
+"""A digest of a result's rows, taken while they are written: by it two attempts are found to be equal.
+
+See docs/protocol.md#evaluation.
 
 Each row gets one 64-bit hash, and the digest is the sum of these in three parts, beside the number of rows and a hash
 of the schema. A sum sees duplicates, which an exclusive or does not, and depends neither on the order of rows nor on

@@ -1,4 +1,4 @@
-"""Signs of life of one attempt: one object that is overwritten while it runs (PROTOCOL section 2, ``h/<region>/<n>``).
+"""Signs of life of one attempt: one object that is overwritten while it runs (docs/protocol.md#objects).
 
 Whoever waits for the attempt looks whether the object *changes*, and counts by its own clock: two machines' clocks are
 never compared (`airflow_recovery.execution.liveness`). Nothing that recovery decides about data rests on it.

@@ -1,7 +1,7 @@
 """A process that ends with the one that started it.
 
 Without this, ``kill -9`` of a task process leaves spark-submit's JVM and its Python driver running, and they go on to
-write (measured; SPARK.md section 6).
+write (measured).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading exactly the files that a manifest names: never a listing, never ``_SUCCESS`` (PROTOCOL 5.1, SPARK.md 5)."""
+"""Reading exactly the files that a manifest names: never a listing, never ``_SUCCESS`` (docs/protocol.md#pre-check)."""
 
 from __future__ import annotations
 

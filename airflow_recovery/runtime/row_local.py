@@ -1,4 +1,6 @@
-"""The guard of ``commit="split"``: refuses what gives other rows in batches than at once (SPLITS.md section 7).
+"""The guard of ``commit="split"``: refuses what gives other rows in batches than at once.
+
+See docs/splits.md#when-it-is-right.
 
 Split-wise is sound where V(A and B together) is V(A) and V(B), put together: where every row of the splits is treated
 by itself. Looked at is the *analysed* plan of every vertex, in each batch. The optimised one hides some of it: a cached

@@ -1,4 +1,6 @@
-"""Dynamic assignment as a driver has it: it pulls the next splits when it has read the last (SPLITS.md section 4).
+"""Dynamic assignment as a driver has it: it pulls the next splits when it has read the last.
+
+See docs/splits.md#dynamic-assignment.
 
 The log in the store is the coordinator. To be given splits is to put an ASSIGN; nobody sends anything, so only that
 write can be in limbo, and it is read back. What the attempt is given counts for it until it is fenced, its successor is

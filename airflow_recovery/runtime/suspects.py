@@ -1,4 +1,6 @@
-"""Which splits earlier attempts have failed on: by what they said, and by where they died. Pure (SPLITS.md section 6).
+"""Which splits earlier attempts have failed on: by what they said, and by where they died. Pure.
+
+See docs/splits.md#poison-splits.
 
 An attempt whose code raised says which split it was (`SPLITS_LABEL` of its failure). One whose driver was killed, or
 ran out of memory, says nothing; but batches are a pure function of what was to be read (`planned_batches`), and its log

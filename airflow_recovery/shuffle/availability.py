@@ -1,4 +1,4 @@
-"""Whether the objects of a manifest are there as they were listed (PROTOCOL section 4, ``available``).
+"""Whether the objects of a manifest are there as they were listed (docs/protocol.md#evaluation).
 
 "Missing" is said only after a successful listing that lacks the key: a 404 to HEAD proves nothing, and neither does a
 Spark error. A listing that was denied or that timed out raises.

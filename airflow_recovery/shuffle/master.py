@@ -2,7 +2,7 @@
 
 Ours keeps them as files, and their registry in the journal (`airflow_recovery.shuffle.journal_master`). The interface
 is what another service would have to offer: Celeborn's early plug-in said that it could take snapshots and then
-reported no partition, so that everything ran again (FLINK.md 2.5). One that can't says so: recovery is off, loudly.
+reported no partition, so that everything ran again. One that can't says so: recovery is off, loudly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PartitionReport:
     """What became of the expected partitions; each is in one of the three.
 
     ``missing``: not known, or gone. ``unanswered``: the time was over, so nothing is known of them; Flink takes them
-    for missing, and here a store that does not answer never means that (PROMISES, fault 27).
+    for missing, and here a store that does not answer never means that (fault 27).
     """
 
     available: tuple[PartitionWithMetrics, ...]

@@ -1,4 +1,4 @@
-"""Where the results of a run may lie (PROMISES, fault 86): what a record says of that is not believed.
+"""Where the results of a run may lie (fault 86): what a record says of that is not believed.
 
 Whoever looks whether a result is there opens its location with rights of his own. A manifest is written by whoever may
 write the journal, so its location is held against what others say: a managed result lies below the results of its run,

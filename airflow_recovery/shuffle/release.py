@@ -1,4 +1,4 @@
-"""Letting the data of one attempt go (PROTOCOL section 7): which, and how.
+"""Letting the data of one attempt go (docs/protocol.md#release): which, and how.
 
     candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer stands and P is neither
                final nor persistent); or a fenced attempt

@@ -1,4 +1,4 @@
-"""Removing a whole run that has been silent for long (PROTOCOL section 7), in two sweeps.
+"""Removing a whole run that has been silent for long (docs/protocol.md#release), in two sweeps.
 
     first:   fence what is still open;  PUT closed, with the highest attempt of each region
     later, a grace time after:  LIST again;  the data and the channels, then t/ and the rest;  LIST again

@@ -1,4 +1,4 @@
-"""What has become of a listing since the one before: matched by content key alone. Pure (PROMISES, fault 55)."""
+"""What has become of a listing since the one before: matched by content key alone. Pure (fault 55)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids as path segments, and which keys are allowed: injective, and no way out of the prefix (PROMISES 45, 86).
+"""Ids as path segments, and which keys are allowed: injective, and no way out of the prefix (faults 45 and 86).
 
 An id comes from a user (DAG, group, region) and may hold anything. Its name is safe as one segment of an S3 key, of a
 local path, and of a Hadoop path or glob.

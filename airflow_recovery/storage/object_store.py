@@ -45,7 +45,7 @@ class ObjectStore(Protocol):
 
     Every method raises `StoreAccessDenied`, `StoreTimeout`, `StoreUnavailable` or `StoreMisconfigured` where the store
     gave no answer about the object. None of them retries a write whose outcome is unknown: that is the journal's
-    decision (PROTOCOL section 2, PUT rule).
+    decision (docs/protocol.md#put-rule).
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The start-up probe: does this store do what recovery rests on? (PROMISES 25, 26)"""
+"""The start-up probe: does this store do what recovery rests on? (faults 25 and 26)"""
 
 from __future__ import annotations
 

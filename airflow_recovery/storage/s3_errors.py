@@ -85,7 +85,7 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
     """The error of ours that ``error``, raised by botocore, stands for.
 
     A 404 becomes `ObjectMissing` here; whoever asked for an object must not believe it before a listing has confirmed
-    it (SPARK.md section 4: a 404 may also be how a server answers an unknown access key).
+    it (a 404 may also be how a server answers an unknown access key).
     """
     from botocore import exceptions
     from botocore.parsers import ResponseParserError

@@ -1,4 +1,4 @@
-"""The PUT rule (PROTOCOL section 2): how a write-once object is written over a network that may lose the answer.
+"""The PUT rule (docs/protocol.md#put-rule): how a write-once object is written over a network that may lose the answer.
 
 412: read the object; it is mine (an earlier PUT of this process landed), or somebody else was first. Conflict, failure
 inside, time-out, no room: repeat *the same PUT* until one of the two definite answers. Reading "not there" after a

@@ -1,4 +1,4 @@
-"""Stores that misbehave on purpose, and a store that counts: faults by script or by seed (PROMISES 21-27).
+"""Stores that misbehave on purpose, and a store that counts: faults by script or by seed (faults 21 to 27).
 
 They wrap any store, so that the real code runs above and the real server below.
 """

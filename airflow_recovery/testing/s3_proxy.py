@@ -1,4 +1,4 @@
-"""An HTTP proxy before an S3 server: faults and policies as the SDKs meet them, boto3's and Spark's (PROMISES 21-28).
+"""An HTTP proxy before an S3 server: faults and policies as the SDKs meet them, boto3's and Spark's (faults 21 to 28).
 
 `airflow_recovery.testing.faulty_store` misbehaves above the SDK; this one below it, so that retries, time-outs and
 error codes of the real clients are part of what is tested.

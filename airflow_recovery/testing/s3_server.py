@@ -1,6 +1,6 @@
 """Real S3 servers as child processes on 127.0.0.1: for the demo, the tests and the benchmarks.
 
-The two are used in the same way; nothing outside this file needs to know which one it talks to (S3.md).
+The two are used in the same way; nothing outside this file needs to know which one it talks to.
 """
 
 from __future__ import annotations

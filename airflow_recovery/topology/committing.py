@@ -1,4 +1,4 @@
-"""How a sink takes over what an attempt has prepared: the kinds of PROTOCOL section 8, as values."""
+"""How a sink takes over what an attempt has prepared: the kinds of docs/protocol.md#commits, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user says of a result's rows, should its producer have to run again (DESIGN section 2, PROTOCOL section 4)."""
+"""What a user says of a result's rows, should its producer have to run again (docs/protocol.md#evaluation)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SNAPSHOT_MIN_PAUSE = "execution.batch.job-recovery.snapshot.min-pause"
 BUFFER_SIZE = "job-event.store.write-buffer.size"
 FLUSH_INTERVAL = "job-event.store.write-buffer.flush-interval"
 ON_FAILURE = "job-event.store.on-failure"
-"""Not Flink's, where a store that fails turns itself off in silence (FLINK.md 2.5)."""
+"""Not Flink's, where a store that fails turns itself off in silence."""
 
 MAX_BUFFER_BYTES = 32 * 1024 * 1024
 """A segment, a full buffer and the largest event behind it, is still one that is read."""

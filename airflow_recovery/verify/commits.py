@@ -1,4 +1,4 @@
-"""I10: an attempt commits once, and nobody begins the next one before that is known (PROTOCOL section 8)."""
+"""I10: an attempt commits once, and nobody begins the next one before that is known (docs/protocol.md#commits)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a declaration with channels is refused for (APPROXIMATE.md 8), one rule a row, and what is not."""
+"""What a declaration with channels is refused for, one rule a row, and what is not.
+
+See docs/approximate.md#what-is-refused.
+"""
 
 from __future__ import annotations
 

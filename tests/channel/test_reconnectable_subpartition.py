@@ -1,4 +1,4 @@
-"""FLIP-135's subpartition, row by row (FLINK.md 3)."""
+"""FLIP-135's subpartition, row by row."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_what_is_published_is_committed_once_and_let_go(store):
 
 
 def test_rewind_loses_nothing(local_store):
-    """A2: attempt 2 goes on where attempt 1 committed, whatever attempt 1 has planned."""
+    """Attempt 2 goes on where attempt 1 committed, whatever attempt 1 has planned."""
     source = Source(local_store)
     source.emit(*range(10))
     first = sink(local_store)
@@ -79,7 +79,6 @@ def test_control_of_rewind_a_consumer_that_goes_on_at_the_head_misses_rows(local
 
 
 def test_overflow_loses_what_was_dropped_and_nothing_else(store):
-    """A3."""
     source = Source(store, overflow=Overflow.DROP, max_bytes=60)
     reader = sink(store)
     for first in range(0, 60, 10):
@@ -108,7 +107,7 @@ def test_a_producer_that_blocks_goes_on_when_the_consumer_has_committed(local_st
 
 
 def test_a_producer_whose_consumer_never_comes_fails_by_name(local_store):
-    """A15: without a slot for the consumer nobody hangs for ever."""
+    """Without a slot for the consumer nobody hangs for ever."""
     source = Source(local_store, max_bytes=10, block_timeout_s=0.0)
     source.emit(*range(10))
     with pytest.raises(ChannelFailed, match="has no slot"):
@@ -146,7 +145,6 @@ def test_a_producer_that_gave_up_is_told_once_everything_was_read(local_store):
 
 
 def test_fault_58_a_budget_stops_before_the_commit(local_store):
-    """A6."""
     source = Source(local_store, budget=LossBudget(max_lost_records=5))
     source.emit(*range(4))
     drain(sink(local_store))
@@ -183,7 +181,7 @@ def test_an_epoch_that_was_published_is_not_written_again(local_store):
 
 @pytest.mark.parametrize("kind", [FaultKind.LOST_REPLY, FaultKind.LOST_REPLY_THEN_RETRIED, FaultKind.TIMEOUT])
 def test_fault_24_the_reply_of_every_write_is_lost_once(kind, local_store):
-    """A17: each record is found to be ours, or written again, and never twice."""
+    """Each record is found to be ours, or written again, and never twice."""
     faults = [Fault(Verb.PUT_IF_ABSENT, kind, key=f"/log/{slot:08d}") for slot in range(40)]
     store = FaultyStore(local_store, faults)
     source = Source(store)
@@ -229,7 +227,6 @@ def test_random_answers_of_the_store_leave_the_account_exact(seed, local_store):
 
 
 def test_fault_25_a_store_without_conditional_writes_is_refused(local_store):
-    """A10."""
     store = FaultyStore(local_store, ignores_if_none_match=True)
     with pytest.raises(StoreUnsuitable, match="conditional writes"):
         Source(store)
@@ -255,7 +252,6 @@ def test_control_of_fault_25_without_the_probe_two_producers_both_win(local_stor
 
 
 def test_a_segment_that_was_deleted_from_outside_is_an_error_and_never_fewer_rows(store):
-    """A11."""
     source = Source(store)
     source.emit(*range(10))
     reader = sink(store)
@@ -310,7 +306,6 @@ def scores(store: ObjectStore, reader: ChannelConsumer, output: ChannelProducer)
 
 
 def test_death_between_two_logs_neither_loses_nor_repeats(store):
-    """A8."""
     dies_between_two_logs(store)
     output, reader = chain(store, 2)
     reader.connect(output=output.client)
@@ -341,7 +336,6 @@ def test_what_a_crash_has_left_is_swept_at_the_end_and_nothing_else(store):
 
 
 def test_nothing_is_listed_and_an_epoch_costs_few_requests(local_store):
-    """A20."""
     counting = CountingStore(local_store)
     source = Source(counting)
     reader = sink(counting)

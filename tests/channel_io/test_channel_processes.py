@@ -104,7 +104,7 @@ def start(s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
 
 
 def test_fault_11_14_59_a_sink_is_frozen_woken_late_and_killed(channel_store: S3Store, start: Start) -> None:
-    """A1, A4, A5 with ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed, then 3."""
+    """With ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed, then 3."""
     source = Source(channel_store)
     source.emit(*range(10))
     first = start("sink", 1, Reconnect.LATEST)
@@ -138,7 +138,7 @@ def test_fault_11_14_59_a_sink_is_frozen_woken_late_and_killed(channel_store: S3
 
 
 def test_fault_13_a_scorer_dies_between_its_two_logs(channel_store: S3Store, start: Start) -> None:
-    """A7 and A8: killed with its output published and its input not committed; the neighbours go on as they are."""
+    """Killed with its output published and its input not committed; the neighbours go on as they are."""
     source = Source(channel_store)
     source.emit(*range(10))
     first = start("scorer", 1, Reconnect.REWIND)

@@ -1,4 +1,4 @@
-"""What a look at an open channel asks of S3 (A20), over HTTP."""
+"""What a look at an open channel asks of S3, over HTTP."""
 
 from __future__ import annotations
 

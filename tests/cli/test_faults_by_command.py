@@ -1,4 +1,4 @@
-"""Faults of PROMISES.md as a person at the command line meets them. Others: `test_wrong_arguments.py` and its kin."""
+"""Faults as a person at the command line meets them (docs/faults.md). Others: `test_wrong_arguments.py` and its kin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sinks, killed before every request that a try makes, with the old process dead or alive (PROTOCOL section 8)."""
+"""Sinks, killed before every request that a try makes, with the old process dead or alive.
+
+See docs/protocol.md#commits.
+"""
 
 from __future__ import annotations
 

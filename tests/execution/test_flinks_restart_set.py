@@ -1,4 +1,4 @@
-"""Flink's restart set, and the regions that then really run together (issue 4, section 7).
+"""Flink's restart set, and the regions that then really run together.
 
 A random job has run in part. One region fails (or a user restarts one that had finished), and some results are gone.
 Then Airflow starts whatever it can, in a random order, until everything is green; the real protocol decides what runs.

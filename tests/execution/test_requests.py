@@ -1,4 +1,4 @@
-"""Requests to the journal, and round trips, of regions without a failure (PROTOCOL section 10)."""
+"""Requests to the journal, and round trips, of regions without a failure (docs/protocol.md#requests)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that commits split by split: what an attempt takes over, and what it never does (SPLITS 2-4, 6, 9, 12)."""
+"""A source that commits split by split: what an attempt takes over, and what it never does."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_other_code_adopts_nothing_and_the_old_code_its_own_again(world):
     assert world.result() == world.fresh()
 
 
-# SPLITS 12.5: each change of the listing equals a fresh run
+# each change of the listing equals a fresh run
 
 CHANGES = {
     "re-ordered": (splits("fedcba"), ""),
@@ -213,7 +213,7 @@ def test_what_was_dropped_once_stays_dropped_when_its_split_comes_back(world):
     assert world.result() == world.fresh()
 
 
-# SPLITS 12.10: side inputs
+# side inputs
 
 
 def side_input_made_again(**given: object) -> SplitWorld:
@@ -252,7 +252,7 @@ def test_control_where_the_side_input_is_not_in_the_reading_rows_of_two_of_them_
     assert len({row.partition(" with ")[2] for row in world.result()}) == 2
 
 
-# SPLITS 9, last row: objects that are lost or altered
+# objects that are lost or altered
 
 
 def test_a_lost_part_of_a_finished_region_is_read_again_alone(world):
@@ -330,7 +330,7 @@ def fenced(attempt: int) -> Outcome:
     return Outcome(SOURCE, attempt, AttemptState.FENCED, "test", "now", cause=FenceCause.SUPERSEDED)
 
 
-# SPLITS 12.2: killed at every point, once and twice
+# killed at every point, once and twice
 
 
 def steps(world: SplitWorld) -> list[str]:
@@ -383,7 +383,7 @@ def test_killed_at_every_point_twice(first):
     world.until_green()
 
 
-# SPLITS 12.3: every protocol write loses its reply
+# every protocol write loses its reply
 
 
 class LosesReplies(MemoryStore):
@@ -408,7 +408,7 @@ def test_fault_55_where_every_write_loses_its_reply_nothing_is_lost_and_nothing_
     assert world.result() == world.fresh()
 
 
-# SPLITS 12.4: a zombie
+# a zombie
 
 
 def test_what_a_zombie_commits_after_the_claim_belongs_to_nobody(world):

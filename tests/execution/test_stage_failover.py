@@ -73,10 +73,10 @@ def check_coherent(world: StageWorld) -> None:
         (SINGLE, "b", "", ""),
         (SINGLE, "c", "", ""),
         (DOWNSTREAM, "a", "bc", ""),
-        (DOWNSTREAM, "b", "c", ""),  # A13
+        (DOWNSTREAM, "b", "c", ""),
         (DOWNSTREAM, "c", "", ""),
         (SINK, "a", "bc", "abc"),
-        (SINK, "b", "ac", "abc"),  # A12
+        (SINK, "b", "ac", "abc"),
         (SINK, "c", "", ""),
         (REGION, "a", "bc", "abc"),
         (REGION, "c", "ab", "abc"),
@@ -296,11 +296,11 @@ def test_control_of_other_code_without_the_look_it_goes_on_from_what_the_old_cod
     assert world.earlier("b", 2) == (1,)
 
 
-# --- another output (A14) --------------------------------------------------------------------------------------------
+# --- another output --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", [SINGLE, DOWNSTREAM])
-def test_a14_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy):
+def test_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy):
     world = failing("b", strategy, "ChannelAltered")
     assert restarted(world) == "bc"
     assert world.resets() == {("b", 1)}
@@ -319,7 +319,7 @@ def test_a14_the_source_takes_all_behind_it_along_directly_or_not():
     check_coherent(world)
 
 
-def test_a14_a_reader_that_keeps_state_of_it_begins_anew_and_all_with_it():
+def test_a_reader_that_keeps_state_of_it_begins_anew_and_all_with_it():
     world = failing("b", SINGLE, "ChannelAltered", stateful="c")
     assert restarted(world) == "abc"
     assert world.earlier("c", 2) == ()
@@ -337,7 +337,7 @@ def test_a14_where_a_failure_begins_anew_so_does_a_changed_output(strategy):
     check_coherent(world)
 
 
-def test_a14_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
+def test_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
     """A reset that is not marked as altered is a restart from the beginning, of all."""
     reset = stage_failover.Reset
 

@@ -1,4 +1,4 @@
-"""FLIP-135, milestone three's failure detection at the journal, and the faults of PROMISES.md that stages can meet.
+"""FLIP-135, milestone three's failure detection at the journal, and the faults of docs/faults.md that stages can meet.
 
 What is lost with channels open, and what the stages do (approximate-single, unless a row says otherwise):
 

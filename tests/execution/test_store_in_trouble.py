@@ -235,7 +235,7 @@ def test_two_seconds_a_request_the_region_and_its_history_are_whole_and_nobody_w
     proxy.delay_s, asked = 0, len(proxy.requests) - asked
     assert world.current("C") == 1
     assert (world.closed[-1].dropped, world.closed[-1].failed) == (0, None)
-    # 4 round trips (PROTOCOL 10), some of them of two requests, and the stream: flushed at the end, not by the event.
+    # 4 round trips, some of two requests (docs/protocol.md#requests), and the stream: flushed at the end.
     assert asked < 10
     assert world.unlike() == ()
     check_nothing_is_lost(world)

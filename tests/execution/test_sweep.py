@@ -393,7 +393,7 @@ def test_an_interrupted_purge_is_finished_by_any_later_sweep(clock):
     assert world.results.objects == {}
 
 
-# hole 12, fault 81: the sweeper lists, a reader claims, the sweeper deletes
+# crash case 12, fault 81: the sweeper lists, a reader claims, the sweeper deletes
 
 
 def sweep_while_c_reads(world: World, clock: Clock, seen: dict[str, str]) -> None:

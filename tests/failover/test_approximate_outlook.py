@@ -1,4 +1,4 @@
-"""APPROXIMATE.md 2 as a table: what is lost and repeated by strategy, failed stage and declaration."""
+"""docs/approximate.md#failures as a table: what is lost and repeated by strategy, failed stage and declaration."""
 
 from __future__ import annotations
 

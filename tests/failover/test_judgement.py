@@ -317,7 +317,7 @@ def test_the_basis_of_a_try_is_its_own_open_claim_else_the_current_finish():
     case = Case(FORK).finish("P").finish("P", 2).finish("C").open("C", 2, "P@2", "mine")
     judged = case.judge()
     assert judged.basis("C", "mine") == (InputPin("P", 2),)
-    assert judged.basis("C", "another") == (InputPin("P", 1),)  # hole 3: a zombie's claim
+    assert judged.basis("C", "another") == (InputPin("P", 1),)  # crash case 3: a zombie's claim
     assert judged.basis("C", None) == (InputPin("P", 2),)
     assert judged.basis("D", "mine") is None
 
@@ -368,7 +368,7 @@ def test_a_chain_of_ten_thousand_regions_is_judged_without_recursion_and_fast():
 
 
 def naive(case: Case, today: dict[str, str]) -> tuple[set[str], set[str]]:
-    """(standing, must run), as PROTOCOL section 4 reads, by plain recursion."""
+    """(standing, must run), as docs/protocol.md#evaluation reads, by plain recursion."""
     plan = {each.name: each for each in case.plan.regions}
     state = case.state()
 

@@ -50,7 +50,7 @@ def blocking(*edges: str) -> Job:
     return Job(dict.fromkeys(edges, BLOCKING))
 
 
-# --- FLINK.md 1.6: what Flink's tests promise ------------------------------------------------------------------------
+# --- what Flink's tests promise --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_approximate_edges_restart_the_failed_vertex_and_everything_downstream_a
     assert [job.restarted(each) for each in ("v1", "v2", "v3", "v4")] == ["v1 v2 v3 v4", "v2 v4", "v3 v4", "v4"]
 
 
-# --- FLINK.md 1.3: corner cases --------------------------------------------------------------------------------------
+# --- corner cases ----------------------------------------------------------------------------------------------------
 
 
 def test_created_vertices_are_walked_through_and_not_named() -> None:
@@ -362,7 +362,7 @@ def test_without_asking_for_every_input_a_producer_is_left_out(monkeypatch: pyte
     assert job.restarted("v1") == "v1 v3"
 
 
-# --- Flink's scale: its own counts (peers/flink_scheduler) -----------------------------------------------------------
+# --- Flink's scale: its own counts -----------------------------------------------------------------------------------
 
 
 def wide(kind: ResultType) -> ExecutionTopology:

@@ -1,4 +1,4 @@
-"""Flink's restart strategies, as FLINK.md 1.5 has them: one truth table each, literal and with bursts merged."""
+"""Flink's restart strategies: one truth table each, literal and with bursts merged."""
 
 from __future__ import annotations
 

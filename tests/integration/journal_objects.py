@@ -1,4 +1,6 @@
-"""A run's journal, read from the bucket as plain JSON. Shares no judging code with the product (PROMISES, invariants).
+"""A run's journal, read from the bucket as plain JSON. Shares no judging code with the product.
+
+See docs/promises.md#invariants.
 
 `JournalObjects.check` has the product's independent checker look as well (`airflow_recovery.verify`).
 """

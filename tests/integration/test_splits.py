@@ -107,7 +107,7 @@ def dealt(pipeline: Pipeline) -> DagRun:
     return run
 
 
-def test_splits_12_1_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None:
+def test_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None:
     journal = dealt.journal()
     assert journal.executions() == {"numbers[0]": 1, "numbers[1]": 2, "counted": 1}
     assert journal.fenced("numbers[1]") == ["own failure"]
@@ -120,7 +120,7 @@ def test_splits_12_1_killed_after_700_of_1000_splits_the_rest_is_read(dealt: Dag
     assert said["splits"] == {"read": 300, "kept": 200, "lost": {}}
 
 
-def test_splits_12_6_one_index_is_cleared_the_other_keeps_its_attempt_and_its_parts(dealt: DagRun) -> None:
+def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_parts(dealt: DagRun) -> None:
     before = dealt.journal()
     notes = set(dealt.gates.glob("read-*"))
     changed = min(noted(dealt, "read", 0))

@@ -223,14 +223,14 @@ def test_a1_a4_a7_only_what_is_killed_starts_again_and_the_ledger_is_the_differe
     run = found.run
     found.wait_done("scores", 4 * IDS)
 
-    # A1: kill -9 of the sink's JVM; while it is away the others go on.
+    # Kill -9 of the sink's JVM; while it is away the others go on.
     with untouched(found, ("events", 1), ("scores", 1)):
         kill_9(found.jvm("table", 1))
         found.hold_at(6 * IDS)
         found.wait_view("scores", 2)
     assert found.tries() == {"events": 1, "scores": 1, "table": 2}
 
-    # A7: kill -9 of the scorer's task, whose JVM goes with it.
+    # Kill -9 of the scorer's task, whose JVM goes with it.
     with untouched(found, ("events", 1), ("table", 2)):
         jvm = found.jvm("scores", 1)
         kill_9(jvm.parent())
@@ -239,7 +239,7 @@ def test_a1_a4_a7_only_what_is_killed_starts_again_and_the_ledger_is_the_differe
         found.wait(lambda: is_gone(jvm), "the end of the scorer's JVM")
     assert found.tries() == {"events": 1, "scores": 2, "table": 2}
 
-    # A4: the sink stands still, Airflow starts another one beside it, and it wakes.
+    # The sink stands still, Airflow starts another one beside it, and it wakes.
     found.wait_done("scores", sum(found.log("scores").ends))
     with untouched(found, ("events", 1), ("scores", 2)):
         frozen = run.airflow.task_processes(run.dag_id, run.run_id, "g.table")

@@ -147,7 +147,7 @@ def test_a_batch_job_is_refused_with_advice(strategy: Any) -> None:
     chain(failover_strategy=strategy).validate()
 
 
-# APPROXIMATE.md, section 8: what is refused at parse
+# docs/approximate.md#what-is-refused, at parse
 
 
 def test_two_consumers_of_a_channel() -> None:

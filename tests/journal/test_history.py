@@ -165,7 +165,7 @@ def test_fault_37_a_huge_declared_length_is_refused_with_bounded_memory(stream: 
 
 @pytest.mark.parametrize("length", [b"00000000", b"00000001", b"00000fff", b"0000000g", b"-0000001"])
 def test_fault_37_a_wrong_length_is_refused_and_never_taken_for_a_torn_end(stream: Stream, length: bytes) -> None:
-    """Too long a length would hide everything behind it, as it does in Flink (FLINK.md 2.5)."""
+    """Too long a length would hide everything behind it, as it does in Flink."""
     start, fourth, fifth = stream.second.splitlines(keepends=True)
     for damaged in (start + length + fourth[8:] + fifth, start + fourth + length + fifth[8:]):
         stream.put(2, damaged)

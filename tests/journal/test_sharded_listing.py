@@ -1,4 +1,4 @@
-"""Resume of a large run: round trips and requests (PROTOCOL 10)."""
+"""Resume of a large run: round trips and requests (docs/protocol.md#requests)."""
 
 from __future__ import annotations
 

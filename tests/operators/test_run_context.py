@@ -148,7 +148,7 @@ def test_a_persons_clear_between_two_of_recovery_counts() -> None:
 
 
 def test_a_running_task_that_was_cleared_may_keep_its_max_tries() -> None:
-    """Airflow loses the update of a task that is restarting (AIRFLOW.md 1.6): the same count, and the try is known."""
+    """Airflow loses the update of a task that is restarting: the same count, and the try is known."""
     assert granted(3, 12, [[2, 12]]) == RetryGrant(12, cancelled=frozenset({2}))
 
 

@@ -191,7 +191,7 @@ def test_a_producer_that_a_person_marked_as_a_success_ends_its_consumer_too(
 def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control of the two tests before, and of A15."""
+    """The control of the two tests before and of `test_a_producer_whose_consumer_never_comes_fails_by_name`."""
     monkeypatch.setattr(StageRunner, "_producer_state", lambda self, producer: None)
     assert deferred("scores", states=states(events="failed")).deadline is None
 

@@ -1,4 +1,4 @@
-"""SPLITS section 7 and 12.8: what the guard of ``commit="split"`` refuses, by the plans that Spark really makes."""
+"""What the guard of ``commit="split"`` refuses, by the plans that Spark really makes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def stopped_at(
     return drive
 
 
-def test_fault_57_splits_12_1_killed_after_700_of_1000_the_rest_is_read(
+def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
     scene = SplitScene(tmp_path, spark, batch_bytes=600)
@@ -85,7 +85,7 @@ def test_fault_57_splits_12_1_killed_after_700_of_1000_the_rest_is_read(
     assert [each.digest for each in outcome.outputs] == [each.digest for each in scene.at_once()]
 
 
-def test_splits_12_4_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
+def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
     scene = SplitScene(tmp_path, spark)
@@ -111,7 +111,7 @@ def test_splits_12_4_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_sta
     assert scene.again().outcome.attempt == 2  # it stands
 
 
-def test_splits_12_9_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
+def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
     scene = SplitScene(tmp_path, spark, batch_bytes=6)

@@ -77,7 +77,7 @@ def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pyt
     assert outcome.read.files == 3 + 2
 
 
-def test_splits_12_10_a_side_input_that_was_made_again_with_other_rows_is_read_by_all(
+def test_a_side_input_that_was_made_again_with_other_rows_is_read_by_all(
     scene: SplitScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.fail_after(2, monkeypatch)
@@ -96,9 +96,7 @@ def test_a_side_input_that_was_made_again_with_equal_rows_changes_nothing(
     assert splits_of(scene, scene.go().outcome) == {1: 4, 2: 3}
 
 
-def test_splits_12_10_control_parts_of_two_side_inputs_do_not_fit(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_parts_of_two_side_inputs_do_not_fit(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_recovery.execution import adoption
 
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, pins: "one for all")
@@ -120,10 +118,10 @@ def test_the_files_of_a_result_in_parts_are_read_by_their_folders(
     assert scene.numbers(outcome) == [*range(7)]
 
 
-# poison by exception (SPLITS 12.9)
+# poison by exception
 
 
-def test_splits_12_9_poison_is_named_and_everything_else_is_safe(scene: SplitScene) -> None:
+def test_poison_is_named_and_everything_else_is_safe(scene: SplitScene) -> None:
     scene.write_file("00003", 66666)
     for attempt in (1, 2):
         with pytest.raises(RegionFailed, match=r"(?s)00003\.csv could not be read: .*66666 is poison") as caught:
@@ -190,9 +188,7 @@ def test_code_that_fails_everywhere_is_not_tried_split_by_split(scene: SplitScen
     assert scene.parts(1) == 0
 
 
-def test_splits_12_9_control_without_the_record_it_is_tried_for_ever(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_the_record_it_is_tried_for_ever(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_recovery.runtime import split_region
     from airflow_recovery.runtime.suspects import NOTHING
 
@@ -207,16 +203,14 @@ def test_splits_12_9_control_without_the_record_it_is_tried_for_ever(
 # what may not be
 
 
-def test_splits_12_8_an_aggregate_is_refused_before_anything_is_written(scene: SplitScene) -> None:
+def test_an_aggregate_is_refused_before_anything_is_written(scene: SplitScene) -> None:
     scene.counts = True
     with pytest.raises(UserCodeError, match=r"vertex 'parsed': expected .*found an aggregate .*result=BLOCKING"):
         scene.go()
     assert (scene.parts(1), scene.data(1)) == (0, [])
 
 
-def test_splits_12_8_control_without_the_guard_the_counts_are_wrong(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_the_guard_the_counts_are_wrong(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.counts = True
     for each in range(7):
         scene.write_file(f"{each:05d}", 1)

@@ -1,4 +1,4 @@
-"""SPLITS 12.3: every write of the protocol has its effect, and loses its reply, on real S3 servers."""
+"""Every write of the protocol has its effect, and loses its reply, on real S3 servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scene_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: 
     return scene
 
 
-def test_fault_57_splits_12_3_no_split_is_lost_or_counted_twice(
+def test_fault_57_no_split_is_lost_or_counted_twice(
     spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.create_bucket(BUCKET)
@@ -65,7 +65,7 @@ def test_fault_57_splits_12_3_no_split_is_lost_or_counted_twice(
     assert written == {"00000001.claim", "00000001.outcome", "00000002.claim", "00000002.outcome", *parts}
 
 
-def test_splits_12_3_control_who_does_not_read_back_takes_its_own_part_for_anothers(
+def test_control_who_does_not_read_back_takes_its_own_part_for_anothers(
     spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.create_bucket(BUCKET)

@@ -1,7 +1,7 @@
 """A driver that pulls its splits from the log in the store: alone, and as four real processes of which one is killed.
 
 The processes speak to moto and versitygw through a proxy that drops the reply of every protocol write after it took
-effect (SPLITS.md section 12, 3). This file is also their program.
+effect. This file is also their program.
 """
 
 from __future__ import annotations

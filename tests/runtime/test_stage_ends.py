@@ -51,7 +51,6 @@ def reopened(scene: StageScene, attempt: int, generation: int = 2) -> StageOutpu
 
 
 def test_an_altered_channel_is_told_from_an_evicted_attempt(scene):
-    """A14."""
     scene.producer("raw", 2)
     with pytest.raises(ChannelAltered, match="found 3 of"):
         output(scene, 3, "raw", subpartitions=3).open(RAW, replays=True)
@@ -88,7 +87,6 @@ def test_a_generation_that_was_read_to_its_end_is_left_without_a_word(scene):
 
 @pytest.mark.parametrize("viewed", [True, False])
 def test_what_was_not_read_of_a_generation_is_lost_and_counted_or_refused(scene, viewed):
-    """A13."""
     made = scene.producer("raw", budget=LossBudget(max_lost_records=20))
     made.emit(*range(20))
     if viewed:
@@ -120,7 +118,7 @@ def test_a_budget_holds_for_what_a_left_generation_loses(scene):
 
 @pytest.mark.parametrize("altered", [False, True])
 def test_a_batch_that_is_published_and_not_committed_is_adopted(scene, altered):
-    """A8: also where the next attempt publishes on a new generation of its output."""
+    """Also where the next attempt publishes on a new generation of its output."""
     scene.producer("raw").emit(*range(10))
     old, made = source(scene), output(scene)
     made.open(RAW, replays=True)

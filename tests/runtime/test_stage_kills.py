@@ -91,7 +91,7 @@ def requests_of_a_whole_run(tmp_path, monkeypatch, edge) -> int:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("edge", ["raw", "scores"])
 def test_a_stage_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_path, monkeypatch, edge, after):
-    """A2, A8, A9, A16: in the middle of a chain, and at its end."""
+    """In the middle of a chain, and at its end."""
     count = requests_of_a_whole_run(tmp_path, monkeypatch, edge)
     assert count > 50
     for kill_at in range(1, count + 1):
@@ -103,7 +103,7 @@ def test_a_stage_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_pat
 
 @pytest.mark.parametrize("edge", ["raw", "scores"])
 def test_what_a_stage_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, monkeypatch, edge):
-    """A1, A16, at each request: the ledger is the difference, the same records, and state is what was committed."""
+    """At each request: the ledger is the difference, the same records, and state is what was committed."""
     count = requests_of_a_whole_run(tmp_path, monkeypatch, edge)
     losses = set()
     for kill_at in range(1, count + 1):

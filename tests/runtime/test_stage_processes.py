@@ -51,7 +51,7 @@ def start(idle: list[StageDriver], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(start: Start, tmp_path: Path) -> None:
-    """A2, A7, A8: killed with its output published and its input not committed; nothing is lost or repeated."""
+    """Killed with its output published and its input not committed; nothing is lost or repeated."""
     scene = StageScene(tmp_path)
     source, scorer, sink, spare = (start() for _ in range(4))
     for turn in range(4):
@@ -77,7 +77,7 @@ def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(sta
 
 
 def test_fault_11_14_58_a_sink_is_frozen_woken_late_and_killed(start: Start, tmp_path: Path) -> None:
-    """A1, A4, A5, A16 with ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed; 3."""
+    """With ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed; 3."""
     scene = StageScene(tmp_path)
     first, second, third = (start() for _ in range(3))
     said = {

@@ -128,7 +128,6 @@ def test_a_side_input_is_there_as_a_whole(spark, scene):
 
 
 def test_a_sink_that_rewinds_loses_nothing(spark, scene, monkeypatch):
-    """A2."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -140,7 +139,7 @@ def test_a_sink_that_rewinds_loses_nothing(spark, scene, monkeypatch):
 
 
 def test_a_budget_stops_a_sink_before_the_commit(spark, scene, monkeypatch):
-    """A6, and its control: the same records without a budget."""
+    """With its control: the same records without a budget."""
     made = scene.producer("scores", budget=LossBudget(max_lost_records=5))
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -160,7 +159,6 @@ def test_a_budget_stops_a_sink_before_the_commit(spark, scene, monkeypatch):
 
 
 def test_a_late_attempt_gets_no_view(spark, scene, monkeypatch):
-    """A5."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.finish()
@@ -173,7 +171,7 @@ def test_a_late_attempt_gets_no_view(spark, scene, monkeypatch):
 
 @pytest.mark.parametrize("batch", [0, 1])
 def test_state_goes_on_where_the_log_is(spark, scene, monkeypatch, batch):
-    """A16: it dies with its batch in the log, and not in Spark's own checkpoint, so that Spark repeats it."""
+    """It dies with its batch in the log, and not in Spark's own checkpoint, so that Spark repeats it."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -218,7 +216,7 @@ def test_a_stateless_stage_without_its_checkpoint_goes_on_where_the_log_is(spark
 
 
 def test_control_of_death_between_two_logs_a_view_that_does_not_know_the_output(spark, scene, monkeypatch):
-    """A8: see `test_stage_processes`, where it knows it."""
+    """See `test_stage_processes`, where it knows it."""
     made = scene.producer("raw")
     made.emit(*range(10))
     with dying(monkeypatch, 0):
@@ -260,7 +258,6 @@ def test_a_source_goes_on_at_its_checkpoint(spark, scene, monkeypatch):
 
 
 def test_a_full_channel_drops_the_oldest_and_counts_them(spark, scene):
-    """A3."""
     drop_files(scene, *range(6))
     scene.run(spark, scene.spec("raw", output={"overflow": Overflow.DROP, "max_bytes": 1500}))
     scene.run(spark, scene.spec("scores", input={"overflow": Overflow.DROP}))
@@ -283,7 +280,7 @@ def test_control_of_overflow_a_channel_that_blocks_fails_by_name(spark, scene):
 
 
 def test_stages_that_begin_anew_know_nothing_of_what_was(spark, scene, monkeypatch):
-    """A12: a failure of a non-sink under approximate-sink; and its control, the old generation counted as well."""
+    """A failure of a non-sink under approximate-sink; and its control, the old generation counted as well."""
     drop_files(scene, 0, 1)
     scene.run(spark, scene.spec("raw"))
     scene.run(spark, scene.spec("scores", max_rows=10))
@@ -310,7 +307,7 @@ def altered(scene: StageScene, spark, monkeypatch, max_rows: int | None) -> None
 
 
 def test_an_altered_channel_goes_on_as_a_new_generation(spark, scene, monkeypatch):
-    """A13, A14: who is downstream restarts with it, and keeps its work."""
+    """Who is downstream restarts with it, and keeps its work."""
     altered(scene, spark, monkeypatch, None)
     assert scene.published("raw", 2) == list(range(20, 30))
     scene.run(spark, scene.spec("scores", 2, input={"generation": 2, "drained": (1,)}))
@@ -331,7 +328,7 @@ def test_what_nobody_has_read_of_an_altered_channel_is_lost_and_counted_or_refus
 
 
 def test_fault_25_a_weak_store_is_refused(spark, scene, monkeypatch):
-    """A10, and its control."""
+    """With its control."""
     drop_files(scene, 0)
     weak = FaultyStore(scene.store, ignores_if_none_match=True)
     with pytest.raises(StoreUnsuitable, match="conditional writes"):
@@ -341,7 +338,7 @@ def test_fault_25_a_weak_store_is_refused(spark, scene, monkeypatch):
 
 
 def test_fault_24_lost_replies_of_the_driver_change_nothing(spark, scene):
-    """A17, of what the driver writes itself; the reader's are in `test_stage_s3`."""
+    """Of what the driver writes itself; the reader's are in `test_stage_s3`."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -353,7 +350,7 @@ def test_fault_24_lost_replies_of_the_driver_change_nothing(spark, scene):
 
 
 def test_a_segment_that_was_deleted_from_outside_is_an_error_and_never_fewer_rows(spark, scene):
-    """A11; its control is in `test_stage_source`."""
+    """Its control is in `test_stage_source`."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.finish()

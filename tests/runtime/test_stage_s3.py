@@ -42,7 +42,7 @@ class LostReplies:
 def test_fault_24_a_stage_on_s3_whose_replies_are_lost_and_which_lists_nothing(
     start_s3_server: Callable[[str], S3Server], s3_server_names: list[str], tmp_path: Path
 ) -> None:
-    """A17 and A20: by the driver, by the reader's process, and by the tasks; counted where the server sees them."""
+    """By the driver, by the reader's process, and by the tasks; counted where the server sees them."""
     server = start_s3_server(s3_server_names[-1])
     trouble = LostReplies()
     with S3Proxy(server, trouble) as proxy:

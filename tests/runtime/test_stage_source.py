@@ -143,7 +143,7 @@ def test_an_evicted_reader_plans_nothing_and_reads_nothing_that_is_gone(scene, m
 
 @pytest.mark.parametrize("cut", [0, 1, 64])
 def test_a_torn_segment_is_an_error(scene, made, cut):
-    """A18: whole records only, or none."""
+    """Whole records only, or none."""
     made.emit(*range(10))
     found = reader(scene)
     _, parts = step(found, found.initialOffset())
@@ -164,7 +164,7 @@ def test_a_segment_with_other_records_than_the_log_says_is_an_error(scene, made)
 
 
 def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(scene, made, monkeypatch):
-    """A11: fewer rows, and nobody would know."""
+    """Fewer rows, and nobody would know."""
     made.emit(*range(10))
     found = reader(scene)
     _, parts = step(found, found.initialOffset())

@@ -1,4 +1,4 @@
-"""SPLITS section 6: which splits earlier attempts have failed on."""
+"""Which splits earlier attempts have failed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings beside each other: order never counts, names and contents do (PROMISES, fault 55)."""
+"""Listings beside each other: order never counts, names and contents do (fault 55)."""
 
 from __future__ import annotations
 

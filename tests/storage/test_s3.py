@@ -83,7 +83,7 @@ def test_fault_27_denied_is_denied_and_never_missing(stranger: S3Store, request_
 def test_fault_27_negative_control_a_bare_404_alone_would_say_missing(
     stranger: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that answers 404 to an unknown access key (SPARK.md section 4): only the listing tells the truth."""
+    """A server that answers 404 to an unknown access key: only the listing tells the truth."""
     monkeypatch.setattr(S3Store, "_get", _answers_404)
     with pytest.raises(StoreAccessDenied):
         stranger.get("there")

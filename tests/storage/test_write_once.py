@@ -1,4 +1,4 @@
-"""The PUT rule of PROTOCOL section 2, over real stores with faults in between."""
+"""The PUT rule (docs/protocol.md#put-rule), over real stores with faults in between."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_fault_24_unknown_is_never_success(store: ObjectStore, clock: ManualCloc
 def test_fault_24_negative_control_a_read_after_the_time_out_proves_nothing(
     store: ObjectStore, clock: ManualClock
 ) -> None:
-    """PROTOCOL 11, hole 16: the read finds nothing, then the request lands; only a second PUT is told the truth."""
+    """Crash case 16: the read finds nothing, then the request lands; only a second PUT is told the truth."""
     faulty = FaultyStore(store, [Fault(PUT, FaultKind.TIMEOUT)])
     with pytest.raises(StoreTimeout):
         faulty.put_if_absent("t/a/00000001.claim", b"late")

@@ -1,4 +1,4 @@
-"""Real processes, killed by SIGKILL at named points (PROMISES, "How it is tested", 5)."""
+"""Real processes, killed by SIGKILL at named points (docs/promises.md#tests)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sinks of every kind in seeded schedules: each holds the rows of the attempt that counts, once (PROTOCOL 8)."""
+"""Sinks of every kind in seeded schedules: each holds the rows of the attempt that counts, once.
+
+See docs/protocol.md#commits.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Negative controls: with one protection of PROTOCOL 11 switched off, the simulation finds the bug, and says which.
+"""Negative controls: with one protection switched off, the simulation finds the bug, and says which.
 
-The numbers are those of its table. Not here: the heartbeats of 10, see `test_simulated_drivers`; and 11, since no
-schedule was found in which that rule alone matters: a process asks Airflow before it claims, and fences what it finds
-open.
+The numbers are those of docs/protocol.md#crash-cases. Not here: the heartbeats of 10, see `test_simulated_drivers`; and
+11, since no schedule was found in which that rule alone matters: a process asks Airflow before it claims, and fences
+what it finds open.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def test_where_nobody_says_what_a_dead_process_has_left_the_history_has_a_hole(b
     broken(settings, "I11: the history is not the journal's", (Journal, "noticed", lambda self, record: None))
 
 
-# sinks (PROTOCOL 8)
+# sinks (docs/protocol.md#commits)
 
 
 def sink(kind: CommitKind, mode: CommitMode, troubles: dict[Trouble, int]) -> Settings:

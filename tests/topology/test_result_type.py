@@ -7,7 +7,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.vertex_options import RUNNABLE
 from airflow_recovery.topology.result_type import Consume, ReleasedBy, ResultType
 
-# FLINK.md 1.1, and below it FLIP-1's two cached types.
+# Flink's types, and below them FLIP-1's two cached ones.
 TABLE = """
     BLOCKING               yes  no   no   after    scheduler
     BLOCKING_PERSISTENT    yes  no   yes  after    scheduler

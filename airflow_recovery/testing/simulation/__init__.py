@@ -2,7 +2,7 @@
 
 A seed decides who makes the next request, and what happens in between: processes die, freeze and go on as zombies,
 users clear and restart, an outsider deletes, the sweeper sweeps, replies are lost. Each schedule goes on until the run
-has reached its end, and a checker that shares no code with the product holds the invariants of PROMISES.md against
+has reached its end, and a checker that shares no code with the product holds the invariants of docs/promises.md against
 every change of the stores, and the final output against that of an undisturbed run::
 
     from airflow_recovery.testing.simulation import Settings, declared_job, simulate

@@ -1,4 +1,4 @@
-"""The checker: hears of every change of the stores, in order, and holds the invariants of PROMISES.md against it.
+"""The checker: hears of every change of the stores, in order, and holds the invariants of docs/promises.md against it.
 
 It reads journal objects as JSON and shares no code with the product: neither its records, nor its fold, nor its
 judgement. What is wrong is noted and not raised: the code under test would take it for a failure of its own.

@@ -1,4 +1,4 @@
-"""What may happen to a request on its way to a store and back (PROMISES 21-24), and to one that arrives late."""
+"""What may happen to a request on its way to a store and back (faults 21 to 24), and to one that arrives late."""
 
 from __future__ import annotations
 

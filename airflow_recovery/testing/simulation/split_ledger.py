@@ -3,7 +3,7 @@
 I1  a part is written by whoever has claimed its attempt, in order, and never overwritten
 I3  a claim adopts parts that are there, of attempts that have ended and were made of the same
 I8  nothing is deleted that a finish that counts, or the base of the newest claim, names
-I9  a finish is made of the parts that its claim adopts and of its own; each split is in exactly one of them
+I14 a finish is made of the parts that its claim adopts and of its own; each split is in exactly one of them
 """
 
 from __future__ import annotations
