@@ -26,12 +26,12 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.operators.applications import ConnectApplication
-from airflow_recovery.operators.region_runner import RegionRunner
 from airflow_recovery.runtime.spec import RunFacts, StoreSpec
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.storage.probe import probe
+from airflow_recovery.task.applications import ConnectApplication
+from airflow_recovery.task.region_runner import RegionRunner
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.faulty_store import CountingStore, Verb
 from airflow_recovery.testing.s3_server import MotoServer

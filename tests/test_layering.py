@@ -19,7 +19,7 @@ CORE = (
     "__init__", "errors", "checks", "model", "job", "topology", "failover", "journal", "shuffle", "source", "storage",
     "sinks", "execution", "runtime", "channel", "channel_io",
 )  # fmt: skip
-AIRFLOW_SIDE = ("operators", "sensors", "triggers", "hooks", "plugins", "notifications")
+AIRFLOW_SIDE = ("operators", "task", "sensors", "triggers", "hooks", "plugins", "notifications")
 AIRFLOW = ("airflow", *AIRFLOW_SIDE)
 CLI_IN_AIRFLOW = ("cli.definition", "cli.in_airflow")
 

@@ -405,8 +405,8 @@ class AirflowChecks:
         return True
 
     def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
-        from airflow_recovery.operators.cached import CONNECT
         from airflow_recovery.operators.region import SUBMIT
+        from airflow_recovery.task.cached import CONNECT
 
         read = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
         yield from read
@@ -423,7 +423,7 @@ class AirflowChecks:
 
 def spark_connection(found: Connection) -> SparkConnection:
     """Where ``found`` leads, as the provider's hooks read it."""
-    from airflow_recovery.operators.cached import CONNECT, connect_url
+    from airflow_recovery.task.cached import CONNECT, connect_url
 
     if found.conn_type == CONNECT:
         from airflow_recovery.runtime.connect import host_of

@@ -6,10 +6,10 @@ Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file i
 
 from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
-from airflow_recovery.operators.references import OutputReference
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.task_group import SparkJobTaskGroup
+from airflow_recovery.task.references import OutputReference
 
 __all__ = [
     "OutputReference",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.execution.audit import ChannelAudit
-    from airflow_recovery.operators.open_run import OpenRun
+    from airflow_recovery.task.open_run import OpenRun
 
 AUDIT_TASK = "audit"
 

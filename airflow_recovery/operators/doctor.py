@@ -34,9 +34,9 @@ from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.operators.region import SparkRegionOperator
-from airflow_recovery.operators.region_runner import RegionRunner, SparkApplication
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.task.region_runner import RegionRunner, SparkApplication
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

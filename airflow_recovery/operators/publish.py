@@ -15,17 +15,17 @@ from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 from airflow_recovery.job.loading import job_reference
-from airflow_recovery.operators.failures import airflow_errors
-from airflow_recovery.operators.links import RecoveryTabLink
-from airflow_recovery.operators.notes import leave_note, note_of_publish, noting_failure
-from airflow_recovery.operators.run_context import refuse_expand, run_identity
+from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.links import RecoveryTabLink
+from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
+from airflow_recovery.task.run_context import refuse_expand, run_identity
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.operators.open_run import OpenRun
     from airflow_recovery.runtime.cached import CacheServer
+    from airflow_recovery.task.open_run import OpenRun
 
 PUBLISH_TASK = "publish"
 
@@ -77,7 +77,7 @@ class RecoveryPublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""
-        from airflow_recovery.operators.dag_operators import recovers
+        from airflow_recovery.task.dag_operators import recovers
 
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
@@ -103,10 +103,10 @@ class RecoveryPublishOperator(BaseOperator):
 
     @contextmanager
     def _open(self, context: Context) -> Iterator[OpenRun]:
-        from airflow_recovery.operators.open_run import open_run
+        from airflow_recovery.task.open_run import open_run
 
         if self.job is None or self.group_id is None:
-            from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
+            from airflow_recovery.task.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
 
             plan = plan_of_dag(self.get_dag())
             keys = {each.name: each.name for each in plan.regions}
@@ -115,7 +115,7 @@ class RecoveryPublishOperator(BaseOperator):
                 yield opened
             return
         from airflow_recovery.job.loading import load_job
-        from airflow_recovery.operators.job_run import open_job_run
+        from airflow_recovery.task.job_run import open_job_run
 
         declared = load_job(self.job)
         self._keeps_cached_results = any(each.result.is_cached for each in declared.vertices.values())
@@ -131,6 +131,6 @@ class RecoveryPublishOperator(BaseOperator):
         """Its connection is asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
-        from airflow_recovery.operators.cached import cache_server
+        from airflow_recovery.task.cached import cache_server
 
         return cache_server(BaseHook.get_connection(self.conn_id or "spark_default"))

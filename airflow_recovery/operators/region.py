@@ -31,19 +31,19 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
-from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
-from airflow_recovery.operators.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
-from airflow_recovery.operators.cluster_drivers import ClusterDrivers
-from airflow_recovery.operators.failures import is_final
-from airflow_recovery.operators.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
-from airflow_recovery.operators.split_connection import check_split_connection
-from airflow_recovery.operators.stages import StageRunner, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.operators.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
-from airflow_recovery.operators.supervision import die_with_supervisor
 from airflow_recovery.runtime.heartbeat import interval_s
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
+from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
+from airflow_recovery.task.cluster_drivers import ClusterDrivers
+from airflow_recovery.task.failures import is_final
+from airflow_recovery.task.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
+from airflow_recovery.task.split_connection import check_split_connection
+from airflow_recovery.task.stages import StageRunner, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
+from airflow_recovery.task.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
+from airflow_recovery.task.supervision import die_with_supervisor
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, Making, RunIdentity
-    from airflow_recovery.operators.job_run import OpenJobRun
-    from airflow_recovery.operators.region_runner import SparkApplication
-    from airflow_recovery.operators.subtask_batch import BeforeClaim
+    from airflow_recovery.task.job_run import OpenJobRun
+    from airflow_recovery.task.region_runner import SparkApplication
+    from airflow_recovery.task.subtask_batch import BeforeClaim
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class SparkRegionOperator(SubmittingOperator):
     def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.job.loading import load_job
-        from airflow_recovery.operators.job_run import open_job_run
+        from airflow_recovery.task.job_run import open_job_run
 
         if self.subtask is None:
             refuse_mapped(context)
@@ -183,9 +183,9 @@ class SparkRegionOperator(SubmittingOperator):
 
     def _run_plainly(self, job: Job, context: Context) -> RegionResult | BatchResult:
         """Recovery is off: the region, or each subtask of the batch, runs, and that is all."""
-        from airflow_recovery.operators.dag_operators import batch_size_of
-        from airflow_recovery.operators.plain import PlainRun, plain_plan, run_plain_region
-        from airflow_recovery.operators.region_runner import RegionRunner
+        from airflow_recovery.task.dag_operators import batch_size_of
+        from airflow_recovery.task.plain import PlainRun, plain_plan, run_plain_region
+        from airflow_recovery.task.region_runner import RegionRunner
 
         facts, run = run_facts(context), PlainRun(context, self.group_id)
         os.environ.update(run.stores.driver_env())
@@ -301,7 +301,7 @@ class SparkRegionOperator(SubmittingOperator):
         from airflow_recovery.execution.release import release_consumed
         from airflow_recovery.execution.shared import SharedRunner
         from airflow_recovery.job.cached import cached_results
-        from airflow_recovery.operators.region_runner import RegionRunner
+        from airflow_recovery.task.region_runner import RegionRunner
 
         opened, region = found.opened, found.plan.regions[name]
         if cached_results(region.region, job.vertices):

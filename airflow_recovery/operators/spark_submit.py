@@ -15,8 +15,11 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.job.appends import how_application_appends
-from airflow_recovery.operators.committed_output import checked_commit
-from airflow_recovery.operators.references import (
+from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.runtime.submit import s3a_conf, submit_environment
+from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.task.committed_output import checked_commit
+from airflow_recovery.task.references import (
     OutputReference,
     check_targets,
     checked_inputs,
@@ -24,11 +27,8 @@ from airflow_recovery.operators.references import (
     placeholders,
     qualified,
 )
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
-from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.operators.supervision import die_with_supervisor
-from airflow_recovery.runtime.submit import s3a_conf, submit_environment
-from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
+from airflow_recovery.task.supervision import die_with_supervisor
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 
 if TYPE_CHECKING:
@@ -167,21 +167,21 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.execution.release import release_consumed
-        from airflow_recovery.operators.application_runner import ApplicationRunner, application_fingerprint
-        from airflow_recovery.operators.dag_operators import (
+        from airflow_recovery.task.application_runner import ApplicationRunner, application_fingerprint
+        from airflow_recovery.task.dag_operators import (
             OPERATORS_GROUP,
             on_altered_of,
             plan_of_dag,
             publish_tasks_of,
         )
-        from airflow_recovery.operators.open_run import open_run
+        from airflow_recovery.task.open_run import open_run
 
         # Templates have been rendered since the declaration was checked.
         self._check_application(self.task_id, self.application, self.application_args)
         self.outputs = checked_outputs(self.task_id, self.outputs)
         self.inputs = checked_inputs(self.task_id, self.inputs)
         if not self.recovers:
-            from airflow_recovery.operators.plain import run_plain_application
+            from airflow_recovery.task.plain import run_plain_application
 
             return run_plain_application(self, context)
         refuse_mapped(context)

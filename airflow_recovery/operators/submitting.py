@@ -17,19 +17,19 @@ from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
 from airflow_recovery.hooks.settings import SECTION
-from airflow_recovery.operators.failures import airflow_errors
-from airflow_recovery.operators.lineage import NO_LINEAGE, lineage_of
-from airflow_recovery.operators.links import RecoveryTabLink, SparkHistoryLink
-from airflow_recovery.operators.notes import leave_note, note_of, noting_failure
-from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
-from airflow_recovery.operators.restart_options import advice_on_few_retries, check_delay, restart_options
-from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
-from airflow_recovery.operators.run_context import is_last_try, refuse_expand
-from airflow_recovery.operators.summary import summary_of
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.runtime.process import die_with_parent
 from airflow_recovery.runtime.start_advice import MAX_LINES, keep_output, relevant
+from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
+from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink
+from airflow_recovery.task.notes import leave_note, note_of, noting_failure
+from airflow_recovery.task.recovery_switch import job_recovery_in_effect
+from airflow_recovery.task.restart_options import advice_on_few_retries, check_delay, restart_options
+from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.task.run_context import is_last_try, refuse_expand
+from airflow_recovery.task.summary import summary_of
 from airflow_recovery.topology.job_recovery import DeclaredJobRecovery, declared_job_recovery
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.run import Run
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.model.records import Failure
-    from airflow_recovery.operators.subtask_batch import BatchResult
+    from airflow_recovery.task.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class SubmittingOperator(SparkSubmitOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What `apache-airflow-providers-openlineage` asks for, where it is installed: an ``OperatorLineage``."""
-        from airflow_recovery.operators.openlineage import operator_lineage
+        from airflow_recovery.task.openlineage import operator_lineage
 
         return operator_lineage(self._lineage)
 

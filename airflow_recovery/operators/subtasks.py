@@ -11,9 +11,9 @@ from airflow.sdk import BaseOperator
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.batches import batch_label, batch_size, batches, number_of_batches
-from airflow_recovery.operators.failures import airflow_errors
-from airflow_recovery.operators.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
+from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,7 +59,7 @@ class RecoverySubtasksOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """One try: keep what is recorded, or decide anew and record it. Returns the keys, or labels of batches."""
-        from airflow_recovery.operators.dag_operators import recovers
+        from airflow_recovery.task.dag_operators import recovers
 
         with airflow_errors():
             refuse_mapped(context)
@@ -67,7 +67,7 @@ class RecoverySubtasksOperator(BaseOperator):
             return [batch_label(each) for each in batches(keys, self._batch_size(len(keys)))]
 
     def _batch_size(self, count: int) -> int:
-        from airflow_recovery.operators.dag_operators import batch_size_of
+        from airflow_recovery.task.dag_operators import batch_size_of
 
         return batch_size_of(self.get_dag(), self.group_id)(count)
 
@@ -76,7 +76,7 @@ class RecoverySubtasksOperator(BaseOperator):
         from airflow.sdk import conf
 
         from airflow_recovery.job.loading import load_job
-        from airflow_recovery.operators.plain import PlainRun, hand_over_keys
+        from airflow_recovery.task.plain import PlainRun, hand_over_keys
 
         run = PlainRun(context, self.group_id)
         keys, _ = _today(load_job(self.job), self.initializer, run_facts(context), run.stores)
@@ -94,7 +94,7 @@ class RecoverySubtasksOperator(BaseOperator):
         from airflow_recovery.job.chains import initializers
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.job.parallelism import in_recorded_order
-        from airflow_recovery.operators.job_run import open_planned, recorded_keys
+        from airflow_recovery.task.job_run import open_planned, recorded_keys
 
         job, facts, identity = load_job(self.job), run_facts(context), run_identity(context, self.group_id)
         stores = open_stores(RecoverySettings.load())
@@ -193,8 +193,8 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     from airflow_recovery.job.parallelism import PerFile, checked_keys
     from airflow_recovery.job.sources import FilePattern
     from airflow_recovery.model.records import ExternalObject
-    from airflow_recovery.operators.externals import list_external
     from airflow_recovery.source.inventory import object_key
+    from airflow_recovery.task.externals import list_external
 
     rendered = rendered_keys(job, name, facts)
     if rendered is not None:

@@ -17,10 +17,10 @@ from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.job.stages import check_refusals, has_channels
 from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
-from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
 from airflow_recovery.operators.region import SparkRegionOperator
-from airflow_recovery.operators.run_context import refuse_mapped_group
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
+from airflow_recovery.task.recovery_switch import job_recovery_in_effect
+from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.topology.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.retention import Retention, checked_retention
@@ -53,7 +53,7 @@ class SparkJobTaskGroup(TaskGroup):
     the chain is map index i of each of its tasks, ``<group_id>.<region>``. Where the keys are decided at run time, a
     task ``<group_id>.<region>.subtasks`` decides and records them, before anything else of the group runs. Airflow maps
     a task at most ``[core] max_map_length`` (1024) times: of more subtasks each task instance runs a batch, one after
-    the other, each as a region and a Spark application of its own (`airflow_recovery.operators.subtask_batch`).
+    the other, each as a region and a Spark application of its own (`airflow_recovery.task.subtask_batch`).
 
     Stages, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for another one of
     them, and a stage that reads a channel waits in the triggerer until it is open. The last task is then

@@ -3,7 +3,7 @@
 Airflow gives fresh retries to whatever is cleared, whoever cleared it. A person who clears a task means "go on";
 recovery which wakes a producer does not mean that what failed so far is forgiven. Each of its clears is therefore noted
 in the cleared task's own state store, in the same transaction: the try that it ended, and ``max_tries`` before it.
-`airflow_recovery.operators.run_context.retry_grant` reads it there.
+`airflow_recovery.task.run_context.retry_grant` reads it there.
 
 Airflow's own store is written. Where a deployment keeps another backend, nothing is found, and a clear by recovery
 begins a count anew like one by a person; what is lost again and again is limited all the same, by Airflow's retries.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from airflow_recovery.model.records import RegionPlan, RunIdentity
 
 OPERATORS_GROUP = "(operators)"
-"""The group id of operators outside a group (`airflow_recovery.operators.dag_operators`): a region is a task id."""
+"""The group id of operators outside a group (`airflow_recovery.task.dag_operators`): a region is a task id."""
 
 
 def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]:

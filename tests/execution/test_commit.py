@@ -29,7 +29,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import CommitEnd, CommitterTurn
-from airflow_recovery.operators.failures import is_final
+from airflow_recovery.task.failures import is_final
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.topology.committing import CommitKind, CommitMode
 

@@ -19,11 +19,11 @@ from runtime_specs import outcome_of, region_spec, troubled  # noqa: E402
 
 from airflow_recovery.errors import SessionLost  # noqa: E402
 from airflow_recovery.model.records import AttemptState, Claim  # noqa: E402
-from airflow_recovery.operators.applications import ConnectApplication  # noqa: E402
-from airflow_recovery.operators.region_runner import region_failed  # noqa: E402
 from airflow_recovery.runtime.receipt import read_failure  # noqa: E402
 from airflow_recovery.runtime.shipping import build_archive  # noqa: E402
 from airflow_recovery.storage import open_store  # noqa: E402
+from airflow_recovery.task.applications import ConnectApplication  # noqa: E402
+from airflow_recovery.task.region_runner import region_failed  # noqa: E402
 from airflow_recovery.testing.spark_cluster import connect_server, free_port  # noqa: E402
 
 LOG = logging.getLogger("tests.connect_restart")
@@ -46,7 +46,7 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
     # Once: a session puts it on the path of this process too.
     archive = build_archive(first.job)
-    monkeypatch.setattr("airflow_recovery.operators.applications.build_archive", lambda *given: archive)
+    monkeypatch.setattr("airflow_recovery.task.applications.build_archive", lambda *given: archive)
     raised: list[Exception] = []
 
     def application() -> ConnectApplication:

@@ -15,9 +15,9 @@ from tries import run_try, task_context
 from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFailed, UserCodeError
 from airflow_recovery.hooks import doors
 from airflow_recovery.operators import RecoveryPublishOperator, SparkRegionOperator
-from airflow_recovery.operators.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
-from airflow_recovery.operators.notes import noting_failure
-from airflow_recovery.operators.repair_advice import tell_how_to_repair
+from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
+from airflow_recovery.task.notes import noting_failure
+from airflow_recovery.task.repair_advice import tell_how_to_repair
 
 
 def aside(**given: Any) -> SparkRegionOperator:

@@ -18,10 +18,10 @@ from airflow_recovery.execution.run import Run
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.operators.application_runner import ApplicationRunner
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, plan_of_dag
 from airflow_recovery.shuffle.places import Look, ResultPlaces
 from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.task.application_runner import ApplicationRunner
+from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
 
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
 
@@ -369,7 +369,7 @@ def test_a_changed_application_still_makes_its_own_operator_run_again(recovery: 
 
 
 def test_input_lost_is_retried() -> None:
-    from airflow_recovery.operators.failures import airflow_errors
+    from airflow_recovery.task.failures import airflow_errors
 
     with pytest.raises(InputLost), airflow_errors():
         raise InputLost("later")

@@ -19,10 +19,10 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.operators import failures
 from airflow_recovery.source.assignment import Assignment
 from airflow_recovery.source.assignment_log import AssignmentLog
 from airflow_recovery.source.split import Split
+from airflow_recovery.task import failures
 from airflow_recovery.testing import S3Server
 
 KEYS = ("0", "1")

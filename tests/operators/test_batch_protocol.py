@@ -29,8 +29,8 @@ from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject
-from airflow_recovery.operators import subtask_batch
-from airflow_recovery.operators.subtask_batch import BeforeClaim, GuardedRunner, SubtaskBatch
+from airflow_recovery.task import subtask_batch
+from airflow_recovery.task.subtask_batch import BeforeClaim, GuardedRunner, SubtaskBatch
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 UPSTREAM = {

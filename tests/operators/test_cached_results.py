@@ -13,8 +13,8 @@ from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try
 
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.operators import cached as operators_cached
 from airflow_recovery.runtime.cached import CacheServer
+from airflow_recovery.task import cached as operators_cached
 
 KEPT = "dagjobs.kept:keeping"
 

@@ -20,9 +20,10 @@ from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.model.records import FenceCause, Released
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner, cluster_drivers
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.task import application_runner, cluster_drivers
+from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
 DRIVER = "driver-20240102000000-0000"
 
@@ -216,7 +217,7 @@ def test_a_job_that_runs_other_code_is_killed_and_not_adopted(scene: Scene, monk
 def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_recovery.operators import application_runner
+    from airflow_recovery.task import application_runner
 
     scene.killed_try(monkeypatch)
     scene.application.write_text("code 2")

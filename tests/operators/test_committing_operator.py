@@ -22,9 +22,9 @@ from airflow_recovery.errors import ConfigurationError, JobDefinitionError, Sink
 from airflow_recovery.execution import commit, region_task
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.operators.application_runner import application_fingerprint
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP, plan_of_dag
 from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
+from airflow_recovery.task.application_runner import application_fingerprint
+from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
 
 WRITER = str(Path(__file__).parent / "code" / "parquet_writer.py")
 PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_recovery import errors
-from airflow_recovery.operators.failures import NOT_CURED_BY_RETRY, airflow_errors
+from airflow_recovery.task.failures import NOT_CURED_BY_RETRY, airflow_errors
 
 RETRIED = {
     errors.AttemptLost, errors.InputLost, errors.ManifestInvalid, errors.NotMine, errors.ObjectMissing,

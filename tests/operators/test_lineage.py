@@ -9,7 +9,7 @@ from job_tasks import Drivers, job_dag
 from tries import task_context
 
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.operators.lineage import Lineage, LineageDataset
+from airflow_recovery.task.lineage import Lineage, LineageDataset
 
 
 def lineage_of_try(operator: SparkRegionOperator, **changes: Any) -> Lineage:
@@ -44,8 +44,8 @@ def test_what_regions_read_and_make(recovery: Path, drivers: Drivers) -> None:
 
 
 def test_splits_that_are_no_files_are_left_out() -> None:
-    from airflow_recovery.operators.lineage import _folders_read
     from airflow_recovery.source.split import Split
+    from airflow_recovery.task.lineage import _folders_read
 
     read = [Split.of("2013-01-31"), Split("s3://lake/days/a.csv", 9, "e1")]
     found = list(_folders_read(each.external("raw") for each in read))
@@ -55,7 +55,7 @@ def test_splits_that_are_no_files_are_left_out() -> None:
 def test_an_own_location_is_named_as_openlineage_names_files() -> None:
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import RunIdentity
-    from airflow_recovery.operators.lineage import _made
+    from airflow_recovery.task.lineage import _made
 
     identity = RunIdentity("d", "run-r", "(operators)")
     own = PartitionManifest("clean.out", "s3a://lake/clean/2024/", (), managed=False)

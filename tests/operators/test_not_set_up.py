@@ -17,9 +17,9 @@ from tries import journal_in, run_try
 
 from airflow_recovery.errors import DriverLost, NotSetUp, RegionFailed
 from airflow_recovery.model.records import Failure
-from airflow_recovery.operators import application_runner, region_runner
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
 from airflow_recovery.runtime import shipping
+from airflow_recovery.task import application_runner, region_runner
+from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
 STARTS_PYTHON = f"""#!{sys.executable}
 import subprocess, sys

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery.operators.lineage import Lineage, LineageDataset, LineageRun
-from airflow_recovery.operators.openlineage import operator_lineage
+from airflow_recovery.task.lineage import Lineage, LineageDataset, LineageRun
+from airflow_recovery.task.openlineage import operator_lineage
 
 
 class Facet:

@@ -11,8 +11,8 @@ from airflow.sdk import DAG, BaseOperator
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator, RecoveryPublishOperator
-from airflow_recovery.operators.dag_operators import on_altered_of, operators_of, plan_of_dag
-from airflow_recovery.operators.references import filled, placeholders
+from airflow_recovery.task.dag_operators import on_altered_of, operators_of, plan_of_dag
+from airflow_recovery.task.references import filled, placeholders
 
 LOCATIONS = {("output", "out"): "s3a://b/out", ("input", "in"): "s3a://b/in"}
 

@@ -15,12 +15,13 @@ from tries import run_try, submissions
 
 from airflow_recovery.errors import JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.model.records import Failure
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator, recovery_switch
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
-from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.runtime.receipt import write_failure
 from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
+from airflow_recovery.task import recovery_switch
+from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 OFF = {"execution.batch.job-recovery.enabled": False}
 CODE = Path(__file__).parent / "code"

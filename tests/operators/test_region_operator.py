@@ -20,11 +20,11 @@ from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.operators.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.runtime.process import die_with_parent
 from airflow_recovery.runtime.submit import APPLICATION
 from airflow_recovery.storage.opening import open_store
+from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.testing import CountingStore, Verb
 
 
@@ -344,7 +344,7 @@ def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pyte
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
-    monkeypatch.setattr("airflow_recovery.operators.supervision.die_with_parent", lambda: found.append("asked"))
+    monkeypatch.setattr("airflow_recovery.task.supervision.die_with_parent", lambda: found.append("asked"))
     return found
 
 
@@ -352,7 +352,7 @@ def test_a_supervised_task_dies_with_its_supervisor(asked: list[str], monkeypatc
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import CommsDecoder
 
-    from airflow_recovery.operators.supervision import die_with_supervisor
+    from airflow_recovery.task.supervision import die_with_supervisor
 
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=None), raising=False)  # type: ignore[arg-type]
     die_with_supervisor()
@@ -363,7 +363,7 @@ def test_a_task_of_dag_test_does_not(asked: list[str], monkeypatch: pytest.Monke
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 
-    from airflow_recovery.operators.supervision import die_with_supervisor
+    from airflow_recovery.task.supervision import die_with_supervisor
 
     die_with_supervisor()
     comms = InProcessSupervisorComms(supervisor=None)  # type: ignore[arg-type]

@@ -21,11 +21,11 @@ from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, Failure, InputPin, Outcome, RunIdentity
-from airflow_recovery.operators.region_runner import RegionRunner, region_failed
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.receipt import write_failure, write_receipt
 from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.task.region_runner import RegionRunner, region_failed
 
 log = logging.getLogger("tests.operators")
 IDENTITY = RunIdentity("d", RUN_KEY, "g")
@@ -251,7 +251,7 @@ def test_fault_119_what_the_driver_said_stays_until_it_is_in_the_journal(
 def test_fault_78_control_without_the_classification_it_would_be_retried(
     recovery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_recovery.operators.region_runner.is_user_error", lambda failure: False)
+    monkeypatch.setattr("airflow_recovery.task.region_runner.is_user_error", lambda failure: False)
     with pytest.raises(RegionFailed) as caught:
         runner(recovery, Application(fail(FAILURES[0][0])), "cleaned").run(claimed("cleaned"))
     assert not isinstance(caught.value, UserCodeError)

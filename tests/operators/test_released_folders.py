@@ -22,11 +22,12 @@ from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
 from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import FenceCause, RunIdentity
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, application_runner
-from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.shuffle.release import Releaser
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.task import application_runner
+from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
 
 pytestmark = pytest.mark.s3

@@ -16,9 +16,9 @@ from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.model.records import Claim, Failure
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
-from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.memory_policy import RaiseMemory
+from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 
 def operator(*, default_args: dict[str, Any] | None = None, **arguments: Any) -> RecoverableSparkSubmitOperator:

@@ -10,7 +10,7 @@ from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
 from airflow_recovery import errors
 from airflow_recovery.execution.restarts import attach
 from airflow_recovery.failover.restart_budget import Budget, RestartDecision
-from airflow_recovery.operators.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 POLICY = RecoveryRetryPolicy(retries=12)
 

@@ -13,7 +13,8 @@ from tries import DATE, RUN_KEY, task_context
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.run import RetryGrant
-from airflow_recovery.operators.run_context import (
+from airflow_recovery.plugins.protocol import CLEARS_KEY
+from airflow_recovery.task.run_context import (
     is_live_run,
     recompute_epoch,
     refuse_mapped,
@@ -22,7 +23,6 @@ from airflow_recovery.operators.run_context import (
     run_identity,
     task_identity,
 )
-from airflow_recovery.plugins.protocol import CLEARS_KEY
 
 
 def test_a_re_created_run_of_a_date_finds_the_same_journal() -> None:

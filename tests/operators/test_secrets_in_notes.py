@@ -11,8 +11,8 @@ from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
 from tries import task_context
 
 from airflow_recovery.errors import InputLost, RegionFailed
-from airflow_recovery.operators import notes, retry_policy
 from airflow_recovery.plugins import notes as plugin_notes
+from airflow_recovery.task import notes, retry_policy
 
 KNOWN = "hunter2-and-more"
 """Airflow knows it in this process."""

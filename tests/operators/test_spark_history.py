@@ -12,7 +12,7 @@ import pytest
 import requests
 from tries import task_context
 
-from airflow_recovery.operators.links import SparkHistoryLink
+from airflow_recovery.task.links import SparkHistoryLink
 from airflow_recovery.testing.spark_cluster import history_server
 
 pytestmark = pytest.mark.spark

@@ -15,8 +15,8 @@ from tries import run_try, submissions, task_context
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator
-from airflow_recovery.operators.application_runner import application_fingerprint
-from airflow_recovery.operators.dag_operators import plan_of_dag
+from airflow_recovery.task.application_runner import application_fingerprint
+from airflow_recovery.task.dag_operators import plan_of_dag
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 WRITER = str(Path(__file__).parent / "code" / "writer.py")

@@ -22,10 +22,10 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.operators.externals import RegionSplits
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.source.parts import SplitWork, numbers_of
 from airflow_recovery.source.split import Split
+from airflow_recovery.task.externals import RegionSplits
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 
 IDENTITY = RunIdentity("d", RUN_KEY, "g")

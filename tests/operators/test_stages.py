@@ -29,8 +29,8 @@ from airflow_recovery.operators import (
     SparkJobTaskGroup,
     SparkRegionOperator,
 )
-from airflow_recovery.operators import stages as stages_module
-from airflow_recovery.operators.stages import StageRunner
+from airflow_recovery.task import stages as stages_module
+from airflow_recovery.task.stages import StageRunner
 from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 from airflow_recovery.triggers import ChannelOpenTrigger
 

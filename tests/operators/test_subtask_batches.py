@@ -24,9 +24,10 @@ from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_strategy import FixedDelay
 from airflow_recovery.model.records import Failure, Making, Reset
-from airflow_recovery.operators import SparkRegionOperator, open_run, region_runner
-from airflow_recovery.operators.failures import airflow_errors
-from airflow_recovery.operators.subtask_batch import BeforeClaim, SubtaskBatch, batch_of
+from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.task import open_run, region_runner
+from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.subtask_batch import BeforeClaim, SubtaskBatch, batch_of
 
 FIRST, SECOND, LAST = "mon..tue (2)", "wed..thu (2)", "fri"
 UNTOUCHED = SimpleNamespace(state=SimpleNamespace(plans={"p"}, is_closed=False, regions={}))
@@ -163,7 +164,7 @@ def test_an_error_in_the_users_code_is_not_met_again_for_another_ones_sake(
     """`mon` fails for good, `tue` may be retried: so the task is, and `mon` costs no second application."""
     dag = days()
     grant = RetryGrant(12)
-    monkeypatch.setattr("airflow_recovery.operators.run_context.retry_grant", lambda context: grant)
+    monkeypatch.setattr("airflow_recovery.task.run_context.retry_grant", lambda context: grant)
     mon_is_wrong_and_tue_dies(dag, drivers, monkeypatch)
     with pytest.raises(AirflowFailException, match=r"drawn\[mon\]@1 failed, and the same code would fail again"):
         run(dag, "drawn", FIRST, try_number=2)

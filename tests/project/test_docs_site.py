@@ -14,7 +14,7 @@ import pytest
 
 from airflow_recovery.cli.exit_codes import EXIT_CODES
 from airflow_recovery.cli.main import SUBCOMMANDS
-from airflow_recovery.operators import metrics
+from airflow_recovery.task import metrics
 from scripts.configuration_reference import PAGE, page
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -37,7 +37,6 @@ from airflow_recovery.model.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.operators.region_runner import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
@@ -49,6 +48,7 @@ from airflow_recovery.runtime.submit import submit_environment
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.task.region_runner import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 if TYPE_CHECKING:

@@ -21,8 +21,6 @@ from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex,
 
 from airflow_recovery.errors import NotSetUp, RegionFailed
 from airflow_recovery.model.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
-from airflow_recovery.operators.failures import is_final
-from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
@@ -32,6 +30,8 @@ from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.start_advice import keep_output, relevant, start_failure
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
+from airflow_recovery.task.failures import is_final
+from airflow_recovery.task.region_runner import region_failed
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 pytestmark = pytest.mark.spark

@@ -13,12 +13,12 @@ import pytest
 from runtime_specs import region_spec, troubled
 
 from airflow_recovery.errors import DriverLost, NotSetUp, UserCodeError
-from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, driver, main
 from airflow_recovery.runtime.receipt import read_failure
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.start_advice import SAYS, keep_output, start_failure
 from airflow_recovery.runtime.submit import APPLICATION
+from airflow_recovery.task.region_runner import region_failed
 
 OLD = """
 import runpy, sys

@@ -12,7 +12,6 @@ from runtime_specs import region_spec, troubled, vertex
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid, NotSetUp, RegionFailed
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.operators.region_runner import region_failed
 from airflow_recovery.runtime import RegionSpec, region, vertex_pass
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
 from airflow_recovery.runtime.failure_class import labelled
@@ -22,6 +21,7 @@ from airflow_recovery.runtime.receipt import read_failure, reporting_failure
 from airflow_recovery.runtime.region import RegionResult, run_region
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.storage import open_store
+from airflow_recovery.task.region_runner import region_failed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,10 +14,10 @@ from airflow_recovery.errors import ObjectTooLarge, RecordInvalid, StoreError
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Claim, RunIdentity
-from airflow_recovery.operators.failures import is_final
 from airflow_recovery.storage import BudgetedStore, ObjectStore, get_many, parallel
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, StoredObject
+from airflow_recovery.task.failures import is_final
 
 MIB = 1024 * 1024
 

@@ -22,11 +22,11 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
-from airflow_recovery.operators.failures import is_final
 from airflow_recovery.storage import ObjectStore, get_many, probe
 from airflow_recovery.storage.s3 import S3Store
 from airflow_recovery.storage.s3_clients import new_session
 from airflow_recovery.storage.write_once import Written, write_once
+from airflow_recovery.task.failures import is_final
 from airflow_recovery.testing import (
     Answer,
     CutReply,
@@ -380,7 +380,7 @@ def test_fault_28_expired_credentials_are_fetched_anew_once(
 
 
 def test_fault_28_expired_again_is_an_error_that_a_retry_may_cure(proxy: S3Proxy) -> None:
-    from airflow_recovery.operators.failures import is_final
+    from airflow_recovery.task.failures import is_final
 
     renewals = Renewals("old")
     expire(proxy)

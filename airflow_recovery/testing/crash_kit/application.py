@@ -23,7 +23,7 @@ class DriverDied(Exception):
 
 
 class ForkedApplication:
-    """The `airflow_recovery.operators.region_runner.SparkApplication` of one attempt."""
+    """The `airflow_recovery.task.region_runner.SparkApplication` of one attempt."""
 
     drivers = BOUND
 

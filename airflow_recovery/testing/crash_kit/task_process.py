@@ -26,11 +26,11 @@ from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.operators.region_runner import RegionRunner
 from airflow_recovery.runtime.process import die_with_parent
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.storage.probe import probe
+from airflow_recovery.task.region_runner import RegionRunner
 from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.plain_driver import drive_plain

@@ -33,8 +33,8 @@ def region(name: str) -> Any:
             PlanRecord,
             RegionPlan,
         )
-        from airflow_recovery.operators.run_context import run_identity
         from airflow_recovery.storage import open_store
+        from airflow_recovery.task.run_context import run_identity
         from airflow_recovery.view.clearing import OPERATORS_GROUP
 
         context = get_current_context()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import NotMine
 from airflow_recovery.execution.region_task import Decision, RegionResult
-from airflow_recovery.operators.repair_advice import end_log_with_advice
-from airflow_recovery.operators.run_context import is_last_try
-from airflow_recovery.operators.subtask_batch import BatchResult
+from airflow_recovery.task.repair_advice import end_log_with_advice
+from airflow_recovery.task.run_context import is_last_try
+from airflow_recovery.task.subtask_batch import BatchResult
 
 if TYPE_CHECKING:
     from airflow_recovery.model.records import Publish

@@ -26,11 +26,11 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
-from airflow_recovery.operators.metrics import MeteredEvents, RecoveryMetrics, metrics_of
-from airflow_recovery.operators.run_context import is_live_run, task_identity
 from airflow_recovery.shuffle.places import Asker, ResultPlaces
 from airflow_recovery.storage.probe import probe
 from airflow_recovery.storage.timed import TimedStore
+from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
+from airflow_recovery.task.run_context import is_live_run, task_identity
 from airflow_recovery.topology.job_recovery import (
     NOTHING_DECLARED,
     ON_FAILURE,

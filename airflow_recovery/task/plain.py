@@ -26,9 +26,9 @@ from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
-from airflow_recovery.operators.references import filled, qualified
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.storage.names import encode
+from airflow_recovery.task.references import filled, qualified
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -154,7 +154,7 @@ def run_plain_application(operator: RecoverableSparkSubmitOperator, context: Con
 
     Raises `ConfigurationError` for one that commits.
     """
-    from airflow_recovery.operators.dag_operators import OPERATORS_GROUP
+    from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
     _check_not_committed(operator.task_id, operator.commit is not None)
     run = PlainRun(context, OPERATORS_GROUP)

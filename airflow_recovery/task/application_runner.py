@@ -28,10 +28,6 @@ from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
-from airflow_recovery.operators.cluster_drivers import ClusterDrivers
-from airflow_recovery.operators.committed_output import check_prepared
-from airflow_recovery.operators.externals import list_external
-from airflow_recovery.operators.references import OutputReference, filled, qualified
 from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
@@ -39,12 +35,16 @@ from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.start_advice import start_failure
 from airflow_recovery.shuffle.availability import probe_manifest
+from airflow_recovery.task.cluster_drivers import ClusterDrivers
+from airflow_recovery.task.committed_output import check_prepared
+from airflow_recovery.task.externals import list_external
+from airflow_recovery.task.references import OutputReference, filled, qualified
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.operators.open_run import OpenRun
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+    from airflow_recovery.task.open_run import OpenRun
 
 _CHUNK_BYTES = 1024 * 1024
 

@@ -26,7 +26,6 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
-from airflow_recovery.operators.externals import RegionSplits
 from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
@@ -34,6 +33,7 @@ from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunFacts, SplitSpec, StageSpec, VertexSpec
 from airflow_recovery.runtime.start_advice import start_advice, start_failure
+from airflow_recovery.task.externals import RegionSplits
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 

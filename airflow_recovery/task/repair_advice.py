@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_recovery.operators.links import tab_url
+from airflow_recovery.task.links import tab_url
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
-"""`airflow_recovery.operators.lineage` in OpenLineage's classes. Imported where its Airflow provider asks for it."""
+"""`airflow_recovery.task.lineage` in OpenLineage's classes. Imported where its Airflow provider asks for it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from airflow_recovery.operators.lineage import Lineage, LineageDataset
+from airflow_recovery.task.lineage import Lineage, LineageDataset
 
 SCHEMA = "https://airflow-recovery.invalid/openlineage"
 """OpenLineage wants a schema's address in every facet; ours are documented in the guide, and lie nowhere."""

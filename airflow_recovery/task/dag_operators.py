@@ -9,7 +9,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.job.batches import batch_size
 from airflow_recovery.model.records import PlanRecord, RegionPlan
-from airflow_recovery.operators.references import qualified
+from airflow_recovery.task.references import qualified
 from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
 
@@ -123,7 +123,7 @@ def job_recovery_of(dag: Any, group_id: str) -> DeclaredJobRecovery:
 
 def recovers(dag: Any, group_id: str | None) -> bool:
     """Whether the job of a group recovers, or, without one, any of the operators of ``dag``."""
-    from airflow_recovery.operators.recovery_switch import job_recovery_in_effect
+    from airflow_recovery.task.recovery_switch import job_recovery_in_effect
 
     if group_id is None:
         return any(each.recovers for each in operators_of(dag).values())

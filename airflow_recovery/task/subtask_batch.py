@@ -23,7 +23,7 @@ from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.job.batches import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan
-from airflow_recovery.operators.failures import is_final
+from airflow_recovery.task.failures import is_final
 
 BeforeClaim = Callable[[RunState], None]
 """Raises where the subtask must run and shall not be started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.operators.cached import CONNECT
+from airflow_recovery.task.cached import CONNECT
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -19,16 +19,16 @@ from airflow_recovery.journal.events import JobVertexInitialized
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.operators.dag_operators import (
+from airflow_recovery.runtime.spec import RunFacts
+from airflow_recovery.task.dag_operators import (
     batch_size_of,
     job_recovery_of,
     publish_tasks_of,
     retention_of,
     strategy_of,
 )
-from airflow_recovery.operators.open_run import OpenRun, open_run
-from airflow_recovery.operators.run_context import run_facts, run_identity
-from airflow_recovery.runtime.spec import RunFacts
+from airflow_recovery.task.open_run import OpenRun, open_run
+from airflow_recovery.task.run_context import run_facts, run_identity
 
 
 @dataclass(frozen=True)

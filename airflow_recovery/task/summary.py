@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.model.records import Outcome
-from airflow_recovery.operators.subtask_batch import BatchResult
+from airflow_recovery.task.subtask_batch import BatchResult
 
 
 def summary_of(result: RegionResult | BatchResult) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from airflow_recovery import errors
 from airflow_recovery.execution.restarts import decision_of
 from airflow_recovery.failover.restart_strategy import ExponentialDelay
 from airflow_recovery.hooks.masking import mask_secrets
-from airflow_recovery.operators.failures import is_final
+from airflow_recovery.task.failures import is_final
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
