@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
 
@@ -165,6 +165,8 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _default(function: Any, name: str) -> object:
+    if is_typeddict(function):
+        return _NOT_GIVEN
     while hasattr(function, "__wrapped__"):  # Airflow wraps constructors
         function = function.__wrapped__
     by_name: dict[str, object] = function.__kwdefaults__ or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.parallelism import Parallelism, PerFile, RunTimeSubtasks, TemplatedKeys
 
 
@@ -25,7 +25,7 @@ class Chain:
         return self.regions[0]
 
 
-def chains(job: Job) -> tuple[Chain, ...]:
+def chains(job: DeclaredJob) -> tuple[Chain, ...]:
     """The chains of a job, in topological order. Raises as `Job.validate`."""
     graph = job.regions()
     members: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ def chains(job: Job) -> tuple[Chain, ...]:
     )
 
 
-def initializers(job: Job) -> dict[str, RunTimeSubtasks]:
+def initializers(job: DeclaredJob) -> dict[str, RunTimeSubtasks]:
     """What is decided when the run starts, by the name under which the journal records it: ``<region>.subtasks``.
 
     One for all regions with the same subtasks, named after the first. Raises `JobDefinitionError` where a region has

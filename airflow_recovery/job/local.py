@@ -13,7 +13,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
-from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import (
@@ -80,7 +80,7 @@ class LocalResults(Mapping[str, "DataFrame"]):
 
 
 def run_local(
-    job: Job,
+    job: DeclaredJob,
     spark: SparkSession,
     *,
     params: Mapping[str, Mapping[str, Any]] | None = None,
@@ -139,7 +139,7 @@ class _Local:
 
     def __init__(
         self,
-        job: Job,
+        job: DeclaredJob,
         spark: SparkSession,
         run: LocalRun,
         params: Mapping[str, Mapping[str, Any]],
@@ -275,7 +275,7 @@ class _Local:
         return declared.rendered(rendered).enumerate(vertex.where)
 
 
-def _needed(job: Job, only: str | None, substitutes: set[str]) -> set[str]:
+def _needed(job: DeclaredJob, only: str | None, substitutes: set[str]) -> set[str]:
     graph = job.graph()
     needed = {only} if only else {vertex.name for vertex in graph.vertices if vertex.is_sink}
     for vertex in reversed(graph.in_topological_order):

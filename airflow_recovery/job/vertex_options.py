@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypedDict
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
@@ -23,7 +23,7 @@ from airflow_recovery.job.parallelism import (
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import EnumeratedBy, SplitSource
 from airflow_recovery.job.split_wise import (
-    DEFAULT_BATCH_BYTES,
+    DEFAULT_READING,
     SPLIT,
     SplitAssignment,
     SplitReading,
@@ -36,6 +36,7 @@ from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
 from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.topology.determinism import Determinism, DeterminismLike
+from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.topology.result_type import (
     BLOCKING,
     BLOCKING_PERSISTENT,
@@ -56,72 +57,94 @@ _VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 
 _RESERVED_NAME = re.compile(r"and-[0-9]+-more")
 
 
-@dataclass(frozen=True, kw_only=True)
-class VertexOptions:
-    """As they were given, unchecked: what they mean is said where they are given (`airflow_recovery.job.Job`)."""
+class CommonOptions(TypedDict, total=False):
+    """What every decorator takes. What each means: `airflow_recovery.job.Job.vertex`."""
 
     name: str | None
     params: Mapping[str, Any] | None
-    inputs: Mapping[str, str] | None = None
     spark_conf: Mapping[str, Any] | None
-    result: ResultType | ApproximateResult
     deterministic: DeterminismLike | None
     version: str | None
-    splits: SplitSource | None = None
-    assignment: SplitAssignment | str = SplitAssignment.STATIC
-    batch_bytes: int = DEFAULT_BATCH_BYTES
-    loss_budget: int = 0
     parallelism: ParallelismLike | None
-    idempotent: bool | None = None
-    allow_duplicates: bool = False
-    coordinator: type[OperatorCoordinator] | None = None
-    commit: CommittingSink | str | None = None
-    """Of a sink, where it commits; of others, ``"split"``."""
-    streaming: Streaming | None = None
+    streaming: Streaming | None
+
+
+class SourceOptions(CommonOptions, total=False):
+    """The options of ``@job.source``."""
+
+    result: ResultType | ApproximateResult
+    splits: SplitSource | None
+    coordinator: type[OperatorCoordinator] | None
+    commit: Literal["split"] | None
+    batch_bytes: int
+    loss_budget: int
+    assignment: SplitAssignment | Literal["static", "dynamic"]
+
+
+class VertexOptions(CommonOptions, total=False):
+    """The options of ``@job.vertex``."""
+
+    result: ResultType | ApproximateResult
+    inputs: Mapping[str, str] | None
+    commit: Literal["split"] | None
+
+
+class SinkOptions(CommonOptions, total=False):
+    """The options of ``@job.sink``."""
+
+    inputs: Mapping[str, str] | None
+    idempotent: bool | None
+    allow_duplicates: bool
+    commit: CommittingSink | None
+
+
+OPTIONS: Mapping[VertexKind, type] = {
+    VertexKind.SOURCE: SourceOptions,
+    VertexKind.VERTEX: VertexOptions,
+    VertexKind.SINK: SinkOptions,
+}
+
+
+def check_option_names(job: str, kind: VertexKind, options: Mapping[str, object]) -> None:
+    """Raise `TypeError`, as Python does for an unknown keyword, where the decorator of ``kind`` has no such option."""
+    known = OPTIONS[kind].__annotations__
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"job {job!r}: expected options of @{kind.value.lower()} among {', '.join(known)}, found "
+                f"{name!r}{did_you_mean(name, known)}"
+            )
 
 
 def declared_vertex(
-    job: str, function: Callable[..., Any], kind: VertexKind, options: VertexOptions, determinism: Determinism
+    job: str, function: Callable[..., Any], kind: VertexKind, options: Mapping[str, Any], determinism: Determinism
 ) -> tuple[Vertex, Signature]:
-    """The vertex, and what its function's parameters are. ``determinism`` is the job's. Raises `JobDefinitionError`."""
+    """The vertex, and what its function's parameters are.
+
+    ``options`` are as they were given, unchecked but for their names; ``determinism`` is the job's. Raises
+    `JobDefinitionError`.
+    """
     _check_function(job, function, kind)
-    name = function.__name__ if options.name is None else options.name
+    given_name = options.get("name")
+    name = function.__name__ if given_name is None else given_name
     where = f"job {job!r}, vertex {name!r}"
     _check_name(name, where)
     typed = ("params", "inputs", "spark_conf", "idempotent", "allow_duplicates")
-    check_arguments(VertexOptions.__init__, {each: getattr(options, each) for each in typed}, where)
-    result = _checked_result(options.result, where)
-    splits = options.splits
-    if splits is not None and not isinstance(splits, SplitSource):
-        raise JobDefinitionError(
-            f"{where}: expected splits=files('...'), key_ranges(...), dates(...) or enumerated_by(...), found "
-            f"{splits!r}: wrap it in files() or another of them"
-        )
-    subtasks = checked_parallelism(options.parallelism, vertex=name, splits=splits, where=where)
-    params = _checked_params(options.params or {}, where, is_parallel=subtasks is not None)
+    check_arguments(OPTIONS[kind], {each: options[each] for each in typed if each in options}, where)
+    result = BLOCKING if kind is VertexKind.SINK else _checked_result(options.get("result", PIPELINED), where)
+    splits = _checked_splits(options.get("splits"), where)
+    subtasks = checked_parallelism(options.get("parallelism"), vertex=name, splits=splits, where=where)
+    params = _checked_params(options.get("params") or {}, where, is_parallel=subtasks is not None)
     if splits is not None:
         check_templates(splits.declared, where=where, is_parallel=subtasks is not None)
-    if not options.allow_duplicates:
-        _check_idempotent(function, kind, options.idempotent, where)
-    signature = read_signature(function, params=params, renamed=options.inputs or {}, where=where)
+    allow_duplicates = options.get("allow_duplicates", False)
+    if not allow_duplicates:
+        _check_idempotent(function, kind, options.get("idempotent"), where)
+    signature = read_signature(function, params=params, renamed=options.get("inputs") or {}, where=where)
     _check_splits(signature, kind, splits, where)
     if kind is VertexKind.SOURCE:
         signature = _without_inputs(signature, where)
-    if kind is VertexKind.SINK and options.commit == SPLIT:
-        raise JobDefinitionError(
-            f"{where}: a sink ends as a whole, found commit='split': declare a vertex with result=BLOCKING and "
-            "commit='split' before it"
-        )
-    is_split_wise = kind is not VertexKind.SINK and checked_commit(options.commit, where)
-    reading = checked_reading(
-        assignment=options.assignment,
-        batch_bytes=options.batch_bytes,
-        loss_budget=options.loss_budget,
-        is_split_wise=is_split_wise,
-        where=where,
-    )
-    if kind is VertexKind.SOURCE:
-        _check_reading(options, subtasks, reading, where, is_split_wise=is_split_wise)
+    is_split_wise, reading = _declared_splits(kind, options, splits, subtasks, where)
     vertex = Vertex(
         job=job,
         name=name,
@@ -129,22 +152,24 @@ def declared_vertex(
         kind=kind,
         inputs=signature.inputs,
         params=params,
-        spark_conf=_checked_spark_conf(options.spark_conf or {}, where),
+        spark_conf=_checked_spark_conf(options.get("spark_conf") or {}, where),
         result=result,
-        determinism=checked_determinism(options.deterministic, where, determinism),
-        version=checked_version(options.version, where),
+        determinism=checked_determinism(options.get("deterministic"), where, determinism),
+        version=checked_version(options.get("version"), where),
         splits=splits,
         wants_spark=signature.wants_spark,
         wants_context=signature.wants_context,
         wants_splits=signature.wants_splits,
         parallelism=subtasks,
-        allow_duplicates=options.allow_duplicates,
-        coordinator=_checked_coordinator(options.coordinator, result, where),
-        sink=checked_sink(options.commit, where, is_parallel=subtasks is not None) if kind is VertexKind.SINK else None,
+        allow_duplicates=allow_duplicates,
+        coordinator=_checked_coordinator(options.get("coordinator"), result, where),
+        sink=checked_sink(options.get("commit"), where, is_parallel=subtasks is not None)
+        if kind is VertexKind.SINK
+        else None,
         is_split_wise=is_split_wise,
         reading=reading,
-        channel=_checked_channel(options.result),
-        streaming=_checked_streaming(options.streaming, where),
+        channel=_checked_channel(options.get("result")),
+        streaming=_checked_streaming(options.get("streaming"), where),
     )
     return vertex, signature
 
@@ -262,21 +287,57 @@ def _check_splits(signature: Signature, kind: VertexKind, splits: SplitSource | 
         )
 
 
+def _checked_splits(given: object, where: str) -> SplitSource | None:
+    if given is None or isinstance(given, SplitSource):
+        return given
+    raise JobDefinitionError(
+        f"{where}: expected splits=files('...'), key_ranges(...), dates(...) or enumerated_by(...), found "
+        f"{given!r}: wrap it in files() or another of them"
+    )
+
+
+def _declared_splits(
+    kind: VertexKind,
+    options: Mapping[str, Any],
+    splits: SplitSource | None,
+    subtasks: Parallelism | SameAs | None,
+    where: str,
+) -> tuple[bool, SplitReading]:
+    """Whether ``commit="split"`` is declared, and how a source's splits are handed out and committed."""
+    commit = options.get("commit")
+    if kind is VertexKind.SINK and commit == SPLIT:
+        raise JobDefinitionError(
+            f"{where}: a sink ends as a whole, found commit='split': declare a vertex with result=BLOCKING and "
+            "commit='split' before it"
+        )
+    is_split_wise = kind is not VertexKind.SINK and checked_commit(commit, where)
+    reading = checked_reading(
+        assignment=options.get("assignment", DEFAULT_READING.assignment),
+        batch_bytes=options.get("batch_bytes", DEFAULT_READING.batch_bytes),
+        loss_budget=options.get("loss_budget", DEFAULT_READING.loss_budget),
+        is_split_wise=is_split_wise,
+        where=where,
+    )
+    if kind is VertexKind.SOURCE:
+        _check_reading(options, splits, subtasks, reading, where, is_split_wise=is_split_wise)
+    return is_split_wise, reading
+
+
 def _check_reading(
-    options: VertexOptions,
+    options: Mapping[str, Any],
+    splits: SplitSource | None,
     subtasks: Parallelism | SameAs | None,
     reading: SplitReading,
     where: str,
     *,
     is_split_wise: bool,
 ) -> None:
-    splits = options.splits
     if is_split_wise and splits is None:
         raise JobDefinitionError(
             f"{where}: commit='split' is for a source that declares its splits, found none: add splits=files('...'), "
             "or leave commit= out"
         )
-    if is_split_wise and options.coordinator is not None:
+    if is_split_wise and options.get("coordinator") is not None:
         raise JobDefinitionError(
             f"{where}: expected either commit='split' or coordinator=, found both: a coordinator is told of an "
             "attempt as a whole, and what is adopted of an earlier one it would not know"
@@ -287,7 +348,7 @@ def _check_reading(
     if reading.assignment is SplitAssignment.DYNAMIC and (has_own or not isinstance(subtasks, FixedParallelism)):
         raise JobDefinitionError(
             f"{where}: expected assignment='dynamic' with a number of subtasks that pull from one listing, found "
-            f"parallelism={options.parallelism!r}" + (" and splits of each subtask's own" if has_own else "")
+            f"parallelism={options.get('parallelism')!r}" + (" and splits of each subtask's own" if has_own else "")
         )
     if splits.vanished is Vanished.KEEP and not is_split_wise:
         raise JobDefinitionError(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_recovery import BLOCKING, CACHED, CACHED_MEMORY_ONLY, Job, JobDefinitionError, files, job
-from airflow_recovery.job import declaration
+from airflow_recovery.job import declared_job
 from airflow_recovery.job.cached import cached_results
 
 FILES = files("/lake/*.csv")
@@ -110,5 +110,5 @@ def test_a_sink_has_no_result_type_to_choose():
 
 
 def test_control_without_the_check_whatever_gives_other_rows_may_be_cached(monkeypatch):
-    monkeypatch.setattr(declaration, "check_cached", lambda regions, vertices: None)
+    monkeypatch.setattr(declared_job, "check_cached", lambda regions, vertices: None)
     assert declared(cached="always").regions().names == ("routes", "delays")

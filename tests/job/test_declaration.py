@@ -190,6 +190,12 @@ def test_templates_are_checked_at_the_decorator() -> None:
     )
 
 
+@pytest.mark.parametrize(("kind", "wrong", "meant"), [("source", "resutl", "result"), ("vertex", "input", "inputs")])
+def test_an_option_that_a_decorator_does_not_have_is_refused(kind: str, wrong: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"job 'j': expected options of @{kind} among .* found '{wrong}'.*{meant!r}"):
+        getattr(job("j"), kind)(**{wrong: None})
+
+
 def test_options_that_name_no_parameter_are_refused() -> None:
     refused(
         lambda j: j.vertex(lambda raw, day: raw, name="x", params={"dya": 1}),

@@ -44,6 +44,7 @@ from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
+from airflow_recovery.job.vertex_options import SinkOptions, SourceOptions, VertexOptions
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
     OutputReference,
@@ -392,9 +393,9 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     RecoveryApiHook.__init__: RecoveryApiHook,
     RecoveredNotifier.__init__: lambda **given: RecoveredNotifier(**{"notifier": print, **given}),
     Job.__init__: a_job,
-    Job.source: lambda **given: source(**{"name": "a", **given}),
-    Job.vertex: lambda **given: vertex(**{"name": "b", **given}),
-    Job.sink: lambda **given: sink(**{"name": "b", **given}),
+    SourceOptions: lambda **given: source(**{"name": "a", **given}),
+    VertexOptions: lambda **given: vertex(**{"name": "b", **given}),
+    SinkOptions: lambda **given: sink(**{"name": "b", **given}),
     run_local: locally,
     Streaming.__init__: Streaming,
     type(APPROXIMATE).__init__: type(APPROXIMATE),
