@@ -426,7 +426,7 @@ def spark_connection(found: Connection) -> SparkConnection:
     from airflow_recovery.task.cached import CONNECT, connect_url
 
     if found.conn_type == CONNECT:
-        from airflow_recovery.runtime.connect import host_of
+        from airflow_recovery.runtime.connect_session import host_of
 
         host = host_of(connect_url(found))
         has_port = ":" in host.rpartition("]")[2]

@@ -213,7 +213,7 @@ class CacheServer:
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        from airflow_recovery.runtime.connect import host_of, open_session
+        from airflow_recovery.runtime.connect_session import host_of, open_session
 
         spark: SparkSession | None = None
         try:

@@ -14,11 +14,11 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.records import ExternalObject, ReadMetrics
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
 from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.receipt import write_receipt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.scratch import delete_results, delete_scratch
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
@@ -64,7 +64,7 @@ def heartbeat(
 
 def finish_attempt(
     spec: RegionSpec,
-    result: RegionResult,
+    result: AttemptResult,
     log: logging.Logger,
     *,
     store: ObjectStore | None = None,
@@ -103,7 +103,7 @@ def finish_attempt(
     delete_scratch(spec, log)
 
 
-def _read_externals(spec: RegionSpec, result: RegionResult) -> tuple[ExternalObject, ...]:
+def _read_externals(spec: RegionSpec, result: AttemptResult) -> tuple[ExternalObject, ...]:
     """Of a region that commits split by split, those that this attempt has read itself."""
     if spec.splits is None:
         return spec.trace.externals

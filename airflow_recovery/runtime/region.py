@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_recovery.job.accumulators import Accumulators
@@ -13,8 +13,7 @@ from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
-from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import LostSplit, PartRef
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.cached import check_after
 from airflow_recovery.runtime.progress import Progress
@@ -31,23 +30,6 @@ if TYPE_CHECKING:
 COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
-@dataclass(frozen=True)
-class RegionResult:
-    """What one attempt wrote. ``spark_seconds`` is the time from the first vertex to the last listing.
-
-    Of a region that commits split by split: ``parts`` are all that ``outputs`` are put together of, also those of
-    earlier attempts, whose times and accumulators are in those given here.
-    """
-
-    outputs: tuple[PartitionManifest, ...]
-    spark_seconds: float
-    application_id: str | None
-    accumulators: tuple[tuple[str, float], ...] = ()
-    coordinators: tuple[tuple[str, str], ...] = ()
-    parts: tuple[PartRef, ...] = ()
-    lost_splits: tuple[LostSplit, ...] = ()
-
-
 def run_region(
     spark: SparkSession,
     spec: RegionSpec,
@@ -59,7 +41,7 @@ def run_region(
     ready: Callable[[], object] = lambda: None,
     server: str | None = None,
     mask: Mask = scrubbed,
-) -> RegionResult:
+) -> AttemptResult:
     """Run the vertices of ``spec`` in its order and return the manifests of their results.
 
     Pipelined vertices stay lazy. One that several vertices here read is written once to the attempt's scratch, as the
@@ -107,22 +89,22 @@ def _prepare(region: OpenRegion) -> None:
         apply_spark_conf(region.spark, each.name, region.vertex(each.name).spark_conf, region.log)
 
 
-def _at_once(region: OpenRegion, progress: Progress) -> RegionResult:
+def _at_once(region: OpenRegion, progress: Progress) -> AttemptResult:
     accumulators = Accumulators()
     outputs = VertexPass(region, progress=progress, accumulators=accumulators).run()
-    return RegionResult(outputs, 0.0, None, accumulators.totals(), snapshots_of(region.coordinators))
+    return AttemptResult(outputs, 0.0, None, accumulators.totals(), snapshots_of(region.coordinators))
 
 
 def _split_by_split(
     region: OpenRegion, splits: SplitSpec, store: ObjectStore, progress: Progress, mask: Mask
-) -> RegionResult:
+) -> AttemptResult:
     from airflow_recovery.runtime.split_region import run_splits
 
     spec = region.spec
     return run_splits(region, splits, Journal(store, spec.identity, writer=spec.trace.writer, mask=mask), progress)
 
 
-def _as_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> RegionResult:
+def _as_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> AttemptResult:
     from airflow_recovery.runtime.stage_region import run_stage
 
     return run_stage(region, stage, progress)

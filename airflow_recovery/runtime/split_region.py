@@ -10,6 +10,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.model.records import Failure, FenceCause, Outcome, Part
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.receipt import read_failure_at
 from airflow_recovery.runtime.split_assignment import StaticAssignment
@@ -31,12 +32,11 @@ from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.runtime.progress import Progress
-    from airflow_recovery.runtime.region import RegionResult
     from airflow_recovery.runtime.spec import SplitSpec
     from airflow_recovery.runtime.vertex_pass import OpenRegion
 
 
-def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> RegionResult:
+def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> AttemptResult:
     """Read what no earlier attempt has, and put the region's results together. Raises as `SplitLoop.run`.
 
     Raises `SplitsNotCovered` where the parts are not exactly what was assigned: nothing is finished then.
@@ -80,10 +80,8 @@ def _pulled(
     )
 
 
-def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Part, ...]) -> RegionResult:
+def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Part, ...]) -> AttemptResult:
     """The region's results of ``parts``, which must be exactly what was ``assigned``. Raises `SplitsNotCovered`."""
-    from airflow_recovery.runtime.region import RegionResult
-
     splits = tuple(assigned)
     check_cover(splits, parts)
     if all(each.lost is not None for each in parts):
@@ -92,7 +90,7 @@ def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Par
             "be read: look at the splits, or at splits="
         )
     results = [each.name for each in region.spec.vertices if each.is_result]
-    return RegionResult(
+    return AttemptResult(
         outputs=union_of(folder_of(parts), results, parts),
         spark_seconds=round(sum(each.seconds or 0.0 for each in parts if each.attempt != region.spec.attempt), 3),
         application_id=None,

@@ -10,6 +10,7 @@ from airflow_recovery.channel.records import LossCause
 from airflow_recovery.channel_io.folder import StageFolder
 from airflow_recovery.errors import ChannelEvicted, JobDefinitionError
 from airflow_recovery.job.accumulators import Accumulators
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress, is_remote
 from airflow_recovery.runtime.spec import StageSpec
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.runtime.region import RegionResult
     from airflow_recovery.runtime.vertex_pass import OpenRegion
 
 KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
 
 
-def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> RegionResult:
+def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> AttemptResult:
     """Run the stage to the end of its input; the last one's result is written then, out of all that was committed.
 
     Where an earlier attempt has come to that end, only what is missing behind it is done. Raises what a vertex or Spark
@@ -49,8 +49,6 @@ def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> Regio
     `ChannelFailed` and `LossBudgetExceeded` of the channels; `StoreUnsuitable`; and `UserCodeError` for what can't be
     run as a stage.
     """
-    from airflow_recovery.runtime.region import RegionResult
-
     accumulators = Accumulators()
     runner = _Stage(region, stage, progress, accumulators)
     try:
@@ -58,7 +56,7 @@ def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> Regio
     except ChannelEvicted as error:
         raise cause_of(error) from error
     counted = tuple(sorted({**dict(accumulators.totals()), **runner.counts()}.items()))
-    return RegionResult(outputs, 0.0, None, counted)
+    return AttemptResult(outputs, 0.0, None, counted)
 
 
 class _Stage:

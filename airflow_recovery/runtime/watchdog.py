@@ -58,7 +58,7 @@ def main() -> int:
     """Read the order and interrupt: the process that gave it is gone."""
     order = json.loads(sys.stdin.readline())
     signal.alarm(INTERRUPT_DEADLINE_S)  # the client repeats for longer against a server that is gone
-    from airflow_recovery.runtime.connect import interrupt_attempt
+    from airflow_recovery.runtime.connect_session import interrupt_attempt
 
     interrupt_attempt(order["url"], session_id=order["session_id"], tag=order["tag"], user_id=order["user_id"])
     return 0

@@ -132,7 +132,7 @@ class ConnectApplication:
             self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
 
     def _interrupt(self, identity: RunIdentity, region: str, attempt: int, tag: str) -> None:
-        from airflow_recovery.runtime.connect import interrupt_attempt, session_id_of
+        from airflow_recovery.runtime.connect_session import interrupt_attempt, session_id_of
 
         session_id = session_id_of(identity, region, attempt)
         try:
@@ -146,7 +146,7 @@ class ConnectApplication:
 
 
 def _import_client() -> None:
-    from airflow_recovery.runtime.connect import import_client
+    from airflow_recovery.runtime.connect_session import import_client
 
     with suppress(Exception):  # it is told where the session is opened
         import_client()

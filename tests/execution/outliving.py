@@ -28,8 +28,8 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.runtime import outcome
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
@@ -129,7 +129,7 @@ def drive(spec: RegionSpec, go: Path) -> int:
                 time.sleep(0.02)
             etag = LocalStore(f"{spec.location}/P").get("part-0").info.etag
             made = PartitionManifest("P", f"{spec.location}/P", (ResultObject("part-0", 4, etag),), 1)
-            finish_attempt(spec, RegionResult((made,), 3600.0, "app-1"), log, store=journal())
+            finish_attempt(spec, AttemptResult((made,), 3600.0, "app-1"), log, store=journal())
     except AttemptLost:
         return REJECTED
     return 0

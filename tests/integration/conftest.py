@@ -33,7 +33,7 @@ import sys
 __all__ = []
 if "scheduler" in sys.argv:
     import boto3
-    from airflow_recovery.runtime.connect import import_client
+    from airflow_recovery.runtime.connect_session import import_client
 
     import_client()
     import airflow.providers.amazon.aws.hooks.s3

@@ -13,8 +13,8 @@ from airflow.sdk import DAG
 from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
 
 GROUP = "g"
@@ -46,7 +46,7 @@ class Drivers:
         names = [each.name for each in spec.vertices if each.is_result]
         schema = '{"type":"struct","fields":[]}'
         outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+        finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))
 
     def stop(self) -> None: ...
 

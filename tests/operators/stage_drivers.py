@@ -14,8 +14,8 @@ from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelP
 from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec
 from airflow_recovery.storage.local import LocalStore
 
@@ -70,7 +70,7 @@ class StageDrivers(Drivers):
         names = [each.name for each in spec.vertices if each.is_result] if stage.output is None else []
         schema = '{"type":"struct","fields":[]}'
         outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+        finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))
 
     def _client(self, spec: RegionSpec, channel: ChannelSpec) -> ChannelClient:
         store = LocalStore(spec.results.uri)

@@ -21,16 +21,16 @@ from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, Failure, InputPin, Outcome, RunIdentity
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.receipt import write_failure, write_receipt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.task.region_runner import RegionRunner, region_failed
 
 log = logging.getLogger("tests.operators")
 IDENTITY = RunIdentity("d", RUN_KEY, "g")
 FACTS = RunFacts("2024-01-02T00:00:00+00:00", None, None, {"secret": "s3cr3t"}, {"lake": "/lake", "token": "t0ken"})
-RESULT = RegionResult((), 1.5, "app-1")
+RESULT = AttemptResult((), 1.5, "app-1")
 
 
 class Application:

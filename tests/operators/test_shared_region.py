@@ -20,9 +20,9 @@ from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.heartbeat import Heartbeat
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.triggers import SharedResultTrigger
 
@@ -137,7 +137,7 @@ def test_a_dag_may_ask_for_waiting_in_the_worker(
         key.append(journal.identity.run_key)
         spec = drivers.specs[0]
         outputs = (PartitionManifest("airports", f"{spec.location}/airports", (), 0),)
-        finish_attempt(spec, RegionResult(outputs, 2.0, None), logging.getLogger("tests"))
+        finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))
 
     drivers.meanwhile = second
     run_try(airports(deferrable=False), logical_date=FIRST)

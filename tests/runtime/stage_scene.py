@@ -23,8 +23,9 @@ from airflow_recovery.channel_io.reading import committed_outputs, read_channel
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import AttemptTrace, ChannelPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.region import RegionResult, run_region
+from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.spec import ChannelSpec, StageSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.storage.object_store import ObjectStore
@@ -107,7 +108,7 @@ class StageScene:
             stage=stage,
         )
 
-    def run(self, spark: SparkSession, spec: RegionSpec, store: ObjectStore | None = None) -> RegionResult:
+    def run(self, spark: SparkSession, spec: RegionSpec, store: ObjectStore | None = None) -> AttemptResult:
         """On the tests' own session."""
         return run_region(spark, spec, log=LOG, progress=Progress(LOG, spec.attempt), results=store or self.store)
 

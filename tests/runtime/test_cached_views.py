@@ -20,7 +20,8 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.runtime import RegionSpec, cached
 from airflow_recovery.runtime.cached import CacheServer, cache_result, check_after, read_cached
-from airflow_recovery.runtime.connect import open_session, run_over_connect
+from airflow_recovery.runtime.connect import run_over_connect
+from airflow_recovery.runtime.connect_session import open_session
 from airflow_recovery.runtime.failure_class import FailureClass, classify
 from airflow_recovery.runtime.receipt import read_failure
 from airflow_recovery.runtime.shipping import build_archive

@@ -20,7 +20,7 @@ from runtime_specs import CODE, IDENTITY, journal_of, outcome_of, region_spec, t
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec
-from airflow_recovery.runtime.connect import session_id_of, session_url
+from airflow_recovery.runtime.connect_session import session_id_of, session_url
 from airflow_recovery.runtime.failure import is_missing_input, is_user_error
 from airflow_recovery.runtime.receipt import read_failure, read_receipt
 from airflow_recovery.testing.spark_cluster import ConnectServer
@@ -196,7 +196,7 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
 
         # The next attempt finds the orphan by the session of the old one.
         interrupt = (
-            "import sys\nfrom airflow_recovery.runtime.connect import interrupt_attempt\n"
+            "import sys\nfrom airflow_recovery.runtime.connect_session import interrupt_attempt\n"
             "url, session, tag = sys.stdin.read().split()\n"
             "for _ in range(2):\n"
             "    print(len(interrupt_attempt(url, session_id=session, tag=tag, user_id='airflow')))\n"
@@ -250,7 +250,7 @@ def test_other_urls_are_refused_without_being_shown() -> None:
 
 def test_importing_the_client_leaves_the_collector_as_it_was() -> None:
     code = (
-        "import gc\nfrom airflow_recovery.runtime.connect import import_client\n"
+        "import gc\nfrom airflow_recovery.runtime.connect_session import import_client\n"
         "for enabled in (True, False):\n"
         "    (gc.enable if enabled else gc.disable)()\n"
         "    before = gc.get_freeze_count()\n"

@@ -22,11 +22,11 @@ from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex,
 from airflow_recovery.errors import NotSetUp, RegionFailed
 from airflow_recovery.model.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.shipping import build_archive
 from airflow_recovery.runtime.start_advice import keep_output, relevant, start_failure
 from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, submit_environment
@@ -173,7 +173,7 @@ def test_fault_122_to_123_a_driver_that_cannot_start_says_so_once(tmp_path: Path
 
 def test_fault_123_a_pyspark_of_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = region_spec(tmp_path, *troubled("none"))
-    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
+    without_spark(monkeypatch, lambda *_, **__: AttemptResult((), 0.1, None))
     monkeypatch.setattr(_NoSpark._Session, "version", "3.5.1")
     assert driver.drive(spec) == driver.FAILED
     found = region_failed(spec, read_failure(spec), RuntimeError("Error code is: 1."))
@@ -199,7 +199,7 @@ def held(folder: Path) -> list[str]:
 def test_fault_119_control_without_its_mask_a_driver_says_it_in_clear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> RegionResult:
+    def fail(*_: object, **__: object) -> AttemptResult:
         raise RuntimeError(f"no way to jdbc:postgresql://etl:{SECRET}@db/warehouse")
 
     without_spark(monkeypatch, fail)
@@ -214,7 +214,7 @@ def test_fault_119_control_without_its_mask_a_driver_says_it_in_clear(
 def test_vertex_that_exits_with_0_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = region_spec(tmp_path, *troubled("none"))
 
-    def leave(*_: object, progress: Progress, **__: object) -> RegionResult:
+    def leave(*_: object, progress: Progress, **__: object) -> AttemptResult:
         progress.vertex = "troubled"
         raise SystemExit(0)
 
@@ -231,7 +231,7 @@ def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pyte
     spec = region_spec(tmp_path, *troubled("none"))
     fenced = Outcome("r", 1, AttemptState.FENCED, "other", "2026-01-01", cause=FenceCause.SUPERSEDED)
     journal_of(spec).fence(fenced)
-    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
+    without_spark(monkeypatch, lambda *_, **__: AttemptResult((), 0.1, None))
 
     assert driver.drive(spec) == driver.FENCED
     assert outcome_of(spec) == fenced
@@ -242,7 +242,7 @@ def test_fenced_attempt_ends_with_its_own_code(tmp_path: Path, monkeypatch: pyte
 def test_failure_to_put_the_outcome_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = region_spec(tmp_path, *troubled("none"))
     (tmp_path / "journal").write_text("in the way")
-    without_spark(monkeypatch, lambda *_, **__: RegionResult((), 0.1, None))
+    without_spark(monkeypatch, lambda *_, **__: AttemptResult((), 0.1, None))
 
     assert driver.drive(spec) == driver.FAILED
     assert read_receipt(spec) is None
@@ -253,7 +253,7 @@ def test_failure_to_put_the_outcome_is_a_failure(tmp_path: Path, monkeypatch: py
 
 def test_receipt_is_left_out_where_its_folder_is_not(tmp_path: Path) -> None:
     spec = replace(region_spec(tmp_path), receipt=str(tmp_path / "elsewhere" / "receipt"))
-    finish_attempt(spec, RegionResult((), 0.1, None), driver.driver_log())
+    finish_attempt(spec, AttemptResult((), 0.1, None), driver.driver_log())
     assert outcome_of(spec) is not None
     assert read_receipt(spec) is None
     assert not (tmp_path / "elsewhere").exists()
@@ -266,7 +266,7 @@ def test_unreachable_store_of_failures_does_not_hide_the_failure(
     spec = region_spec(tmp_path, *troubled("none"))
     spec = replace(spec, results=StoreSpec(f"file://{tmp_path}/file"), location=f"file://{tmp_path}/file/r/1")
 
-    def fail(*_: object, **__: object) -> RegionResult:
+    def fail(*_: object, **__: object) -> AttemptResult:
         raise RuntimeError("the weather")
 
     without_spark(monkeypatch, fail)
@@ -277,7 +277,7 @@ def test_unreachable_store_of_failures_does_not_hide_the_failure(
     assert failure.message == "the weather"
 
 
-def without_spark(monkeypatch: pytest.MonkeyPatch, run_region: Callable[..., RegionResult]) -> None:
+def without_spark(monkeypatch: pytest.MonkeyPatch, run_region: Callable[..., AttemptResult]) -> None:
     monkeypatch.setattr(driver, "run_region", run_region)
     monkeypatch.setattr(driver, "_stop", lambda *_: None)
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", _NoSpark())

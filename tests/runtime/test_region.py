@@ -13,12 +13,13 @@ from runtime_specs import region_spec, troubled, vertex
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid, NotSetUp, RegionFailed
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.runtime import RegionSpec, region, vertex_pass
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure import describe, is_missing_input, is_user_error
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.receipt import read_failure, reporting_failure
-from airflow_recovery.runtime.region import RegionResult, run_region
+from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.storage import open_store
 from airflow_recovery.task.region_runner import region_failed
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.spark
 LOG = logging.getLogger("test_region")
 
 
-def run(spark: SparkSession, spec: RegionSpec, progress: Progress | None = None) -> RegionResult:
+def run(spark: SparkSession, spec: RegionSpec, progress: Progress | None = None) -> AttemptResult:
     return run_region(spark, spec, log=LOG, progress=progress or Progress(LOG, spec.attempt))
 
 

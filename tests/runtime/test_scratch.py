@@ -12,13 +12,13 @@ from airflow_recovery.errors import AttemptLost, StoreAccessDenied
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import RegionSpec
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.storage.local import LocalStore
 
 LOG = logging.getLogger("test_scratch")
-RESULT = RegionResult((), 1.0, None)
+RESULT = AttemptResult((), 1.0, None)
 
 
 def written(folder: Path, attempt: int = 1) -> RegionSpec:

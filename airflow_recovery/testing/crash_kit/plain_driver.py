@@ -14,11 +14,11 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.driver import driver_log, exit_code_of
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import listed_objects
@@ -43,7 +43,7 @@ def drive_plain(spec: RegionSpec) -> int:
     return exit_code_of(run, spec, log)
 
 
-def _run(spec: RegionSpec) -> RegionResult:
+def _run(spec: RegionSpec) -> AttemptResult:
     started = time.monotonic()
     store = open_spec_store(spec.results)
     read = [row for each in spec.inputs for row in rows_of(store, each)]
@@ -53,10 +53,10 @@ def _run(spec: RegionSpec) -> RegionResult:
     outputs = tuple(
         _write(spec, store, each, read, f"{spec.location}/{each.name}") for each in spec.vertices if each.is_result
     )
-    return RegionResult(outputs, round(time.monotonic() - started, 3), application_id=None)
+    return AttemptResult(outputs, round(time.monotonic() - started, 3), application_id=None)
 
 
-def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: list[str]) -> RegionResult:
+def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: list[str]) -> AttemptResult:
     """One split a part. What rows a split has follows from it alone, whichever attempt reads it."""
     started = time.monotonic()
     journal = Journal(open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
@@ -70,7 +70,7 @@ def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: l
         journal.put_part(part)
         parts.append(part)
     check_cover(assigned, parts)
-    return RegionResult(
+    return AttemptResult(
         union_of(folder_of(parts), [each.name for each in results], parts),
         round(time.monotonic() - started, 3),
         application_id=None,

@@ -14,8 +14,8 @@ from airflow.sdk import DAG
 from airflow_recovery.execution.drivers import BOUND
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.region import RegionResult
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.storage.opening import open_store
 
@@ -42,7 +42,7 @@ class Drivers:
                 info = open_store(f"{spec.location}/{each.name}").put("part-0", each.name.encode())
                 objects = (ResultObject("part-0", info.size, info.etag),)
                 outputs.append(PartitionManifest(each.name, f"{spec.location}/{each.name}", objects, 1))
-        finish_attempt(spec, RegionResult(tuple(outputs), 1.0, None), LOG)
+        finish_attempt(spec, AttemptResult(tuple(outputs), 1.0, None), LOG)
 
     def stop(self) -> None: ...
 
