@@ -34,10 +34,11 @@ from airflow_recovery.job import (
     per_file,
     same_as,
 )
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy, RecoveryMode
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.source.split import Split
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy, RecoveryMode
 from airflow_recovery.topology.result_type import (
     BLOCKING,
     BLOCKING_PERSISTENT,
@@ -46,7 +47,6 @@ from airflow_recovery.topology.result_type import (
     PIPELINED,
     ResultType,
 )
-from airflow_recovery.topology.retention import Retention
 
 __version__ = "0.1.0"
 

@@ -20,6 +20,7 @@ from airflow_recovery.channel import ChannelIdentity, Overflow, Reconnect
 from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.channel_options import UNLIMITED
 from airflow_recovery.model.records import AttemptTrace, ChannelPin, Claim, RunIdentity
 from airflow_recovery.runtime.driver import FINISHED
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunDates, StageSpec, StoreSpec, VertexSpec
@@ -30,7 +31,6 @@ from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf
 from airflow_recovery.testing.stage_driver import StageDriver
-from airflow_recovery.topology.channel_options import UNLIMITED
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
 from benchmarks.report import Figure, Report, Table, summary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from benchmarks.report import Figure, Report, Table, summary
 from benchmarks.stage import HERE
 from scripts.demo.lake import fill_lake

@@ -15,7 +15,7 @@ from airflow_recovery.channel.producing import Part, finish, give_up, open_produ
 from airflow_recovery.channel.records import ChannelIdentity, ChannelRecord, Consumed, LossCause, Segment
 from airflow_recovery.channel.retention import Room, make_room, orphans
 from airflow_recovery.channel.state import ChannelState, LedgerEntry, UnknownLoss
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 
 __all__ = [
     "BudgetVerdict",

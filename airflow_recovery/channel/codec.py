@@ -35,7 +35,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.codec import canonical_json, check_belongs, checksum, parse_versioned, plain
-from airflow_recovery.topology.channel_options import LossBudget, Reconnect
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
 
 CHANNEL_FORMAT = 1
 MAX_CHANNEL_RECORD_BYTES = 8 * 1024 * 1024

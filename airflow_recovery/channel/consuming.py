@@ -17,7 +17,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
-from airflow_recovery.topology.channel_options import Reconnect
+from airflow_recovery.model.channel_options import Reconnect
 
 
 def create_view(

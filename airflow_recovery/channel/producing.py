@@ -15,7 +15,7 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent
-from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget
+from airflow_recovery.model.channel_options import UNLIMITED, LossBudget
 
 
 @dataclass(frozen=True)

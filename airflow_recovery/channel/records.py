@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.channel.ranges import Ranges
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 Offsets = tuple[int, ...]
 """One sequence number for every subpartition."""

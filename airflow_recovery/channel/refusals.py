@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
+from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
 from airflow_recovery.topology.logical import LogicalTopology
 from airflow_recovery.topology.ordering import CycleFound, topological_order
 from airflow_recovery.topology.pipelined_regions import region_numbers

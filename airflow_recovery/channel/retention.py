@@ -10,7 +10,7 @@ from airflow_recovery.channel.ranges import between, common, merged, minus, size
 from airflow_recovery.channel.records import Segment, SegmentsDropped
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import ChannelEvicted
-from airflow_recovery.topology.channel_options import Overflow
+from airflow_recovery.model.channel_options import Overflow
 
 
 class Room(str, Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_recovery.channel.ranges import Ranges
 from airflow_recovery.channel.records import CheckpointPlanned, Consumed, LossCause, Offsets, Segment
-from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget
+from airflow_recovery.model.channel_options import UNLIMITED, LossBudget
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from airflow_recovery.channel.ranges import Ranges, between, common
 from airflow_recovery.channel.records import CheckpointPlanned, Consumed, Offsets
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent, ObjectMissing
-from airflow_recovery.topology.channel_options import Reconnect
+from airflow_recovery.model.channel_options import Reconnect
 
 
 @dataclass(frozen=True)

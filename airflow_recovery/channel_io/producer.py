@@ -11,8 +11,8 @@ from airflow_recovery.channel.records import Consumed
 from airflow_recovery.channel.retention import Room, make_room
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.errors import ChannelAltered, ChannelFailed
+from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow
 from airflow_recovery.storage.probe import probe
-from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget, Overflow
 
 
 @dataclass(frozen=True)

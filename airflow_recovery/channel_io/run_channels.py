@@ -18,9 +18,9 @@ from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.channel_options import LossBudget
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.channel_options import LossBudget
 
 
 class ChannelStanding(str, Enum):

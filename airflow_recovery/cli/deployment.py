@@ -11,11 +11,11 @@ from typing import Protocol
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
-from airflow_recovery.topology.committing import CommitSpec
-from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
 RESULTS_VARIABLE = "AIRFLOW__RECOVERY__RESULTS"

@@ -11,7 +11,7 @@ from airflow_recovery.cli.deployment import deployment_of
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_results, own_results
-from airflow_recovery.topology.retention import Retention, parse_duration_s
+from airflow_recovery.model.retention import Retention, parse_duration_s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,10 +15,10 @@ from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.committing import CommitSpec
-from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from airflow_recovery.doctor.checking import Check

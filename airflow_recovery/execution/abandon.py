@@ -15,9 +15,9 @@ from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.execution.commit import declared, token_of_finish
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.records import CommitEnd, Committed, CommitterTurn
 from airflow_recovery.sinks.committer import Committer, Probe
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from airflow_recovery.channel_io.run_channels import (
 )
 from airflow_recovery.errors import ChannelInconsistent, LossBudgetExceeded
 from airflow_recovery.execution.run import Run
+from airflow_recovery.model.channel_options import UNLIMITED, LossBudget
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.channel_options import UNLIMITED, LossBudget
 
 LEFT_BEHIND = "left behind"
 """The cause of what nobody had committed of a generation when the next one began."""

@@ -36,9 +36,9 @@ from airflow_recovery.errors import (
 from airflow_recovery.execution.run import Run
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterTurn, Outcome, RunIdentity
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 
 def commit_own(run: Run, outcome: Outcome) -> None:

@@ -29,9 +29,9 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, Failure, FenceCause, Outcome
 from airflow_recovery.runtime.failure import describe
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from airflow_recovery.execution.scheduler import FINISHED_STATES, RUNNING_STATES
 from airflow_recovery.failover.coordinated import cause_of, has_started, restarted_with, why_restart_vertex
 from airflow_recovery.failover.reason import LOST_DATA, Reason
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import FenceCause, Reset
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 
 @dataclass(frozen=True)

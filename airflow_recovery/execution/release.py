@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.execution.run import Run
+from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
 from airflow_recovery.shuffle.parts_in_use import newest_claims
 from airflow_recovery.shuffle.release import Releaser, ReleaseRule
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.retention import ReleasePolicy, Retention
 
 
 def release_consumed(run: Run, region: str, results: ObjectStore, default: Retention) -> None:

@@ -13,10 +13,10 @@ from airflow_recovery.execution.hold import finished_attempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle.parts_in_use import finishes_made_of, newest_claims
 from airflow_recovery.shuffle.release import Deleted, Releaser, ReleaseRule, readers_of
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.retention import Retention
 
 _AT_ONCE = Retention.as_consumed()
 

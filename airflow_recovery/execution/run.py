@@ -17,9 +17,9 @@ from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
+from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.sinks.committer import Committer
-from airflow_recovery.topology.committing import CommitSpec
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or a judgement that another process made void, is done again."""

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
 from airflow_recovery.source.parts import SplitWork
-from airflow_recovery.topology.committing import CommitSpec
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 
 @dataclass(frozen=True)

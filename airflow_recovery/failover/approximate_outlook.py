@@ -11,7 +11,7 @@ from enum import Enum
 
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 from airflow_recovery.failover.approximate import ApproximateRestart
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
+from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.result_type import ResultType
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.records import PlanRecord, RegionPlan
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 
 def restarted_with(topology: PlanRecord, region: RegionPlan) -> tuple[str, ...]:

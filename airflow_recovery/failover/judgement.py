@@ -29,6 +29,7 @@ from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.failover.stages import is_only_altered, other_channels
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     ChannelPin,
@@ -40,7 +41,6 @@ from airflow_recovery.model.records import (
     RegionPlan,
 )
 from airflow_recovery.source.split_log import SplitBook
-from airflow_recovery.topology.determinism import Determinism
 
 Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""

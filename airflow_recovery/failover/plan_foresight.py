@@ -11,9 +11,9 @@ from dataclasses import replace
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, ChannelPin, ChannelPlan, InputPin, Outcome
-from airflow_recovery.topology.determinism import Determinism
 
 _NOT_YET = "not yet"
 

@@ -13,11 +13,11 @@ from airflow_recovery.failover.plan_stages import PlannedStages, plan_stages
 from airflow_recovery.failover.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.failover.request import REBUILD, Request, Supposition, restart_everything, restart_together
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.committing import CommitMode
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ExternalObject, InputPin, PlanRecord, RegionPlan
-from airflow_recovery.topology.committing import CommitMode
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
-from airflow_recovery.topology.retention import ReleasePolicy
+from airflow_recovery.model.retention import ReleasePolicy
 
 
 def plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.model.determinism import Determinism
 
 
 class Why(str, Enum):

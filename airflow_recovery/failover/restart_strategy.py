@@ -19,7 +19,7 @@ from typing import ClassVar, Protocol
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.topology.duration import flink_duration_s
+from airflow_recovery.model.duration import flink_duration_s
 
 Uniform = Callable[[float, float], float]
 """A random number between two bounds, such as `random.Random(seed).uniform`."""

@@ -38,8 +38,8 @@ from enum import Enum
 from airflow_recovery.failover.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from airflow_recovery.failover.stages import Stages, feeder, generations_of, is_only_altered, live_attempts
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ChannelPin, Claim, InputPin, Reset
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 INCONSISTENT = "ChannelInconsistent"
 ALTERED = "ChannelAltered"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 from airflow_recovery.topology.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
-from airflow_recovery.topology.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 
 MAX_SUBPARTITIONS = 1024
 

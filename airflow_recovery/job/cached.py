@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.topology.regions import Region, RegionGraph
 
 

@@ -20,18 +20,18 @@ from airflow_recovery.job.stages import check_stages, check_strategy, strategy_i
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.job.vertex_options import checked_determinism, checked_version
-from airflow_recovery.sinks.declaration import check_one_sink
-from airflow_recovery.topology.determinism import Determinism, DeterminismLike
-from airflow_recovery.topology.failover_strategy import (
+from airflow_recovery.model.determinism import Determinism, DeterminismLike
+from airflow_recovery.model.failover_strategy import (
     FailoverStrategy,
     FailoverStrategyLike,
     RecoveryModeLike,
     declared_strategy,
 )
+from airflow_recovery.model.retention import Retention, checked_retention
+from airflow_recovery.sinks.declaration import check_one_sink
 from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
-from airflow_recovery.topology.retention import Retention, checked_retention
 
 
 class DeclaredJob:

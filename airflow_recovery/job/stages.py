@@ -9,7 +9,7 @@ from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee,
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.logical import LogicalTopology
 from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
 

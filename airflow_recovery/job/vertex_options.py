@@ -32,10 +32,10 @@ from airflow_recovery.job.split_wise import (
 )
 from airflow_recovery.job.templates import check_templates, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
 from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.topology.result_type import (
     BLOCKING,

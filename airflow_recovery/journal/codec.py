@@ -23,6 +23,10 @@ from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AdoptedParts,
@@ -60,11 +64,7 @@ from airflow_recovery.model.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
-from airflow_recovery.topology.retention import ReleasePolicy, Retention
+from airflow_recovery.model.retention import ReleasePolicy, Retention
 
 FORMAT_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024 * 1024

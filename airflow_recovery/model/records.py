@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
-from airflow_recovery.topology.committing import CommitSpec
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
-from airflow_recovery.topology.retention import Retention
+from airflow_recovery.model.retention import Retention
 
 
 def later(default: Any) -> Any:

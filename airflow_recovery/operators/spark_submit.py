@@ -15,6 +15,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.job.appends import how_application_appends
+from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.runtime.submit import s3a_conf, submit_environment
 from airflow_recovery.sinks.declaration import spec_of
@@ -29,13 +30,12 @@ from airflow_recovery.task.references import (
 )
 from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
 from airflow_recovery.task.supervision import die_with_supervisor
-from airflow_recovery.topology.determinism import Determinism, DeterminismLike
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.model.committing import CommitSpec
     from airflow_recovery.sinks.declaration import CommittingSink
-    from airflow_recovery.topology.committing import CommitSpec
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.committing import commit_spec_from_json
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AdoptedParts,
@@ -18,9 +21,6 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
-from airflow_recovery.topology.committing import commit_spec_from_json
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 
 def own_version() -> str:

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import UserCodeError
+from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.runtime.vertex_pass import VertexPass
-from airflow_recovery.topology.channel_options import Reconnect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from airflow_recovery.channel import ChannelState, commit_batch, create_view, ma
 from airflow_recovery.channel.records import ViewCreated
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.errors import ChannelInconsistent
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
+from airflow_recovery.model.channel_options import Overflow, Reconnect
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ from airflow_recovery.model.records import (
     RunAttempt,
     SharedPin,
 )
+from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.shuffle.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.channel_io.run_channels import RunChannel, run_channels
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
 from airflow_recovery.model.records import ChannelPin
+from airflow_recovery.model.retention import duration_text
 from airflow_recovery.shuffle.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.topology.retention import duration_text
 
 if TYPE_CHECKING:
     from airflow_recovery.shuffle.sweep import SweptRun

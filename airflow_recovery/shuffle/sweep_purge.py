@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.model.retention import duration_text
 from airflow_recovery.shuffle.parts_in_use import made_of
 from airflow_recovery.shuffle.release import Releaser, end_pin, pinned_by
 from airflow_recovery.shuffle.sweep_channels import purged_channels
@@ -27,7 +28,6 @@ from airflow_recovery.shuffle.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.retention import duration_text
 
 if TYPE_CHECKING:
     from airflow_recovery.shuffle.sweep import SweepOptions, SweptRun

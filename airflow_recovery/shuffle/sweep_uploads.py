@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.layout import parse_number
+from airflow_recovery.model.retention import duration_text
 from airflow_recovery.shuffle.sweep_found import CLOCK_MARGIN_S
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.uploads import Upload, UploadStore
-from airflow_recovery.topology.retention import duration_text
 
 if TYPE_CHECKING:
     from airflow_recovery.shuffle.sweep import SweepOptions, SweptRun

@@ -5,6 +5,7 @@ the task's process (never in Spark). Knows nothing of the journal, nor of who ma
 `airflow_recovery.execution.commit`. Names are Flink's two-phase commit's: `Committer`, `Committable`, prepare, commit.
 """
 
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import (
     Committable,
     Committer,
@@ -19,7 +20,6 @@ from airflow_recovery.sinks.declaration import CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks.delta import DeltaTable
 from airflow_recovery.sinks.postgres import PostgresTable
 from airflow_recovery.sinks.probed import ProbedSink
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 __all__ = [
     "CommitKind",

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committer, SinkResources
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 S = TypeVar("S")
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import check_location
 from airflow_recovery.errors import ConfigurationError, SinkRefused, SinkUnavailable
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 if TYPE_CHECKING:
     import deltalake

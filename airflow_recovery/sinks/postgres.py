@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 TOKENS = "airflow_recovery_commits"
 """The table that holds, for each lineage and target, the attempt that is in it. Lies in the target's schema.

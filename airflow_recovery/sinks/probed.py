@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError, SinkUnavailable
+from airflow_recovery.model.committing import CommitKind
 from airflow_recovery.sinks.committer import Committable, CommitToken, Probe, SinkResources
 from airflow_recovery.sinks.declaration import CommittingSink, imported
-from airflow_recovery.topology.committing import CommitKind
 
 
 @dataclass(frozen=True, kw_only=True)

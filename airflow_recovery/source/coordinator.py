@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 
 BATCH_CHECKPOINT_ID = -1
 """Flink's: a snapshot for batch recovery belongs to no checkpoint."""

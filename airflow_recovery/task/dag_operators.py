@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.job.batches import batch_size
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.task.references import qualified
-from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.topology.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
 
 if TYPE_CHECKING:
+    from airflow_recovery.model.failover_strategy import FailoverStrategy
+    from airflow_recovery.model.retention import Retention
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
-    from airflow_recovery.topology.failover_strategy import FailoverStrategy
-    from airflow_recovery.topology.retention import Retention
 
 OPERATORS_GROUP = "(operators)"
 """The group id in the journal; no task group can have it."""

@@ -16,7 +16,7 @@ from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import RestartStrategy, parse_restart_strategy
 from airflow_recovery.hooks.settings import SECTION
-from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text
+from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 
 WAITING_TRIES = 10
 """Tries beside the restarts: for producers that are made again, and for stores and Airflow itself being away."""

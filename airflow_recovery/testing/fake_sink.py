@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, refused
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 Gate = Callable[[str], None]
 

@@ -1,10 +1,10 @@
 """The shape of a job: its graph, and the recovery regions that are its units of restart (FLIP-1).
 
-Pure: nothing here does I/O, reads a clock or draws a random number. It imports the standard library's pure parts and
-`airflow_recovery.errors`, nothing else.
+Pure: nothing here does I/O, reads a clock or draws a random number. It imports the standard library's pure parts,
+`airflow_recovery.errors` and `airflow_recovery.model`, nothing else.
 """
 
-from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.topology.distribution import DistributionPattern
 from airflow_recovery.topology.execution_graph import (
     ExecutionGraph,

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
-from airflow_recovery.topology.duration import flink_duration_s
+from airflow_recovery.model.duration import flink_duration_s
 
 ENABLED = "execution.batch.job-recovery.enabled"
 PREVIOUS_WORKER_TIMEOUT = "execution.batch.job-recovery.previous-worker.recovery.timeout"

@@ -25,7 +25,7 @@ from airflow_recovery.channel import (
 )
 from airflow_recovery.channel.ranges import size
 from airflow_recovery.channel.records import ChannelRecord, Consumed
-from airflow_recovery.topology.channel_options import UNLIMITED
+from airflow_recovery.model.channel_options import UNLIMITED
 
 
 class Channel:

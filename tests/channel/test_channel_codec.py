@@ -29,8 +29,8 @@ from airflow_recovery.channel.records import (
 )
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "channel-v1"
 IDENTITY = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), "scores", 1)

@@ -15,8 +15,8 @@ from airflow_recovery.channel.refusals import (
     StageDeclaration,
     refusals,
 )
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.topology import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex, ResultType
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 TYPES = {"~": ResultType.PIPELINED_APPROXIMATE, "-": ResultType.BLOCKING, "=": ResultType.PIPELINED}
 BUDGET = LossBudget(max_lost_records=10)

@@ -15,9 +15,9 @@ from airflow_recovery.errors import AttemptLost, Refused
 from airflow_recovery.execution.abandon import abandon, look_at_abandon
 from airflow_recovery.execution.commit import roll_forward
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.testing.fake_sink import FakeTarget, fake_commit
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 RUN = ("flights", "2026-01-01")
 SINK = "busiest"

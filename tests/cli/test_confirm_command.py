@@ -11,8 +11,8 @@ from fakes import Hooks, Killed, Process
 
 from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.errors import SinkInDoubt
+from airflow_recovery.model.committing import CommitKind
 from airflow_recovery.testing.fake_sink import FakeTarget, fake_commit
-from airflow_recovery.topology.committing import CommitKind
 
 RUN = ("flights", "2026-01-01")
 SINK = "busiest"

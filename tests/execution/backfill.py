@@ -19,7 +19,7 @@ from airflow_recovery.execution.shared import SharedRunner
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.records import Making, PlanRecord, RunIdentity
-from airflow_recovery.topology.retention import Retention
+from airflow_recovery.model.retention import Retention
 
 SHARED_PAIR = {"S": (), "C": ("S",)}
 """S is persistent; C is each date's own."""

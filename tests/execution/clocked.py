@@ -8,10 +8,10 @@ from dataclasses import replace
 import pendulum
 from fakes import MemoryStore, World
 
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.shuffle.sweep_report import SweepReport
 from airflow_recovery.storage.object_store import ObjectInfo
-from airflow_recovery.topology.retention import Retention
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0

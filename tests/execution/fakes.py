@@ -26,6 +26,8 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import StreamClosed
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     Claim,
@@ -41,8 +43,6 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 IDENTITY = RunIdentity("dag", "date 2026-01-01T00:00:00+00:00", "flights")
 PUBLISH = "publish"

@@ -11,9 +11,9 @@ from airflow_recovery.errors import RecoveryError, SinkInDoubt
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.testing.fake_sink import FakeTarget, fake_commit
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 SINK = "C"
 

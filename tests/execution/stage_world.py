@@ -20,8 +20,8 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.failover.stages import live_attempts
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ChannelPin, ChannelPlan, Claim, Failure, Outcome, PlanRecord
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM

@@ -21,6 +21,8 @@ from airflow_recovery.failover.stages import Stages
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.channel_options import UNLIMITED, Reconnect
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
@@ -37,8 +39,6 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.write_once import Backoff
-from airflow_recovery.topology.channel_options import UNLIMITED, Reconnect
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "flights")
 RAW, SCORED = ChannelPlan("raw", "source"), ChannelPlan("scored", "scorer")

@@ -11,11 +11,11 @@ from fakes import IDENTITY, PAIR, Killed, Process, World
 
 from airflow_recovery.errors import CacheUnreachable
 from airflow_recovery.execution.release import drop_cached
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle import sweep as sweeping
 from airflow_recovery.shuffle.cached import cached_view_name
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.shuffle.sweep_report import SweepReport
-from airflow_recovery.topology.retention import Retention
 
 
 @dataclass

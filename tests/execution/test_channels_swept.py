@@ -10,11 +10,11 @@ from clocked import DAY_S, HOUR_S, Clock, ClockedStore
 from staged_run import RUN, StagedRun
 
 from airflow_recovery.channel_io.folder import StageFolder
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle import sweep_purge
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.shuffle.sweep_report import SweepReport
 from airflow_recovery.storage.object_store import ObjectInfo
-from airflow_recovery.topology.retention import Retention
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ from airflow_recovery.failover.plan_text import plan_text
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitEnd, CommitterTurn
 from airflow_recovery.task.failures import is_final
 from airflow_recovery.testing.fake_sink import FakeTarget
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 TOKEN, PROBE_ONLY = CommitKind.TOKEN, CommitKind.PROBE_ONLY
 APPEND, REPLACE = CommitMode.APPEND, CommitMode.REPLACE

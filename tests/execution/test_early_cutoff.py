@@ -15,9 +15,9 @@ from airflow_recovery.errors import InputLost
 from airflow_recovery.execution.job_plan import plan_job
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import ConsumerKept, RegionKept
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import InputPin
 from airflow_recovery.runtime.spec import RunFacts
-from airflow_recovery.topology.determinism import Determinism
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME

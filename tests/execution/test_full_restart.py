@@ -11,8 +11,8 @@ from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.request import PartitionGone, RegionFailure
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import FixedDelay
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 
 # A ---> B ---> C       D has nothing to do with them
 #        D ---> E

@@ -22,6 +22,7 @@ from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.owner import own_results
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.shuffle.availability import probe_manifest
 from airflow_recovery.storage import probe
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
@@ -30,7 +31,6 @@ from airflow_recovery.storage.s3_clients import S3Clients, new_session
 from airflow_recovery.testing import MotoServer, S3Proxy
 from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
 from airflow_recovery.testing.s3_server import REGION
-from airflow_recovery.topology.retention import ReleasePolicy, Retention
 
 pytestmark = pytest.mark.s3
 

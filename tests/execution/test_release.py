@@ -10,8 +10,8 @@ from airflow_recovery.errors import ConfigurationError, InputLost, JobDefinition
 from airflow_recovery.execution.release import release_consumed, release_published
 from airflow_recovery.job import job
 from airflow_recovery.model.records import Reset
+from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text, parse_duration_s
 from airflow_recovery.shuffle import release
-from airflow_recovery.topology.retention import ReleasePolicy, Retention, duration_text, parse_duration_s
 
 AS_CONSUMED = Retention.as_consumed()
 ON_RUN_SUCCESS = Retention.on_run_success()

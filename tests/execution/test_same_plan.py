@@ -16,7 +16,7 @@ from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.plan import Action
 from airflow_recovery.failover.plan_making import plan
-from airflow_recovery.topology.determinism import Determinism
+from airflow_recovery.model.determinism import Determinism
 
 
 def clear_the_run(world: World, rng: random.Random) -> None:

@@ -17,8 +17,8 @@ from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.shared import SharedTask, shared_key
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.model.records import AttemptState, ExternalObject
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.runtime.heartbeat import Heartbeat
-from airflow_recovery.topology.retention import Retention
 
 
 @pytest.fixture(autouse=True)

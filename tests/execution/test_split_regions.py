@@ -13,12 +13,12 @@ from airflow_recovery.execution import adoption
 from airflow_recovery.execution import attempt as attempt_module
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AdoptedParts, AttemptState, Claim, FenceCause, Outcome, Part, Reset
 from airflow_recovery.source import parts as parts_module
 from airflow_recovery.storage.object_store import ObjectInfo
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.split_driver import SplitDriver
-from airflow_recovery.topology.determinism import Determinism
 
 ALONE = {"S": ()}
 READ = {"S": (), "C": ("S",)}

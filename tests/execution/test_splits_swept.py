@@ -15,11 +15,11 @@ from airflow_recovery.execution.release import release_consumed
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.runtime import scratch
 from airflow_recovery.shuffle import release
 from airflow_recovery.shuffle import sweep as sweep_module
 from airflow_recovery.shuffle.release import ReleaseRule
-from airflow_recovery.topology.retention import Retention
 
 READ = {"S": (), "C": ("S",)}
 

@@ -24,9 +24,9 @@ from airflow_recovery.failover.request import (
 )
 from airflow_recovery.failover.stage_restart import StageMode
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Failure
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
     StageMode.GOES_ON,

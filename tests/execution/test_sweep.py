@@ -18,10 +18,10 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle import release, sweep_found
 from airflow_recovery.shuffle.release import ReleaseRule
 from airflow_recovery.shuffle.sweep_report import Action
-from airflow_recovery.topology.retention import Retention
 
 
 @pytest.fixture

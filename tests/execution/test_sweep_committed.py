@@ -8,9 +8,9 @@ from fakes import IDENTITY, PAIR, Killed, Process
 from sink_world import SINK, SinkWorld
 
 from airflow_recovery.execution.region_task import Decision
+from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle.release import ReleaseRule
-from airflow_recovery.topology.committing import CommitKind, CommitMode
-from airflow_recovery.topology.retention import Retention
 from airflow_recovery.verify import verify_run
 
 

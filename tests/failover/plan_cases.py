@@ -11,6 +11,7 @@ from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.failover.request import REBUILD, Request
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
@@ -21,7 +22,6 @@ from airflow_recovery.model.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.topology.determinism import Determinism
 
 ALWAYS = Determinism.ALWAYS
 CHAIN = {"P": (), "C": ("P",), "E": ("C",)}

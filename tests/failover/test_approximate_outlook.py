@@ -8,8 +8,8 @@ from topologies import single_subtasks
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 from airflow_recovery.failover.approximate import ApproximateStrategy, approximate_restart
 from airflow_recovery.failover.approximate_outlook import LossOutlook, RepeatOutlook, outlook
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.topology import ExecutionTopology, ResultType
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
 TOPOLOGY = ExecutionTopology(

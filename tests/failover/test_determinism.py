@@ -12,9 +12,9 @@ import pytest
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan, Reset
-from airflow_recovery.topology.determinism import Determinism
 
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME
 PAIR = {"P": (), "C": ("P",)}

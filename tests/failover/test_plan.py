@@ -28,9 +28,9 @@ from airflow_recovery.failover.request import (
     Supposition,
     Together,
 )
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import InputPin
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.retention import Retention
+from airflow_recovery.model.retention import Retention
 
 VERIFY, ASSUME = Determinism.VERIFY, Determinism.ASSUME
 

@@ -8,8 +8,8 @@ from plan_cases import ALWAYS, CHAIN, DIAMOND, FORK, RunCase
 
 from airflow_recovery.failover.plan_text import brief, count_text, plan_line, plan_table, plan_text, plan_tree, ranges
 from airflow_recovery.failover.request import RecomputeAll, RestartRegion
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import SubtaskPlan
-from airflow_recovery.topology.determinism import Determinism
 
 
 def months(count: int = 12) -> RunCase:

@@ -22,6 +22,7 @@ from airflow_recovery.failover.stage_restart import (
 )
 from airflow_recovery.failover.stages import Stages, live_attempts, other_channels
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import (
     AttemptState,
     ChannelPin,
@@ -35,7 +36,6 @@ from airflow_recovery.model.records import (
     RegionPlan,
     Reset,
 )
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM

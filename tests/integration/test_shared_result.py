@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pipeline import STEP_TIMEOUT_S, Pipeline
 
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.shuffle.sweep_report import Action
 from airflow_recovery.storage import open_store
 from airflow_recovery.storage.s3 import S3Store
-from airflow_recovery.topology.retention import Retention
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, job
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.topology.result_type import BLOCKING
 
 

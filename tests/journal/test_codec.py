@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
+from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AdoptedParts,
@@ -52,11 +56,7 @@ from airflow_recovery.model.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
-from airflow_recovery.topology.retention import ReleasePolicy, Retention
+from airflow_recovery.model.retention import ReleasePolicy, Retention
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -45,6 +45,7 @@ from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
 from airflow_recovery.job.vertex_options import SinkOptions, SourceOptions, VertexOptions
+from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
     OutputReference,
@@ -57,7 +58,6 @@ from airflow_recovery.operators import (
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.sensors import RecoveryResultSensor
 from airflow_recovery.sinks import DeltaTable, PostgresTable, ProbedSink
-from airflow_recovery.topology.retention import ReleasePolicy
 
 DIAMOND = "dagjobs.shapes:diamond"
 

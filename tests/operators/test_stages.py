@@ -22,6 +22,7 @@ from airflow_recovery.channel.producing import open_producer
 from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
 from airflow_recovery.failover.restart_strategy import NoRestart
 from airflow_recovery.hooks.doors import FirstDoor
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import (
     RecoveryAuditOperator,
@@ -31,7 +32,6 @@ from airflow_recovery.operators import (
 )
 from airflow_recovery.task import stages as stages_module
 from airflow_recovery.task.stages import StageRunner
-from airflow_recovery.topology.channel_options import LossBudget, Reconnect
 from airflow_recovery.triggers import ChannelOpenTrigger
 
 JOB = "dagjobs.streams:scoring"

@@ -21,6 +21,7 @@ from airflow_recovery.channel import ChannelIdentity, ChannelState
 from airflow_recovery.channel_io import ChannelClient, ChannelProducer, SegmentBody
 from airflow_recovery.channel_io.reading import committed_outputs, read_channel
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnect
 from airflow_recovery.model.records import AttemptTrace, ChannelPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.attempt_result import AttemptResult
@@ -29,7 +30,6 @@ from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.spec import ChannelSpec, StageSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.topology.channel_options import UNLIMITED, Overflow, Reconnect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,6 +18,7 @@ from airflow_recovery.errors import CacheUnreachable, PartitionMissing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.runtime import RegionSpec, cached
 from airflow_recovery.runtime.cached import CacheServer, cache_result, check_after, read_cached
 from airflow_recovery.runtime.connect import run_over_connect
@@ -29,7 +30,6 @@ from airflow_recovery.shuffle.cached import VIEW_PREFIX, CachedLocation
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.storage import open_store
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server, free_port
-from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

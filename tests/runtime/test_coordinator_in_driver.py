@@ -13,13 +13,13 @@ from runtime_specs import outcome_of, region_spec, vertex
 
 from airflow_recovery.job import run_local
 from airflow_recovery.job.loading import load_job
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.runtime import RegionSpec
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.region import run_region
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
 from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 SPEC = RegionSpec(
     job="regionjobs.flights:flights",

@@ -13,10 +13,10 @@ import pytest
 from runtime_specs import CODE
 from stage_scene import StageScene
 
+from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.runtime import driver
 from airflow_recovery.runtime.receipt import read_receipt
 from airflow_recovery.testing.stage_driver import Moments, StageDriver
-from airflow_recovery.topology.channel_options import Reconnect
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]

@@ -20,11 +20,11 @@ from airflow_recovery.errors import (
     StoreUnsuitable,
     UserCodeError,
 )
+from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.runtime import stage_ends, stage_region
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore, Verb
-from airflow_recovery.topology.channel_options import Overflow, Reconnect
 
 pytestmark = pytest.mark.spark
 

@@ -12,13 +12,13 @@ from airflow_recovery import job
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.execution.job_plan import plan_job
 from airflow_recovery.job.fingerprint import vertex_fingerprint
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.records import CoordinatorPlan
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.source import BATCH_CHECKPOINT_ID, OperatorCoordinator
 from airflow_recovery.source import coordinator as module
 from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.topology import BLOCKING
-from airflow_recovery.topology.coordinator_snapshot import CoordinatorSnapshot
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_recovery import BLOCKING, dates, job
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.sinks import PostgresTable, ProbedSink
-from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,6 +17,7 @@ from airflow_recovery.channel.consuming import commit_batch, create_view
 from airflow_recovery.channel.producing import publish
 from airflow_recovery.channel.records import Consumed, Released
 from airflow_recovery.failover.approximate import ApproximateStrategy
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.testing.channel_simulation import (
     Fault,
     Settings,
@@ -31,7 +32,6 @@ from airflow_recovery.testing.channel_simulation import (
 from airflow_recovery.testing.channel_simulation.drill import main
 from airflow_recovery.testing.channel_simulation.stages import Stage, _Channel
 from airflow_recovery.testing.channel_simulation.world import World
-from airflow_recovery.topology.channel_options import LossBudget, Overflow, Reconnect
 
 SMALL = Settings(batches=2, subpartitions=1)
 PAIR = replace(SMALL, stages=2, batches=1, batch_records=3)

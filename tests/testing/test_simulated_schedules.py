@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.testing.simulation import (
     TOPOLOGIES,
     Settings,
@@ -20,8 +22,6 @@ from airflow_recovery.testing.simulation import (
     simulate,
 )
 from airflow_recovery.testing.simulation.drill import main
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 DIAMOND = TOPOLOGIES["diamond"]
 CRASHES = [Trouble.KILL, Trouble.SIGTERM]

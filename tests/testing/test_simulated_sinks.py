@@ -9,9 +9,9 @@ import itertools
 
 import pytest
 
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
 from airflow_recovery.testing.simulation.jobs import with_sinks
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 KINDS = list(itertools.product(CommitKind, CommitMode))
 TROUBLES = {

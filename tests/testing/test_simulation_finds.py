@@ -21,6 +21,8 @@ from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Reset
 from airflow_recovery.shuffle import release
 from airflow_recovery.storage.object_store import ObjectInfo
@@ -38,8 +40,6 @@ from airflow_recovery.testing.simulation import (
 from airflow_recovery.testing.simulation.jobs import IDENTITY, with_sinks
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
 from airflow_recovery.testing.simulation.schedule import Schedule
-from airflow_recovery.topology.committing import CommitKind, CommitMode
-from airflow_recovery.topology.determinism import Determinism
 
 SOLO = {"P": ()}
 PAIR, CHAIN, FAN_OUT = TOPOLOGIES["pair"], TOPOLOGIES["chain"], TOPOLOGIES["fan-out"]

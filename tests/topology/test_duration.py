@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.topology.duration import flink_duration_s
+from airflow_recovery.model.duration import flink_duration_s
 
 
 @pytest.mark.parametrize(

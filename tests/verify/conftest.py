@@ -13,8 +13,8 @@ import fakes
 from spoiled_journal import Spoiled
 
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import Failure
-from airflow_recovery.topology.determinism import Determinism
 
 
 def fail() -> None:

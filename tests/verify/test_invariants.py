@@ -15,11 +15,11 @@ from spoiled_journal import PREFIX, Spoiled
 
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.execution import region_task
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import Closed, InputPin, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, Violation, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY
-from airflow_recovery.topology.determinism import Determinism
 from airflow_recovery.verify import Report, verify_run
 from airflow_recovery.verify.finding import INVARIANTS, Verdict
 

@@ -7,8 +7,8 @@ import pytest
 from sink_world import SINK, SinkWorld, sink_world
 from spoiled_journal import Spoiled
 
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitterTurn
-from airflow_recovery.topology.committing import CommitKind, CommitMode
 
 
 def killed_before(world: SinkWorld, what: str) -> None:

@@ -10,6 +10,7 @@ from airflow_recovery.execution.commit import token_of
 from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.records import AttemptState
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
@@ -20,7 +21,6 @@ from airflow_recovery.testing.crash_kit.stage import PUBLISH, Scenario, Stage
 from airflow_recovery.testing.crash_kit.supervisor import Supervisor
 from airflow_recovery.testing.crash_kit.target import applied
 from airflow_recovery.testing.simulation.settings import Violation
-from airflow_recovery.topology.committing import CommitMode
 from airflow_recovery.verify import verify_run
 
 

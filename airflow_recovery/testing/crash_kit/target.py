@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 
 from airflow_recovery.errors import ObjectExists
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, refused
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
-from airflow_recovery.topology.committing import CommitKind, CommitMode, CommitSpec
 
 
 class StandInTarget:

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
-from airflow_recovery.topology.committing import CommitKind, CommitMode
-from airflow_recovery.topology.determinism import Determinism
-from airflow_recovery.topology.failover_strategy import FailoverStrategy
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
 

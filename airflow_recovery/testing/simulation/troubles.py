@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.failover.request import RestartFrom, RestartRegion
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
-from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule

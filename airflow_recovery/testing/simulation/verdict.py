@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_recovery.journal.replay import differences
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import Violation
 from airflow_recovery.testing.simulation.sinks import check_sinks
-from airflow_recovery.topology.determinism import Determinism
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule

@@ -10,10 +10,10 @@ from airflow_recovery.execution.apply_plan import apply_plan
 from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.failover.plan_making import plan
 from airflow_recovery.failover.request import Request
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.stage import stage
-from airflow_recovery.topology.retention import Retention
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule
