@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.mode import MODES
 
 _OURS = "airflow_recovery"
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+airflow_recovery\.(\w+)", re.MULTILINE)
@@ -48,9 +49,10 @@ def _top_level(job_ref: str) -> str:
 
 
 def _our_files() -> Iterator[tuple[str, Path]]:
-    """The package itself, which a job's module imports, the driver's room, and all that these import of ours."""
+    """The package itself, which a job's module imports, the driver's room, the modes, and all that these import."""
     root = Path(__file__).resolve().parents[1]
     wanted, seen = ["__init__", "runtime"], set[str]()
+    wanted += [room for room in (package.rpartition(".")[2] for package in MODES.values()) if (root / room).is_dir()]
     while wanted:
         name = wanted.pop()
         if name in seen:

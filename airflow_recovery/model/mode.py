@@ -1,0 +1,111 @@
+"""How a region runs: its mode. The core asks a mode; it never asks which mode it is.
+
+A region's plan carries its mode as a value (`RegionPlan.mode`), and so do its claims and outcomes, each with what the
+mode writes into that record. Batch is the mode that writes nothing: `BATCH`.
+
+A room that would do something else in another mode has a class of questions with batch's answers, for example
+`airflow_recovery.failover.mode.PlanningMode`. Another mode answers them in a module of its own package, whose name the
+room chooses (``planning``), by a subclass whose one instance is ``MODE``. `answers_of` finds it.
+
+A mode's package is imported when the first region of that mode is met, not before: without the package everything
+else still works. `MODES` is the only place that names the packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from airflow_recovery.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class RegionMode:
+    """What a mode writes into one kind of record. This base is batch's, which writes nothing.
+
+    The fields of a subclass are keys of the record's JSON, beside the record's own. Every field has a default, so that
+    `of` can answer for a record of another mode.
+    """
+
+    name: ClassVar[str] = "batch"
+
+    @classmethod
+    def of(cls: type[M], record: HasMode) -> M:
+        """What this mode wrote into ``record``; of a record of another mode, what stands for nothing."""
+        return record.mode if isinstance(record.mode, cls) else cls()
+
+
+M = TypeVar("M", bound=RegionMode)
+A = TypeVar("A")
+
+BATCH = RegionMode()
+
+
+class HasMode(Protocol):
+    """A record of a region."""
+
+    @property
+    def mode(self) -> RegionMode:
+        """What the region's mode writes into it."""
+        ...
+
+
+MODES: Mapping[str, str] = {
+    "streaming": "airflow_recovery.streaming",
+    "split": "airflow_recovery.splits",
+}
+"""The package of each mode but batch, by the mode's name."""
+
+_MODE_OF_KEY = {
+    **dict.fromkeys(("channels_in", "channels_out", "stateful", "replays", "channels", "after"), "streaming"),
+    # Streaming claims write ``reading`` as well, and always with ``channels``, which comes first here.
+    **dict.fromkeys(("split_source", "pulls_splits", "base", "reading", "parts", "lost_splits"), "split"),
+}
+
+
+def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
+    """The class of `RegionMode` that reads a record with these JSON keys. ``record``: the record's own class.
+
+    Raises `ConfigurationError` where the package of the mode is not installed.
+    """
+    present = frozenset(keys)
+    name = next((name for key, name in _MODE_OF_KEY.items() if key in present), None)
+    if name is None:
+        return RegionMode
+    found: type[RegionMode] = _module(name, "mode").IN_RECORDS[record]
+    return found
+
+
+@cache
+def answers_of(mode: str, module: str, questions: type[A]) -> A:
+    """How the mode of that name answers ``questions``: its ``MODE`` in ``module`` of its package.
+
+    Of batch: an instance of ``questions`` itself. Raises `ConfigurationError` where the package is not installed.
+    """
+    if mode == BATCH.name:
+        return questions()
+    answers = _module(mode, module).MODE
+    if not isinstance(answers, questions):
+        raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
+    return answers
+
+
+def modes_of(records: Iterable[HasMode]) -> tuple[str, ...]:
+    """The names of their modes, each once, in the order in which they come."""
+    return tuple(dict.fromkeys(record.mode.name for record in records))
+
+
+def _module(mode: str, module: str) -> Any:
+    package = MODES[mode]
+    try:
+        return import_module(f"{package}.{module}")
+    except ModuleNotFoundError as error:
+        if error.name is not None and package.startswith(error.name):
+            raise ConfigurationError(
+                f"a region of this run has the mode {mode!r}: expected the package {package} on this machine, found "
+                "none. Install the whole of airflow-recovery here"
+            ) from error
+        raise

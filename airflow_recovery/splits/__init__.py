@@ -1,0 +1,1 @@
+"""The mode of a region that commits split by split (``commit="split"``)."""
