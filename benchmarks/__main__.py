@@ -24,7 +24,6 @@ NAMES = (
     "s3_requests",
     "kept_region",
     "plan_scale",
-    "flink_scale",
     "resume",
     "journal",
     "first_paint",

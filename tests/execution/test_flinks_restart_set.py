@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from fakes import PUBLISH, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.restart_set import region_restart_set
 
 from airflow_recovery.errors import RecoveryError, RegionFailed
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.failover.restart_set import region_restart_set
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 _BEGUN = time.perf_counter()
 
-from airflow_recovery.failover.restart_set import region_restart_set  # noqa: E402
+from reference.restart_set import region_restart_set  # noqa: E402
+
 from airflow_recovery.topology import (  # noqa: E402
     DistributionPattern,
     ExecutionTopology,

@@ -9,14 +9,14 @@ from naive_topology import NaiveTopology, Partition, Subtask, logical_topologies
 from topologies import ALL_TO_ALL, chain, single_subtasks
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
-from airflow_recovery.failover import restart_set
-from airflow_recovery.failover.restart_set import (
+from airflow_recovery.topology import BLOCKING, PIPELINED, ExecutionTopology, LogicalTopology, ResultType
+from reference import restart_set
+from reference.restart_set import (
     full_restart_set,
     individual_restart_set,
     lost_partition,
     region_restart_set,
 )
-from airflow_recovery.topology import BLOCKING, PIPELINED, ExecutionTopology, LogicalTopology, ResultType
 
 
 class Job:

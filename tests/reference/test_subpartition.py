@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from airflow_recovery.channel.segment_cleaning import clean
-from airflow_recovery.channel.subpartition import (
+from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
+from reference.segment_cleaning import clean
+from reference.subpartition import (
     Barrier,
     Buffer,
     Polled,
@@ -15,7 +16,6 @@ from airflow_recovery.channel.subpartition import (
     ReleaseCause,
     SubpartitionView,
 )
-from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
 
 
 def holding(*items: Buffer | Barrier) -> ReconnectableSubpartition:

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.channel.segment_cleaning import clean_buffer
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
+from reference.segment_cleaning import clean_buffer
 
 
 class ReleaseCause(str, Enum):
