@@ -103,7 +103,7 @@ def approximate_restart(
 ) -> ApproximateRestart:
     """Decide what restarts with execution vertex ``failed``.
 
-    ``available(partition)`` and ``lost`` as in `airflow_recovery.failover.restart_set.region_restart_set`.
+    ``available(partition)``: is it there to be read (again)? ``lost`` counts as unavailable in this one decision.
     ``changed(result)``: the schema or the subpartitions of that channel are other ones now. ``replays(vertex)``: that
     source can make again what an earlier attempt had read. Raises `UnknownVertex`.
     """

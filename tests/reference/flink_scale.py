@@ -1,7 +1,8 @@
 """The topology and the restart set at Flink's scale: beside Flink's own planner in one run, where that can be run.
 
-``FLINK_PEER`` names the folder of Flink's side (``run.sh``; default: ``../shared/peers/flink_scheduler`` beside this
-repository). It needs Java and Maven; without them our side is measured alone, against figures recorded with it.
+``PYTHONPATH=tests:. python -m reference.flink_scale [REPEATS]`` prints it. ``FLINK_PEER`` names the folder of Flink's
+side, with a ``run.sh`` that needs Java and Maven. Without it our side is measured alone, against figures recorded with
+it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
@@ -20,8 +22,7 @@ from typing import Any
 
 from benchmarks.plot import log_log_svg
 from benchmarks.report import Figure, Report, Table
-from benchmarks.stage import import_path
-from scripts.wheel import INSTALLED
+from scripts.wheel import INSTALLED, use_wheel
 
 STEPS = ("graph", "regions", "source_ok", "mid_ok", "mid_one_lost", "sink_all_lost")
 
@@ -110,9 +111,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
 
 def find_peer() -> Path | None:
     """Flink's side, if it and what it needs are there."""
-    folder = Path(
-        os.environ.get("FLINK_PEER", Path(__file__).resolve().parents[2] / "shared" / "peers" / "flink_scheduler")
-    )
+    folder = Path(os.environ.get("FLINK_PEER", ""))
     usable = (folder / "run.sh").is_file() and shutil.which("java") and shutil.which("mvn")
     return folder if usable else None
 
@@ -167,8 +166,8 @@ def _side_by_side(peer: Path, folder: Path, repeats: int) -> tuple[list[Line], l
             "FLINKBENCH_BUILD": str(folder / "flink"),
             **os.environ,
             "ONLY": f"^({shapes}) ({'|'.join(STEPS)})$",
-            "PEER": f"{sys.executable} -m benchmarks.flink_scale_case",
-            "PYTHONPATH": import_path(),
+            "PEER": f"{sys.executable} -m reference.flink_scale_case",
+            "PYTHONPATH": _import_path(),
         },
         stdout=subprocess.PIPE,
         text=True,
@@ -200,9 +199,9 @@ def _line(
 
 def _ours(case: tuple[str, int, int], step: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.flink_scale_case", *map(str, case), step],
+        [sys.executable, "-m", "reference.flink_scale_case", *map(str, case), step],
         cwd=INSTALLED,
-        env={**os.environ, "PYTHONPATH": import_path(), "WARM": "0"},
+        env={**os.environ, "PYTHONPATH": _import_path(), "WARM": "0"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -223,3 +222,14 @@ def _growth() -> tuple[list[tuple[str, ...]], dict[str, list[tuple[float, float]
         for step in ("graph", "mid_one_lost"):
             lines[f"{shape}: {step}"] = [(size, _ours(case_of(size), step)["cold_ms"]) for size in GROWTH]
     return [(name, *(f"{ms:.1f}" for _, ms in points)) for name, points in lines.items()], lines
+
+
+def _import_path() -> str:
+    """What a measured process has as its ``PYTHONPATH``: the installed wheel first, and these references."""
+    return os.pathsep.join([os.environ["PYTHONPATH"], str(Path(__file__).resolve().parents[1])])
+
+
+if __name__ == "__main__":
+    use_wheel()
+    with tempfile.TemporaryDirectory() as scratch:
+        print(measure(Path(scratch) / "flink_scale", int(sys.argv[1]) if sys.argv[1:] else None).text())

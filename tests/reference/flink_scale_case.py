@@ -1,6 +1,6 @@
 """One process measures one step of one case, as ``FlinkBench`` does for Flink: ``CASE LEVELS PARALLELISM STEP``.
 
-``python -m benchmarks.flink_scale_case all_to_all_blocking 2 10000 regions`` prints one JSON line. ``cold_ms`` is the
+``python -m reference.flink_scale_case all_to_all_blocking 2 10000 regions`` prints one JSON line. ``cold_ms`` is the
 first call in this process, until every region's id, or every id to restart, is there; ``memory_mb`` the growth of peak
 RSS from before the job was declared until the step was done.
 """
@@ -17,8 +17,6 @@ from typing import TypeVar
 
 _BEGUN = time.perf_counter()
 
-from reference.restart_set import region_restart_set  # noqa: E402
-
 from airflow_recovery.topology import (  # noqa: E402
     DistributionPattern,
     ExecutionTopology,
@@ -28,6 +26,7 @@ from airflow_recovery.topology import (  # noqa: E402
     LogicalVertex,
     ResultType,
 )
+from reference.restart_set import region_restart_set  # noqa: E402
 
 T = TypeVar("T")
 IMPORT_MS = 1000 * (time.perf_counter() - _BEGUN)

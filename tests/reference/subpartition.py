@@ -1,9 +1,8 @@
-"""The reconnectable subpartition of FLIP-135, as built in Flink: the model the channel is measured by.
+"""The reconnectable subpartition of FLIP-135, as built in Flink: what `airflow_recovery.channel` is the counterpart of.
 
 A queue of buffers and barriers in a producer's memory. At most one view reads it; a view that is replaced or released
 does not release the subpartition. What was polled is gone: a new view goes on behind it, at a record's border. Our
-channels keep segments in an object store instead and share the rule of `segment_cleaning`; nothing else of this is used
-at run time.
+channels keep segments of whole records in an object store instead, so that no record is ever torn.
 """
 
 from __future__ import annotations
