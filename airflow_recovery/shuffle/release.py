@@ -4,8 +4,8 @@
                final nor persistent); or a fenced attempt
     PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
 
-Whether every consumer stands is asked of Flink's release rule (`airflow_recovery.failover.unread`), which is pure and
-knows no policy, no publish and no clock.
+Whether every consumer stands is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
+publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
 that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.failover.unread import unread_regions
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -84,11 +82,6 @@ class ReleaseRule:
         self._silent_s = silent_s
         self._regions = {each.name: each for each in plan.regions}
         self._judged = Judgement(plan, state, available=_never_asked)
-
-    @cached_property
-    def _unread(self) -> frozenset[str]:
-        """The regions that no other still needs: only what is inside the job is ever asked about."""
-        return unread_regions(self._judged.topology, lambda name: self._judged.why_not_standing(name) is None)
 
     def verdict(self, region: str, number: int) -> Verdict:
         """May the data of this attempt go?"""
@@ -154,10 +147,12 @@ class ReleaseRule:
             return Verdict(False, "it outlives runs: --purge" if region.persistent else "it is a final result")
         if not self._regions:
             return Verdict(False, "no plan says whether it is a final result")
+        waiting = reader_left(self._judged.topology, name, lambda reader: self._judged.why_not_standing(reader) is None)
+        if waiting is not None:
+            return Verdict(False, f"{waiting} still needs it")
         consumers = [each.name for each in self._regions.values() if name in each.inputs]
-        if consumers and name not in self._unread:
-            waiting = (each for each in consumers if self._judged.why_not_standing(each) is not None)
-            return Verdict(False, f"{next(waiting, 'another subtask')} still needs it")
+        if consumers and region is not None and region.final:
+            return Verdict(False, "it is a final result, which others read")
         policy, grace_s = self._retention.policy, self._retention.grace_s
         if policy is ReleasePolicy.KEEP:
             said = f"the run has been silent for {duration_text(self._silent_s)}"
@@ -176,6 +171,11 @@ class ReleaseRule:
         ]
         age_s = self._age_s(self._layout.attempt(*each) for each in taken)
         return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
+
+
+def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
+    """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
+    return next((each.name for each in plan.regions if region in each.inputs and not is_done(each.name)), None)
 
 
 def _after(age_s: float, limit_s: float, said: str, what: str) -> Verdict:

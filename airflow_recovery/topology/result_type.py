@@ -23,7 +23,7 @@ class ReleasedBy(str, Enum):
     """Who lets a result go."""
 
     SCHEDULER = "scheduler"
-    """We do, by the release rule (`airflow_recovery.failover.release`) or by an explicit request."""
+    """We do, by the release rule (`airflow_recovery.shuffle.release`) or by an explicit request."""
 
     UPSTREAM = "upstream"
     """Its producer's application does, when it is done with it."""

@@ -7,7 +7,6 @@ from naive_topology import NaiveTopology, logical_topologies
 from topologies import ALL_TO_ALL, POINTWISE, chain, single_subtasks
 
 from airflow_recovery.errors import UnknownVertex
-from airflow_recovery.failover.release import PartitionGroupRelease
 from airflow_recovery.topology import (
     BLOCKING,
     PIPELINED,
@@ -19,6 +18,7 @@ from airflow_recovery.topology import (
     LogicalVertex,
     ResultType,
 )
+from reference.partition_group_release import PartitionGroupRelease
 
 
 def pair(

@@ -3,8 +3,8 @@
 A group goes when every region that reads it is finished, if we are the ones to let it go and it is not persistent. So
 an all-to-all input goes as a whole, and only when the last of its readers is done.
 
-This is only the rule. `airflow_recovery.failover.unread` asks it of a run as the journal has it; when and whether data
-is then deleted is the matter of `airflow_recovery.shuffle.release`.
+`airflow_recovery.shuffle.release.reader_left` says the same of the regions of a run's plan; `reference.unread` puts the
+question of the one to the other.
 """
 
 from __future__ import annotations

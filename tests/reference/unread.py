@@ -1,16 +1,16 @@
-"""Which regions of a run nobody reads any more: Flink's release rule, asked of what the journal knows of a run."""
+"""Which regions of a run's plan nobody reads any more, by Flink's release rule: the measure of `reader_left`."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from airflow_recovery.failover.release import PartitionGroupRelease
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.topology.distribution import DistributionPattern
 from airflow_recovery.topology.execution_topology import ExecutionTopology
 from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT
+from reference.partition_group_release import PartitionGroupRelease
 
 _Place = tuple[str, int]
 """A job vertex, and which of its subtasks."""

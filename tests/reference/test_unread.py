@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.failover.unread import unread_regions
 from airflow_recovery.model.records import PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.shuffle.release import reader_left
+from reference.unread import unread_regions
 
 
 def region(name: str, inputs: Iterable[str] = (), *, final: bool = False) -> RegionPlan:
@@ -82,10 +83,13 @@ def plans(draw: st.DrawFn) -> list[RegionPlan]:
 
 
 @given(plans(), st.data())
-def test_it_is_what_every_consumer_stands_says(plan: list[RegionPlan], data: st.DataObject) -> None:
+def test_flinks_rule_lets_go_what_has_no_reader_left(plan: list[RegionPlan], data: st.DataObject) -> None:
     done = data.draw(st.sets(st.sampled_from([each.name for each in plan])))
-    readers = {each.name: [other.name for other in plan if each.name in other.inputs] for each in plan}
+    record = PlanRecord("job", tuple(plan))
+    read = {name for each in plan for name in each.inputs}
     expected = {
-        each.name for each in plan if not each.final and readers[each.name] and done.issuperset(readers[each.name])
+        each.name
+        for each in plan
+        if not each.final and each.name in read and reader_left(record, each.name, done.__contains__) is None
     }
-    assert unread_regions(PlanRecord("job", tuple(plan)), done.__contains__) == expected
+    assert unread_regions(record, done.__contains__) == expected
