@@ -1,4 +1,4 @@
-"""Every error this package raises, as one tree.
+"""Every error this package raises, as one tree, and what is known of a failure. Imports nothing of ours.
 
 A message says what was expected, what was found, and what to do next. "Missing", "access denied" and "timed out" are
 three different answers everywhere: only a *missing* (or altered) result may restart its producer.
@@ -6,12 +6,11 @@ three different answers everywhere: only a *missing* (or altered) result may res
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from airflow_recovery.model.records import Failure, Making
 
 
 class RecoveryError(Exception):
@@ -177,14 +176,6 @@ class InputSkipped(RecoveryError):
     """An input was skipped in this run and has no result from an earlier attempt."""
 
 
-class SharedMadeElsewhere(RecoveryError):
-    """Another run is making the shared result that this one needs. ``making`` says which attempt, where it is known."""
-
-    def __init__(self, message: str, making: Making | None = None) -> None:
-        super().__init__(message)
-        self.making = making
-
-
 class InputUnreachable(RecoveryError):
     """The producer verified its result after our report, and still it cannot be read from here: not lost."""
 
@@ -278,6 +269,20 @@ class LossBudgetExceeded(ChannelError):
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of a failure, for a machine: error type, Spark's condition and SQLSTATE, the exception chain."""
+
+    type: str
+    message: str
+    condition: str | None = None
+    sql_state: str | None = None
+    chain: tuple[str, ...] = ()
+    vertex: str | None = None
+    labels: tuple[tuple[str, str], ...] = field(default=(), metadata={"later": True})
+    """Ours (`airflow_recovery.runtime.failure_class`) and those of a user's failure enrichers: (key, value)."""
 
 
 class RegionFailed(RecoveryError):

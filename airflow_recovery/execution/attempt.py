@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_recovery.errors import RegionFailed
+from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.execution.adoption import finish_without_spark
 from airflow_recovery.execution.attempt_outcome import own_finish
 from airflow_recovery.execution.dynamic_splits import finish_pulled
@@ -19,7 +19,7 @@ from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.execution.stage_failover import check_channels
 from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Claim, Failure, InputPin, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.model.records import Claim, InputPin, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.source.parts import SplitWork
 
 

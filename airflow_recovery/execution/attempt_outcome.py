@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, Failure
 from airflow_recovery.execution.run import Run
-from airflow_recovery.model.records import AttemptState, Claim, Failure, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome
 
 
 def fenced(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.model.records import Claim, Failure, Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, Outcome, RunIdentity
 
 
 class DriverStatus(str, Enum):

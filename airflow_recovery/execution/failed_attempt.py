@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import (
     AttemptLost,
+    Failure,
     InputDenied,
     InputReleased,
     NotMine,
     NotSetUp,
     PagesDisagree,
     RegionFailed,
-    SharedMadeElsewhere,
     StoreError,
     UserCodeError,
 )
@@ -29,8 +29,9 @@ from airflow_recovery.execution.scheduler import Observation
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Reason
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import Claim, Failure, FenceCause, Outcome
+from airflow_recovery.model.records import Claim, FenceCause, Outcome
 from airflow_recovery.runtime.failure import describe
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, Failure
 from airflow_recovery.execution.attempt_outcome import fenced
 from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
 from airflow_recovery.execution.runner import RegionRunner
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import Failure, FenceCause
+from airflow_recovery.model.records import FenceCause
 
 DIED = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.errors import InputLost, NoDoor, PagesDisagree
+from airflow_recovery.errors import Failure, InputLost, NoDoor, PagesDisagree
 from airflow_recovery.execution.adoption import split_work
 from airflow_recovery.execution.attempt import claim_attempt, pins_of, run_claimed
 from airflow_recovery.execution.commit import check_not_appended, commit_own, number_in_target, roll_forward
@@ -51,7 +51,7 @@ from airflow_recovery.failover.plan_making import why_kept
 from airflow_recovery.failover.reason import Reason, Why
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.model.records import Claim, ExternalObject, Failure, InputPin, Outcome, RunAttempt
+from airflow_recovery.model.records import Claim, ExternalObject, InputPin, Outcome, RunAttempt
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.process_identity import own_process
 from airflow_recovery.source.parts import SplitWork

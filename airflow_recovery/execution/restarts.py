@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_recovery.errors import ObjectMissing, RestartPending, RestartsExhausted, UserCodeError
+from airflow_recovery.errors import Failure, ObjectMissing, RestartPending, RestartsExhausted, UserCodeError
 from airflow_recovery.execution.run import Run
 from airflow_recovery.failover.reason import LOST_DATA, Reason
 from airflow_recovery.failover.restart_budget import (
@@ -27,7 +27,7 @@ from airflow_recovery.failover.restart_budget import (
     decide_restart,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.model.records import AttemptState, Claim, Failure, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome
 from airflow_recovery.runtime.failure_class import RECOVERABLE_LABEL, label_of
 
 WAITED_FOR_HERE_S = 10.0

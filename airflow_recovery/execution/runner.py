@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.execution.stage_work import StageWork
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Failure, Outcome
+from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
 from airflow_recovery.source.parts import SplitWork
 
 

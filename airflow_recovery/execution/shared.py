@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed, SharedMadeElsewhere
+from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed
 from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.execution.liveness import SilenceWatch, last_beat
 from airflow_recovery.execution.region_task import RegionTask
@@ -35,12 +35,12 @@ from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
     InputPin,
-    Making,
     Outcome,
     PlanRecord,
     RegionPlan,

@@ -43,7 +43,7 @@ from airflow_recovery.model.records import ChannelPin, Claim, InputPin, Reset
 
 INCONSISTENT = "ChannelInconsistent"
 ALTERED = "ChannelAltered"
-"""`airflow_recovery.model.records.Failure.type` of what a stage fails with, where the channel is what failed."""
+"""`airflow_recovery.errors.Failure.type` of what a stage fails with, where the channel is what failed."""
 
 
 class StageMode(str, Enum):

@@ -22,7 +22,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
-from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
@@ -41,7 +41,6 @@ from airflow_recovery.model.records import (
     CommitterTurn,
     CoordinatorPlan,
     ExternalObject,
-    Failure,
     FenceCause,
     Hold,
     InputPin,

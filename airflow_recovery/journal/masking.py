@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.journal.events import (
     ConsumerKept,
     Degraded,
@@ -18,16 +19,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     WriteInDoubt,
 )
-from airflow_recovery.model.records import (
-    CommitterDead,
-    Failure,
-    Hold,
-    Lost,
-    LostSplit,
-    Outcome,
-    Released,
-    Reset,
-)
+from airflow_recovery.model.records import CommitterDead, Hold, Lost, LostSplit, Outcome, Released, Reset
 
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
@@ -75,20 +76,6 @@ class ExternalObject:
     uri: str
     size: int
     etag: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What is known of a failure, for a machine: error type, Spark's condition and SQLSTATE, the exception chain."""
-
-    type: str
-    message: str
-    condition: str | None = None
-    sql_state: str | None = None
-    chain: tuple[str, ...] = ()
-    vertex: str | None = None
-    labels: tuple[tuple[str, str], ...] = later(())
-    """Ours (`airflow_recovery.runtime.failure_class`) and those of a user's failure enrichers: (key, value)."""
 
 
 @dataclass(frozen=True)
@@ -524,25 +511,6 @@ class CommitterDead:
     turn: int
     who: str
     why: str
-
-
-@dataclass(frozen=True)
-class Making:
-    """Somebody's open attempt at a shared result, as one who waits for it has seen it. In no journal.
-
-    ``beat`` is its last sign of life.
-    """
-
-    key: str
-    region: str
-    attempt: int
-    owner: RunAttempt | None
-    beat: str | None = None
-
-    def text(self) -> str:
-        """For people."""
-        who = f"{self.owner.dag_id} / {self.owner.run_key}" if self.owner is not None else "another run"
-        return f"{self.region} is shared ({self.key}@{self.attempt}) and is being made by {who}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from airflow_recovery.errors import (
     ConfigurationError,
     JobDefinitionError,
     RegionFailed,
-    SharedMadeElsewhere,
     StoreError,
     SubtasksUnknown,
 )
@@ -31,6 +30,7 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.runtime.heartbeat import interval_s
 from airflow_recovery.runtime.spec import RegionSpec
@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.execution.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
+    from airflow_recovery.model.build_in_progress import Making
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.model.records import Claim, Making, RunIdentity
+    from airflow_recovery.model.records import Claim, RunIdentity
     from airflow_recovery.task.job_run import OpenJobRun
     from airflow_recovery.task.region_runner import SparkApplication
     from airflow_recovery.task.subtask_batch import BeforeClaim

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
+    from airflow_recovery.errors import Failure
     from airflow_recovery.execution.region_task import RegionResult
     from airflow_recovery.execution.run import Run
     from airflow_recovery.execution.runner import ClaimedAttempt
-    from airflow_recovery.model.records import Failure
     from airflow_recovery.task.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import AttemptLost, NotSetUp
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import AttemptLost, Failure, NotSetUp
 from airflow_recovery.runtime.failure import silence_query_loggers
 from airflow_recovery.runtime.outcome import finish_attempt, heartbeat, open_early
 from airflow_recovery.runtime.process import guard

@@ -23,8 +23,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Protocol
 
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure
 from airflow_recovery.runtime.failure_class import CLASS_LABEL, MEMORY_LABEL, RECOVERABLE_LABEL, labelled
 
 RESERVED = frozenset({CLASS_LABEL, RECOVERABLE_LABEL, MEMORY_LABEL})

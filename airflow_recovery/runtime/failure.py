@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_CHAIN = 12

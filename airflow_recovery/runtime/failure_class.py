@@ -14,7 +14,7 @@ from dataclasses import replace
 from enum import Enum
 
 from airflow_recovery import errors
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure import is_missing_input, is_user_error
 from airflow_recovery.runtime.start_advice import NOT_SET_UP, start_advice
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.checks import check_arguments
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure
 from airflow_recovery.runtime.failure_class import MEMORY_LABEL, MemoryOf, label_of
 
 SPARKS_DEFAULT = "1g"

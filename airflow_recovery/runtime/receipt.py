@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_recovery.errors import AttemptLost, ObjectMissing, RegionFailed, StoreError
+from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RegionFailed, StoreError
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.location import key_below
-from airflow_recovery.model.records import Failure, Outcome
+from airflow_recovery.model.records import Outcome
 from airflow_recovery.runtime.failure import describe, failure_from_json, failure_to_json
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.spec import RegionSpec

@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from airflow_recovery.errors import AttemptLost, JobDefinitionError, RecoveryError, RegionFailed, UserCodeError
+from airflow_recovery.errors import AttemptLost, Failure, JobDefinitionError, RecoveryError, RegionFailed, UserCodeError
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import Failure, Part
+from airflow_recovery.model.records import Part
 from airflow_recovery.runtime.failure import describe, is_user_error
 from airflow_recovery.runtime.failure_class import FailureClass, classify, labelled
 from airflow_recovery.runtime.fence import is_fenced

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import UserCodeError
+from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.model.records import Failure, FenceCause, Outcome, Part
+from airflow_recovery.model.records import FenceCause, Outcome, Part
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.receipt import read_failure_at

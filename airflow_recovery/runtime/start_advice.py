@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure
 
 NOT_SET_UP = "NotSetUp"
 """The type of a `Failure` that says by itself what is to be set up."""

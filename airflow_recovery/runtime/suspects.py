@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure_class import CLASS_LABEL, FailureClass, classify, label_of
 from airflow_recovery.runtime.split_assignment import ALONE, planned_batches
 from airflow_recovery.source.split import Split

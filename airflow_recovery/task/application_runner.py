@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import (
     AttemptLost,
+    Failure,
     InputReleased,
     JobDefinitionError,
     NotSetUp,
@@ -27,7 +28,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, ReadMetrics, RunIdentity
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, RunIdentity
 from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced

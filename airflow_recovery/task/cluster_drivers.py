@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from airflow_recovery.errors import StoreError
+from airflow_recovery.errors import Failure, StoreError
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import Claim, Failure, Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, Outcome, RunIdentity
 from airflow_recovery.runtime.receipt import forget_failure_at, read_failure_at
 
 if TYPE_CHECKING:

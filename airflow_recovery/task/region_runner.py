@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
+from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.execution.drivers import Drivers
 from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
@@ -25,7 +25,7 @@ from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
 from airflow_recovery.runtime.cached import STORAGE_LEVELS
 from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify

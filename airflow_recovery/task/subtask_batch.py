@@ -22,6 +22,7 @@ from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.job.batches import batch_label
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan
 from airflow_recovery.task.failures import is_final
 
@@ -175,9 +176,7 @@ class _Ended:
 
     def raise_any(self) -> None:
         """What a retry may cure goes first: it tries the others again as well. Then waiting, failing, skipping."""
-        waiting = [
-            each for each in self.errors.values() if isinstance(each, errors.SharedMadeElsewhere) and each.making
-        ]
+        waiting = [each for each in self.errors.values() if isinstance(each, SharedMadeElsewhere) and each.making]
         skipped = [each for each in self.errors.values() if isinstance(each, errors.InputSkipped)]
         failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
         if failed and not all(map(is_final, failed.values())):

@@ -15,7 +15,8 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.model.records import Making, RunAttempt
+from airflow_recovery.model.build_in_progress import Making
+from airflow_recovery.model.records import RunAttempt
 
 
 class SharedResultTrigger(BaseTrigger):

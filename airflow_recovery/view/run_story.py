@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.model.records import AttemptState, Claim, Failure, RegionPlan
+from airflow_recovery.model.records import AttemptState, Claim, RegionPlan
 from airflow_recovery.view.run_events import RunEvents, events_of
 from airflow_recovery.view.run_view import RunView
 from airflow_recovery.view.splits_story import SplitsStory, splits_of

@@ -10,12 +10,12 @@ import pytest
 
 from airflow_recovery.cli.bundle import BundleStore, journal_in
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.errors import ObjectMissing, RegionFailed, StoreAccessDenied
+from airflow_recovery.errors import Failure, ObjectMissing, RegionFailed, StoreAccessDenied
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.scrub import scrubbed_json
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.model.records import Failure, SplitGeneration
+from airflow_recovery.model.records import SplitGeneration
 
 RUN = ("flights", "2026-01-01")
 KEY_ID = "AKIA" + "Q" * 16

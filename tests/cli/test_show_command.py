@@ -10,8 +10,7 @@ import pytest
 from fakes import Hooks, Killed, Process
 
 from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.errors import RegionFailed
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure, RegionFailed
 
 RUN = ("flights", "2026-01-01")
 

@@ -9,9 +9,9 @@ import pytest
 from fakes import Process
 from split_world import SOURCE, SplitWorld, splits
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import Failure
 from airflow_recovery.view.run_document import run_document
 from airflow_recovery.view.run_view import view_run
 from airflow_recovery.view.splits_story import SplitsStory, splits_of

@@ -18,7 +18,8 @@ from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.execution.shared import SharedRunner
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.model.records import Making, PlanRecord, RunIdentity
+from airflow_recovery.model.build_in_progress import Making
+from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.model.retention import Retention
 
 SHARED_PAIR = {"S": (), "C": ("S",)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_recovery.errors import AttemptLost, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
+from airflow_recovery.errors import AttemptLost, Failure, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
 from airflow_recovery.execution.drivers import BOUND, Drivers
 from airflow_recovery.execution.liveness import NO_PATIENCE, Patience
 from airflow_recovery.execution.probing import ResultProber
@@ -32,7 +32,6 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     Claim,
     ExternalObject,
-    Failure,
     Outcome,
     PlanRecord,
     Publish,

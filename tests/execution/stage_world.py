@@ -12,7 +12,7 @@ from typing import Any
 
 from fakes import FakeRunner, Hooks, Killed, Process, World
 
-from airflow_recovery.errors import AttemptLost, ChannelFailed, Overtaken, RegionFailed
+from airflow_recovery.errors import AttemptLost, ChannelFailed, Failure, Overtaken, RegionFailed
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import Run
@@ -21,7 +21,7 @@ from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.failover.stages import live_attempts
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import ChannelPin, ChannelPlan, Claim, Failure, Outcome, PlanRecord
+from airflow_recovery.model.records import ChannelPin, ChannelPlan, Claim, Outcome, PlanRecord
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM

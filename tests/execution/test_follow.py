@@ -11,14 +11,14 @@ import pytest
 from fakes import PAIR, Killed, Process, World
 from pendulum import from_timestamp
 
-from airflow_recovery.errors import AttemptLost, JournalInUse, NotMine, RecoveryError
+from airflow_recovery.errors import AttemptLost, Failure, JournalInUse, NotMine, RecoveryError
 from airflow_recovery.execution import follow, liveness
 from airflow_recovery.execution.drivers import BoundDrivers, DriverStatus
 from airflow_recovery.execution.liveness import NO_PATIENCE, Patience, beat_of
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, Failure, FenceCause, Outcome, Reset
+from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, FenceCause, Outcome, Reset
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.runtime.process_identity import own_process
 from airflow_recovery.storage.object_store import ObjectInfo

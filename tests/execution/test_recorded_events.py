@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import PAIR, World
 
-from airflow_recovery.errors import InputLost, InputSkipped, RegionFailed
+from airflow_recovery.errors import Failure, InputLost, InputSkipped, RegionFailed
 from airflow_recovery.journal.events import (
     AttemptClaimed,
     ExecutionVertexFailed,
@@ -16,7 +16,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     ResultLost,
 )
-from airflow_recovery.model.records import Failure, InputPin, Reset
+from airflow_recovery.model.records import InputPin, Reset
 from airflow_recovery.runtime.failure_class import labelled
 
 

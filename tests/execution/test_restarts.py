@@ -11,6 +11,7 @@ import pytest
 from fakes import CHAIN, PAIR, Killed, Process, World
 
 from airflow_recovery.errors import (
+    Failure,
     InputLost,
     RecoveryError,
     RegionFailed,
@@ -25,7 +26,7 @@ from airflow_recovery.execution.restarts import Restarts, decision_of
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import FixedDelay, NoRestart
-from airflow_recovery.model.records import Failure, FenceCause, Reset
+from airflow_recovery.model.records import FenceCause, Reset
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 STAR = {"P": (), "A": ("P",), "B": ("P",), "C": ("P",)}

@@ -10,12 +10,12 @@ from backfill import Backfill, SharedWorld, go
 from clocked import DAY_S, HOUR_S, sweep
 from fakes import InlineThread, Killed, Process
 
-from airflow_recovery.errors import SharedMadeElsewhere
 from airflow_recovery.execution import attempt, region_task, shared
 from airflow_recovery.execution.liveness import SilenceWatch
 from airflow_recovery.execution.region_task import Decision
 from airflow_recovery.execution.shared import SharedTask, shared_key
 from airflow_recovery.journal import journal as journal_module
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.model.records import AttemptState, ExternalObject
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.runtime.heartbeat import Heartbeat

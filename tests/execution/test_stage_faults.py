@@ -26,6 +26,7 @@ from airflow_recovery.channel_io import ChannelClient, ChannelProducer, SegmentB
 from airflow_recovery.errors import (
     AttemptLost,
     ChannelEvicted,
+    Failure,
     NotMine,
     Overtaken,
     RegionFailed,
@@ -37,7 +38,7 @@ from airflow_recovery.execution.rebuild import finished_tasks
 from airflow_recovery.execution.region_task import RegionTask
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import ChannelPin, Failure, Reset
+from airflow_recovery.model.records import ChannelPin, Reset
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.storage.write_once import Backoff
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
-from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.errors import Failure, UnknownRegion
 from airflow_recovery.execution.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.failover.plan import Plan
 from airflow_recovery.failover.plan_making import plan
@@ -26,7 +26,6 @@ from airflow_recovery.failover.stage_restart import StageMode
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import Failure
 
 GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
     StageMode.GOES_ON,

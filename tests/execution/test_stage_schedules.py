@@ -15,10 +15,10 @@ from fakes import InlineThread, Killed, Process
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 from test_stage_failover import check_coherent
 
-from airflow_recovery.errors import RecoveryError, RegionFailed
+from airflow_recovery.errors import Failure, RecoveryError, RegionFailed
 from airflow_recovery.execution import attempt, stage_failover
 from airflow_recovery.failover import stage_restart
-from airflow_recovery.model.records import Failure, Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.verify.checker import verify_run
 
 SEEDS = 100

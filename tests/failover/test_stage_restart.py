@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery.errors import Failure
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Why
 from airflow_recovery.failover.stage_restart import (
@@ -28,7 +29,6 @@ from airflow_recovery.model.records import (
     ChannelPin,
     ChannelPlan,
     Claim,
-    Failure,
     FenceCause,
     InputPin,
     Outcome,

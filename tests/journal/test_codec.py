@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
 from airflow_recovery.model.channel_options import Overflow, Reconnect
@@ -33,7 +33,6 @@ from airflow_recovery.model.records import (
     CommitterTurn,
     CoordinatorPlan,
     ExternalObject,
-    Failure,
     FenceCause,
     Hold,
     InputPin,

@@ -14,7 +14,7 @@ from example_events import AT, EXAMPLE_EVENTS, FOR_EVER, IDENTITY, STREAMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import AttemptLost, ObjectExists, ObjectMissing, StoreTimeout
+from airflow_recovery.errors import AttemptLost, Failure, ObjectExists, ObjectMissing, StoreTimeout
 from airflow_recovery.journal import replay as replay_module
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.events import AttemptClaimed, ExecutionVertexFinished, RunClosed, event_to_json
@@ -30,7 +30,6 @@ from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
-    Failure,
     FenceCause,
     InputPin,
     Lost,

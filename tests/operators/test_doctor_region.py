@@ -19,9 +19,8 @@ from airflow_recovery.cli.exit_codes import ExitCode
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
-from airflow_recovery.errors import JobDefinitionError, RegionFailed
+from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.model.records import Failure
 from airflow_recovery.operators import doctor as module
 from airflow_recovery.operators.doctor import RecoveryDoctorOperator, RegionTrial, region_check
 

@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_recovery import errors
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.task.failures import NOT_CURED_BY_RETRY, airflow_errors
 
 RETRIED = {
@@ -15,7 +16,7 @@ RETRIED = {
     errors.Overtaken, errors.PagesDisagree, errors.RegionFailed, errors.StoreTimeout, errors.StoreUnavailable,
     errors.InputUnreadable, errors.PartitionMissing, errors.InputAltered, errors.InputTimedOut, errors.TransferBroken,
     errors.InfrastructureFailed, errors.DriverLost, errors.OutOfMemory, errors.ExecutorLost, errors.SessionLost,
-    errors.RestartPending, errors.StoreFull, errors.SharedMadeElsewhere, errors.SubtasksFailed,
+    errors.RestartPending, errors.StoreFull, SharedMadeElsewhere, errors.SubtasksFailed,
     errors.HistoryIncomplete, errors.CacheUnreachable, errors.StoreCredentialsExpired, errors.SinkUnavailable,
     errors.SinkNotApplied, errors.ChannelInconsistent, errors.InputReleased,
 }  # fmt: skip

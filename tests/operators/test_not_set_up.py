@@ -15,8 +15,7 @@ from job_tasks import GROUP, job_dag
 from test_application_runner import dag_of
 from tries import journal_in, run_try
 
-from airflow_recovery.errors import DriverLost, NotSetUp, RegionFailed
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed
 from airflow_recovery.runtime import shipping
 from airflow_recovery.task import application_runner, region_runner
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP

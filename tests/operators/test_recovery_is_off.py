@@ -13,8 +13,7 @@ from airflow.sdk import DAG, conf
 from job_tasks import Drivers, job_dag
 from tries import run_try, submissions
 
-from airflow_recovery.errors import JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure, JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator

@@ -10,11 +10,11 @@ import pytest
 from airflow.sdk import DAG
 from tries import task_context
 
-from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.errors import Failure, JobDefinitionError
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
-from airflow_recovery.model.records import Claim, Failure
+from airflow_recovery.model.records import Claim
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.memory_policy import RaiseMemory

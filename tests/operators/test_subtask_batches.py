@@ -18,12 +18,13 @@ from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery import errors
-from airflow_recovery.errors import JobDefinitionError, RegionFailed, SubtasksFailed
+from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed, SubtasksFailed
 from airflow_recovery.execution import settle as settle_module
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import RetryGrant
 from airflow_recovery.failover.restart_strategy import FixedDelay
-from airflow_recovery.model.records import Failure, Making, Reset
+from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.task import open_run, region_runner
 from airflow_recovery.task.failures import airflow_errors
@@ -353,7 +354,7 @@ def test_control_after_any_other_failure_they_run(started: list[str]) -> None:
     assert started == ["a", "b", "c"]
 
 
-MAKING = errors.SharedMadeElsewhere("elsewhere", Making("key", "b", 1, None, ""))
+MAKING = SharedMadeElsewhere("elsewhere", Making("key", "b", 1, None, ""))
 FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), errors.InputSkipped("skipped")
 
 
@@ -361,11 +362,11 @@ FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), 
     ("ends", "expected"),
     [
         ({"a": FAILED, "b": MAKING, "c": FINAL}, SubtasksFailed),  # a retry looks at all of them again
-        ({"a": FINAL, "b": MAKING, "c": None}, errors.SharedMadeElsewhere),  # first the wait, then the failure
+        ({"a": FINAL, "b": MAKING, "c": None}, SharedMadeElsewhere),  # first the wait, then the failure
         ({"a": FINAL, "b": SKIPPED, "c": None}, errors.UserCodeError),
         ({"a": None, "b": SKIPPED, "c": None}, errors.InputSkipped),
         ({"a": FAILED, "b": SKIPPED, "c": None}, RegionFailed),
-        ({"a": errors.SharedMadeElsewhere("unknown"), "b": None}, errors.SharedMadeElsewhere),
+        ({"a": SharedMadeElsewhere("unknown"), "b": None}, SharedMadeElsewhere),
     ],
 )
 def test_one_end_for_several(ends: dict[str, Exception | None], expected: type[Exception], started: list[str]) -> None:

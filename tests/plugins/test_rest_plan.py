@@ -10,9 +10,8 @@ import pytest
 from fakes import Hooks, Killed, Process
 from rest_world import RestWorld
 
-from airflow_recovery.errors import RegionFailed
+from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.execution import release_by_hand
-from airflow_recovery.model.records import Failure
 from airflow_recovery.plugins import rest_plan, rest_release
 
 

@@ -15,8 +15,7 @@ import pytest
 from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 
-from airflow_recovery.errors import RegionFailed, StoreAccessDenied
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
 from airflow_recovery.plugins import rest_run
 from airflow_recovery.storage.names import encode
 from airflow_recovery.view.folders import folders

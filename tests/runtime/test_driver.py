@@ -19,8 +19,8 @@ import pytest
 from runtime_deadlines import is_alive, until
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
-from airflow_recovery.errors import NotSetUp, RegionFailed
-from airflow_recovery.model.records import AttemptState, Failure, FenceCause, Outcome, ReadMetrics
+from airflow_recovery.errors import Failure, NotSetUp, RegionFailed
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, ReadMetrics
 from airflow_recovery.runtime import RegionSpec, StoreSpec, driver
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure import is_user_error

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure_class import FailureClass, MemoryOf, classify, memory_of
 
 

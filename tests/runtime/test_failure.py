@@ -5,11 +5,11 @@ import pytest
 from airflow_recovery.errors import (
     ChannelAltered,
     ChannelInconsistent,
+    Failure,
     JobDefinitionError,
     LossBudgetExceeded,
     StoreUnsuitable,
 )
-from airflow_recovery.model.records import Failure
 from airflow_recovery.runtime.failure import (
     describe,
     failure_from_json,

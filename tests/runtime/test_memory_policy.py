@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.memory_policy import Memory, RaiseMemory, mebibytes
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.errors import ConfigurationError, NotSetUp, RegionFailed
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import ConfigurationError, Failure, NotSetUp, RegionFailed
 from airflow_recovery.runtime.failure_class import ERRORS, FailureClass, classify, labelled
 from airflow_recovery.runtime.start_advice import (
     MAX_LINES,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure_class import labelled
 from airflow_recovery.runtime.split_assignment import planned_batches
 from airflow_recovery.runtime.suspects import MAX_FAILURES, NOTHING, SPLITS_LABEL, EarlierAttempt, Record, record_of

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
+from airflow_recovery.errors import Failure, ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AdoptedParts, Claim, Failure, InputPin, Part, PartRef
+from airflow_recovery.model.records import AdoptedParts, Claim, InputPin, Part, PartRef
 from airflow_recovery.source.parts import (
     SplitWork,
     accumulated,

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import pytest
 from rest_world import RestWorld
 
-from airflow_recovery.errors import RegionFailed
-from airflow_recovery.model.records import Failure
+from airflow_recovery.errors import Failure, RegionFailed
 
 MakeRest = Callable[..., RestWorld]
 

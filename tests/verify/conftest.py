@@ -12,9 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
 import fakes
 from spoiled_journal import Spoiled
 
-from airflow_recovery.errors import RegionFailed
+from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import Failure
 
 
 def fail() -> None:

@@ -11,12 +11,12 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_recovery.errors import AttemptLost, ObjectMissing, RecoveryError, RegionFailed, StoreError
+from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.execution.drivers import BoundDrivers
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Failure, Outcome
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.runtime.heartbeat import Beat
 from airflow_recovery.source.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows

@@ -20,13 +20,13 @@ def region(name: str) -> Any:
     def run() -> None:
         from airflow.sdk.log import mask_secret, redact
 
+        from airflow_recovery.errors import Failure
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.journal.plans import plan_hash
         from airflow_recovery.model.manifest import PartitionManifest, ResultObject
         from airflow_recovery.model.records import (
             AttemptState,
             Claim,
-            Failure,
             FenceCause,
             InputPin,
             Outcome,

@@ -1,0 +1,35 @@
+"""A shared result that another run is making, as one who waits for it has seen it. In no journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import RecoveryError
+from airflow_recovery.model.records import RunAttempt
+
+
+@dataclass(frozen=True)
+class Making:
+    """Somebody's open attempt at a shared result, as one who waits for it has seen it. In no journal.
+
+    ``beat`` is its last sign of life.
+    """
+
+    key: str
+    region: str
+    attempt: int
+    owner: RunAttempt | None
+    beat: str | None = None
+
+    def text(self) -> str:
+        """For people."""
+        who = f"{self.owner.dag_id} / {self.owner.run_key}" if self.owner is not None else "another run"
+        return f"{self.region} is shared ({self.key}@{self.attempt}) and is being made by {who}"
+
+
+class SharedMadeElsewhere(RecoveryError):
+    """Another run is making the shared result that this one needs. ``making`` says which attempt, where it is known."""
+
+    def __init__(self, message: str, making: Making | None = None) -> None:
+        super().__init__(message)
+        self.making = making
