@@ -44,13 +44,13 @@ def live_channel(store: S3Store, asked: list[str]) -> None:
         reader.refresh()
 
 
-def test_a20_an_open_channel_is_never_listed(s3_store: S3Store, asked: list[str]) -> None:
+def test_an_open_channel_is_never_listed(s3_store: S3Store, asked: list[str]) -> None:
     live_channel(s3_store, asked)
     assert "get_object" in asked
     assert "list_objects_v2" not in asked
 
 
-def test_a20_control_with_confirmed_looks_each_empty_slot_is_listed(
+def test_control_with_confirmed_looks_each_empty_slot_is_listed(
     s3_store: S3Store, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "peek_slot", get_slot)

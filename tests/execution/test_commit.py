@@ -100,7 +100,7 @@ def test_fault_12_killed_before_every_request_it_is_committed_once(kind, mode):
 
 
 @every_kind
-def test_hole_14_with_the_zombie_alive_at_every_request_it_is_committed_once(kind, mode):
+def test_case_14_with_the_zombie_alive_at_every_request_it_is_committed_once(kind, mode):
     """The old process stands before its k-th request while its successor does all it may, and then goes on."""
     for at in range(1, len(requests_of_a_try(kind, mode)) + 1):
         world = sink_world(kind, mode)
@@ -120,7 +120,7 @@ def test_hole_14_with_the_zombie_alive_at_every_request_it_is_committed_once(kin
 
 
 @pytest.mark.parametrize("mode", [APPEND, REPLACE])
-def test_hole_15_not_applied_while_the_old_process_may_live_is_in_doubt(mode):
+def test_case_15_not_applied_while_the_old_process_may_live_is_in_doubt(mode):
     world, process = sink_world(PROBE_ONLY, mode), Process()
     error: list[object] = []
 
@@ -140,7 +140,7 @@ def test_hole_15_not_applied_while_the_old_process_may_live_is_in_doubt(mode):
     assert world.target.applied == [(SINK, 1)]
 
 
-def test_hole_15_control_without_the_doubt_both_commit(monkeypatch):
+def test_case_15_control_without_the_doubt_both_commit(monkeypatch):
     monkeypatch.setattr(commit._Commit, "_is_dead", True)
     world = sink_world(PROBE_ONLY)
 
@@ -154,7 +154,7 @@ def test_hole_15_control_without_the_doubt_both_commit(monkeypatch):
     assert world.target.applied == [(SINK, 1), (SINK, 1)]
 
 
-def test_hole_14_control_where_a_finish_is_not_rolled_forward_a_second_attempt_commits_too(monkeypatch):
+def test_case_14_control_where_a_finish_is_not_rolled_forward_a_second_attempt_commits_too(monkeypatch):
     """A user resets a prepared attempt while its process stands before the commit."""
 
     def drive() -> SinkWorld:
@@ -232,7 +232,7 @@ def after_a_confirmation_two_go_on() -> SinkWorld:
     return world
 
 
-def test_hole_15_a_confirmation_is_of_one_process_alone(monkeypatch):
+def test_case_15_a_confirmation_is_of_one_process_alone(monkeypatch):
     assert after_a_confirmation_two_go_on().target.applied == [(SINK, 1)]
     # The control: without turns both take it for theirs.
     monkeypatch.setattr(Journal, "take_turn", lambda self, turn: None)

@@ -28,7 +28,7 @@ def test_a_consumer_that_is_green_on_a_superseded_input_is_cleared():
     assert world.go("C").attempt == 2
 
 
-def test_hole_1_a_consumer_that_finishes_on_the_old_attempt_is_overtaken():
+def test_case_1_a_consumer_that_finishes_on_the_old_attempt_is_overtaken():
     """C@1 reads P@1; P is reset; P@2 finishes while C runs; C's finish is no success."""
     world = World(PAIR)
     world.go("P")
@@ -45,7 +45,7 @@ def quietly(world: World) -> None:
         remake(world, "P")
 
 
-def test_hole_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatch):
+def test_case_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatch):
     world = World(PAIR)
     world.go("P")
     monkeypatch.setattr(region_task, "settle", lambda *args: None)
@@ -64,14 +64,14 @@ def p_is_made_again_before_c_reports(world: World) -> bool:
     return world.airflow.end(c, "success")
 
 
-def test_hole_2_a_running_consumer_is_cleared_too():
+def test_case_2_a_running_consumer_is_cleared_too():
     world = World(PAIR)
     assert not p_is_made_again_before_c_reports(world)
     world.until_green()
     assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
 
 
-def test_hole_2_control_where_settle_clears_finished_tasks_only(monkeypatch):
+def test_case_2_control_where_settle_clears_finished_tasks_only(monkeypatch):
     monkeypatch.setattr(settle_module, "RUNNING_STATES", frozenset())
     world = World(PAIR)
     assert p_is_made_again_before_c_reports(world)
@@ -94,13 +94,13 @@ def settle_beside_a_zombies_claim(world: World) -> None:
     world.go("P", process=process)
 
 
-def test_hole_3_a_zombies_open_claim_is_nobodys_basis():
+def test_case_3_a_zombies_open_claim_is_nobodys_basis():
     world = World(PAIR)
     settle_beside_a_zombies_claim(world)
     assert world.airflow.cleared == ["C"]
 
 
-def test_hole_3_control_where_any_open_claim_counts(monkeypatch):
+def test_case_3_control_where_any_open_claim_counts(monkeypatch):
     basis = Judgement.basis
     monkeypatch.setattr(Judgement, "basis", lambda self, region, ti_id: basis(self, region, None))
     world = World(PAIR)

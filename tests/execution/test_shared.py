@@ -276,7 +276,7 @@ def test_a_try_that_died_holds_nothing_once_it_is_fenced():
     assert backfill.pins() == 1
 
 
-def test_hole_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it():
+def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it():
     backfill = Backfill(2)
     first, second = backfill.worlds
     first.until_green()

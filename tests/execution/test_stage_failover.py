@@ -83,7 +83,7 @@ def check_coherent(world: StageWorld) -> None:
         (FULL, "b", "ac", "abc"),
     ],
 )
-def test_a12_a13_who_restarts_with_a_failed_stage(strategy, failed, others, anew):
+def test_who_restarts_with_a_failed_stage(strategy, failed, others, anew):
     world = failing(failed, strategy)
     assert restarted(world) == "".join(sorted(failed + others))
     assert sorted(world.airflow.cleared) == sorted(others)
@@ -121,7 +121,7 @@ def test_a_stage_that_fails_before_others_have_begun_begins_anew_alone():
     check_coherent(world)
 
 
-def test_m2_a_failure_restarts_those_behind_it_once(monkeypatch):
+def test_a_failure_restarts_those_behind_it_once(monkeypatch):
     """The retry clears them, and dies before its claim: the next one finds that they have begun behind the failure."""
     assert restarts_behind_a_dying_retry() == 2
     monkeypatch.setattr(stage_failover, "has_restarted_behind", lambda claim, region, attempt: False)
@@ -153,7 +153,7 @@ def restarts_behind_a_dying_retry() -> int:
     return world.attempts("c")
 
 
-def test_m2_one_failure_of_the_source_does_not_make_its_reader_take_others_along_again():
+def test_one_failure_of_the_source_does_not_make_its_reader_take_others_along_again():
     world = StageWorld(strategy=DOWNSTREAM)
 
     def a_fails() -> None:
@@ -167,7 +167,7 @@ def test_m2_one_failure_of_the_source_does_not_make_its_reader_take_others_along
     assert (world.attempts("b"), world.attempts("c")) == (2, 2)
 
 
-def test_m2_a_person_clears_a_stage_and_those_behind_it_restart():
+def test_a_person_clears_a_stage_and_those_behind_it_restart():
     world = StageWorld(strategy=DOWNSTREAM)
 
     def cleared_and_again() -> None:
@@ -311,7 +311,7 @@ def test_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy)
     check_coherent(world)
 
 
-def test_a14_the_source_takes_all_behind_it_along_directly_or_not():
+def test_the_source_takes_all_behind_it_along_directly_or_not():
     world = failing("a", SINGLE, "ChannelAltered")
     assert restarted(world) == "abc"
     assert world.resets() == {("a", 1)}
@@ -326,12 +326,12 @@ def test_a_reader_that_keeps_state_of_it_begins_anew_and_all_with_it():
     check_coherent(world)
 
 
-def test_a14_control_state_of_something_else_does_not_matter():
+def test_control_state_of_something_else_does_not_matter():
     assert failing("b", SINGLE, "ChannelAltered", stateful="b").resets() == {("b", 1)}
 
 
 @pytest.mark.parametrize("strategy", [SINK, REGION])
-def test_a14_where_a_failure_begins_anew_so_does_a_changed_output(strategy):
+def test_where_a_failure_begins_anew_so_does_a_changed_output(strategy):
     world = failing("b", strategy, "ChannelAltered")
     assert world.resets() == {("a", 1), ("b", 1), ("c", 1)}
     check_coherent(world)
@@ -348,7 +348,7 @@ def test_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
     assert restarted(failing("b", SINGLE, "ChannelAltered")) == "abc"
 
 
-def test_a14_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew():
+def test_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew():
     """Its newest attempt bears a reset already, of the other kind: it takes one more attempt to say so."""
     world = StageWorld()
     process = Process()

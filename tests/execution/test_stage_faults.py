@@ -236,7 +236,7 @@ def rows(count: int) -> list[SegmentBody]:
 
 
 def test_fault_59_in_one_generation_the_late_record_of_an_older_attempt_is_refused():
-    """M3: both attempts write to one log, which belongs to the newer one."""
+    """Milestone 3: both attempts write to one log, which belongs to the newer one."""
     world = StageWorld()
 
     def again(old: ChannelProducer) -> None:
@@ -249,7 +249,7 @@ def test_fault_59_in_one_generation_the_late_record_of_an_older_attempt_is_refus
 
 
 def test_fault_59_after_a_restart_from_the_beginning_it_lands_where_nobody_reads():
-    """M1: the frozen attempt still owns its log, of a generation that counts no more."""
+    """Milestone 1: the frozen attempt still owns its log, of a generation that counts no more."""
     assert late_after_a_restart() == (3,)
 
 

@@ -349,7 +349,7 @@ def test_an_attempt_that_its_dead_process_left_open_is_fenced_before_the_purge(c
     assert world.results.objects == {}
 
 
-def test_hole_17_what_a_zombie_of_a_purged_run_finishes_does_not_count(clock):
+def test_case_17_what_a_zombie_of_a_purged_run_finishes_does_not_count(clock):
     world = clocked_world(PAIR, clock)
 
     def purged() -> None:
@@ -366,7 +366,7 @@ def test_hole_17_what_a_zombie_of_a_purged_run_finishes_does_not_count(clock):
     assert world.current("P") == 2
 
 
-def test_hole_17_control_without_the_tombstone_the_numbers_start_again(clock, monkeypatch):
+def test_case_17_control_without_the_tombstone_the_numbers_start_again(clock, monkeypatch):
     world = clocked_world(PAIR, clock)
     world.go_all()
     clock.passes(31 * DAY_S)
@@ -409,7 +409,7 @@ def sweep_while_c_reads(world: World, clock: Clock, seen: dict[str, str]) -> Non
     world.go("C", on_start=after_claim)
 
 
-def test_fault_81_hole_12_the_reader_claims_first_and_its_input_stays_until_it_has_ended(clock):
+def test_fault_81_case_12_the_reader_claims_first_and_its_input_stays_until_it_has_ended(clock):
     world = clocked_world(PAIR, clock)
     world.go("P")
     seen: dict[str, str] = {}
@@ -444,7 +444,7 @@ def claim_while_the_sweeper_deletes(world: World, clock: Clock) -> None:
     world.go("C", process=Process(gate=gate))
 
 
-def test_fault_81_hole_12_the_sweeper_marks_first_and_the_reader_sees_it_before_it_reads(clock, monkeypatch):
+def test_fault_81_case_12_the_sweeper_marks_first_and_the_reader_sees_it_before_it_reads(clock, monkeypatch):
     monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     world = clocked_world(PAIR, clock)
     with pytest.raises(InputLost, match="P: result was released"):

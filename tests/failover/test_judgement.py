@@ -224,14 +224,14 @@ def test_what_is_lost_in_a_diamond(lost, must_run):
     assert case.must_run() == must_run
 
 
-def test_hole_6_wanted_is_recursive():
+def test_case_6_wanted_is_recursive():
     """P was released, C's result is lost, E wants it: P must not say "all my consumers stand"."""
     case = Case(CHAIN).finish("P").finish("C").mark("P", 1, is_released=True).lose("C")
     assert case.must_run() == "PCE"
     assert (case.why("P"), case.why("C")) == (Why.OUTPUT_RELEASED, Why.OUTPUT_MISSING)
 
 
-def test_hole_7_a_released_result_that_nobody_wants_is_no_reason_to_run():
+def test_case_7_a_released_result_that_nobody_wants_is_no_reason_to_run():
     assert Case(CHAIN).finish_all().mark("P", 1, is_released=True).must_run() == ""
 
 

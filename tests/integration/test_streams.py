@@ -218,7 +218,7 @@ def assert_account(streams: Streams, journal: JournalObjects) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_a1_a4_a7_only_what_is_killed_starts_again_and_the_ledger_is_the_difference(streams: Pipeline) -> None:
+def test_only_what_is_killed_starts_again_and_the_ledger_is_the_difference(streams: Pipeline) -> None:
     found = started(streams, "stages_single", hold_at=4 * IDS)
     run = found.run
     found.wait_done("scores", 4 * IDS)
@@ -275,7 +275,7 @@ def test_a1_a4_a7_only_what_is_killed_starts_again_and_the_ledger_is_the_differe
 
 
 @pytest.mark.drill
-def test_a13_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clear(streams: Pipeline) -> None:
+def test_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clear(streams: Pipeline) -> None:
     found = started(streams, "stages_downstream", hold_at=4 * IDS)
     found.wait_done("scores", 4 * IDS)
 
@@ -294,7 +294,7 @@ def test_a13_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clea
 
 
 @pytest.mark.drill
-def test_a12_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipeline) -> None:
+def test_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipeline) -> None:
     found = started(streams, "stages_sink", hold_at=4 * IDS)
     found.wait_done("scores", 4 * IDS)
 
@@ -328,7 +328,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name(streams: Pipeline) -> N
     assert journal.publishes == []
 
 
-def test_a15_a_stage_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
+def test_a_stage_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
     """The pool is too small: refused at once. It is large enough, and others are in it: the producer waits no longer
     than its block_timeout_s, says so, and its consumer ends by name when it gets the slot."""
     narrow, crowded = started(streams, "stages_few_slots"), started(streams, "stages_no_slot", "hog")

@@ -118,7 +118,7 @@ def test_what_was_certainly_not_done_is_done_by_the_next_try_without_spark(targe
     assert len(commits(target)) == len(submissions(submitted)) == 1
 
 
-def test_hole_15_in_doubt_a_person_confirms_and_it_goes_on(target: Path, recovery: Path, submitted: Path) -> None:
+def test_case_15_in_doubt_a_person_confirms_and_it_goes_on(target: Path, recovery: Path, submitted: Path) -> None:
     target.with_suffix(".breaks").touch()
     with pytest.raises(SinkUnavailable, match="reset by peer"):
         run_try(operator(PROBED))

@@ -100,7 +100,7 @@ def race(lake: Lake, monkeypatch: pytest.MonkeyPatch, given: list[Committable]) 
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_hole_14_of_two_processes_with_one_token_one_applies_it(lake, monkeypatch, is_new):
+def test_case_14_of_two_processes_with_one_token_one_applies_it(lake, monkeypatch, is_new):
     if not is_new:
         lake.committer().commit(lake.committable(key="0"))
     given = lake.committable()

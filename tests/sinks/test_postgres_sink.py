@@ -43,7 +43,7 @@ def test_a_token_is_applied_once(warehouse):
     assert warehouse.rows() == GIVEN
 
 
-def test_hole_14_of_two_processes_with_one_token_one_applies_it(warehouse, monkeypatch):
+def test_case_14_of_two_processes_with_one_token_one_applies_it(warehouse, monkeypatch):
     """Both have seen that it is not applied, and have copied their rows, before either takes the token."""
     both = threading.Barrier(2)
     take = module._PostgresCommitter._take

@@ -50,7 +50,7 @@ def test_fault_12_killed_at_every_step_the_rows_are_there_once(case, step):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_hole_14_a_zombie_that_wakes_at_any_step_adds_nothing(case, step):
+def test_case_14_a_zombie_that_wakes_at_any_step_adds_nothing(case, step):
     zombie = TaskProcess(case, step, signal.SIGSTOP, idle_s=SOON_S)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"
@@ -105,7 +105,7 @@ def probed(case: Case) -> Case:
 
 
 @pytest.mark.parametrize("step", ["copy", "insert", "commit"])
-def test_hole_15_in_doubt_until_a_person_confirms(probed, step):
+def test_case_15_in_doubt_until_a_person_confirms(probed, step):
     """The zombie is frozen inside the commit: nothing is visible, and it may be at any moment."""
     zombie = TaskProcess(probed, step, signal.SIGSTOP, idle_s=FOR_EVER_S)
     assert zombie.wait() == "stopped"
@@ -118,7 +118,7 @@ def test_hole_15_in_doubt_until_a_person_confirms(probed, step):
     assert probed.warehouse.rows() == GIVEN
 
 
-def test_hole_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probed):
+def test_case_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probed):
     assert TaskProcess(probed, "insert").wait() == "killed"
     assert TaskProcess(probed).wait().startswith("SinkInDoubt")
     confirm_dead(probed.journal_of(), RunState({"delays": probed.state()}), "delays", "ann", "killed it myself")
@@ -128,7 +128,7 @@ def test_hole_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probe
     assert probed.state().attempts[1].turns == 2
 
 
-def test_hole_15_killed_after_the_targets_commit_the_probe_decides(probed):
+def test_case_15_killed_after_the_targets_commit_the_probe_decides(probed):
     assert TaskProcess(probed, "before committed").wait() == "killed"
     assert TaskProcess(probed).wait() == "success"
     assert probed.warehouse.rows() == GIVEN

@@ -97,7 +97,7 @@ def test_2_where_settle_spares_running_tasks_green_is_false(broken):
     broken(alone(PAIR, {Trouble.RESTART: 2}), "false green", (settle, "RUNNING_STATES", frozenset()))
 
 
-def hole_3() -> Scripted:
+def case_3() -> Scripted:
     """C is green on P@1. A zombie of it, which waited before its first listing, claims C@2 on P@2 and stalls."""
 
     def restarts_p(schedule: Schedule) -> None:
@@ -126,11 +126,11 @@ def hole_3() -> Scripted:
 def test_3_where_a_zombies_open_claim_is_taken_for_the_tasks_own(monkeypatch):
     """Too rare to wait for: the schedule's beginning is the one that the model of the protocol has found."""
     monkeypatch.setattr(*NO_LIVE_CHECK)
-    hole_3().run()
+    case_3().run()
     basis = Judgement.basis
     monkeypatch.setattr(Judgement, "basis", lambda self, region, ti_id: basis(self, region, None))
     with pytest.raises(Violation, match="false green: the results rest on P@1, which was reset"):
-        hole_3().run()
+        case_3().run()
 
 
 def test_4_where_a_consumers_report_resets_its_producer(broken):

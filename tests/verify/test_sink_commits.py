@@ -52,7 +52,7 @@ def test_an_attempt_after_one_that_was_abandoned_has_a_cause():
     assert violated(world, ended=True) == ()
 
 
-def test_hole_14_an_attempt_that_begins_before_the_commit_of_the_last_one():
+def test_case_14_an_attempt_that_begins_before_the_commit_of_the_last_one():
     world = sink_world(CommitKind.TOKEN, CommitMode.REPLACE)
     world.try_sink()
     world.restart(SINK)
@@ -70,7 +70,7 @@ def test_success_without_its_commit():
     assert 10 in violated(world, ended=True)
 
 
-def test_hole_15_a_turn_that_nobody_has_confirmed():
+def test_case_15_a_turn_that_nobody_has_confirmed():
     world = sink_world(CommitKind.PROBE_ONLY)
     killed_before(world, "sink: commit")
     world.journal(writer="other").take_turn(CommitterTurn(SINK, 1, 2, "other"))
