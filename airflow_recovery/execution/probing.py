@@ -14,8 +14,8 @@ from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.shuffle.availability import AvailabilityState, probe_manifest
 from airflow_recovery.shuffle.cached import is_cached_location
-from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.places import Asker, Look, ResultPlaces
+from airflow_recovery.storage.lifecycle import rule_text, rules_over
 from airflow_recovery.storage.object_store import ObjectStore
 
 CONNECTIONS = 64

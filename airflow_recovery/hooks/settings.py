@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
-from airflow_recovery.topology.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
+from airflow_recovery.topology.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery, JobRecovery
 
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"
@@ -93,6 +93,11 @@ def configured_job_recovery() -> DeclaredJobRecovery:
 
     given = {key: conf.get(SECTION, name, fallback="") for name, key in SETTINGS.items()}
     return DeclaredJobRecovery.parse({key: value for key, value in given.items() if (value or "").strip()})
+
+
+def job_recovery_in_effect(declared: DeclaredJobRecovery) -> JobRecovery:
+    """What ``declared`` comes to with the configuration and the defaults behind it. Raises `ConfigurationError`."""
+    return declared.over(configured_job_recovery()).in_effect()
 
 
 def _is_below_a_dag(journal: str, results: str) -> bool:

@@ -16,7 +16,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.execution.drivers import DriverStatus
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.failover.restart_strategy import RestartStrategy
-from airflow_recovery.hooks.settings import SECTION
+from airflow_recovery.hooks.settings import SECTION, job_recovery_in_effect
 from airflow_recovery.runtime.enrichers import enrich, load_enrichers
 from airflow_recovery.runtime.memory_policy import RaiseMemory
 from airflow_recovery.runtime.process import die_with_parent
@@ -25,7 +25,6 @@ from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink
 from airflow_recovery.task.notes import leave_note, note_of, noting_failure
-from airflow_recovery.task.recovery_switch import job_recovery_in_effect
 from airflow_recovery.task.restart_options import advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
@@ -95,7 +94,7 @@ class SubmittingOperator(SparkSubmitOperator):
         of_submit: dict[str, object] = {name: kwargs[name] for name in ("conf", "conn_id") if name in kwargs}
         check_arguments(SparkSubmitOperator.__init__, of_submit, where, templated=self.template_fields)
         self.job_recovery = declared_job_recovery(job_recovery, where)
-        self.recovers = job_recovery_in_effect(self.job_recovery, where).enabled
+        self.recovers = job_recovery_in_effect(self.job_recovery).enabled
         self.restart_options = restart_options(
             where,
             strategy=restart_strategy,

@@ -9,6 +9,7 @@ from airflow.sdk import TaskGroup, conf, task_group
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.hooks.settings import job_recovery_in_effect
 from airflow_recovery.job import Job
 from airflow_recovery.job.batches import batch_label, batch_size, batches
 from airflow_recovery.job.chains import Chain, chains, initializers
@@ -21,7 +22,6 @@ from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
-from airflow_recovery.task.recovery_switch import job_recovery_in_effect
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 
@@ -177,7 +177,7 @@ class SparkJobTaskGroup(TaskGroup):
                     operators[region.name] >> publish
 
     def _refuse_cached_without_recovery(self, declared: Job) -> None:
-        if job_recovery_in_effect(self.job_recovery, f"SparkJobTaskGroup {self.group_id!r}").enabled:
+        if job_recovery_in_effect(self.job_recovery).enabled:
             return
         for name, vertex in declared.vertices.items():
             if vertex.result.is_cached:
@@ -189,7 +189,7 @@ class SparkJobTaskGroup(TaskGroup):
     def _check_stages(self, declared: Job) -> None:
         """Raises `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
         where = f"SparkJobTaskGroup {self.group_id!r}"
-        if not job_recovery_in_effect(self.job_recovery, where).enabled:
+        if not job_recovery_in_effect(self.job_recovery).enabled:
             raise JobDefinitionError(
                 f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
                 "in the journal: leave recovery on, or declare the results with result=BLOCKING."

@@ -21,7 +21,6 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import Retention, duration_text
 from airflow_recovery.shuffle.cached import CachedViews, views_of_run
-from airflow_recovery.shuffle.lifecycle import rule_text, rules_over
 from airflow_recovery.shuffle.parts_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.shuffle.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
 from airflow_recovery.shuffle.sweep_channels import sweep_channels
@@ -39,6 +38,7 @@ from airflow_recovery.shuffle.sweep_found import (
 from airflow_recovery.shuffle.sweep_purge import Purge
 from airflow_recovery.shuffle.sweep_report import Action, SweepReport
 from airflow_recovery.shuffle.sweep_uploads import sweep_uploads
+from airflow_recovery.storage.lifecycle import rule_text, rules_over
 from airflow_recovery.storage.names import encode
 from airflow_recovery.storage.object_store import ObjectStore
 

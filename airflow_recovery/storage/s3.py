@@ -20,11 +20,12 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.storage.backoff import DEFAULT_BACKOFF
 from airflow_recovery.storage.encryption import Encryption
+from airflow_recovery.storage.lifecycle import ExpiryRule
 from airflow_recovery.storage.names import checked_key, checked_prefix
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
 from airflow_recovery.storage.s3_clients import S3Clients
 from airflow_recovery.storage.s3_errors import answered, from_code, translate
-from airflow_recovery.storage.uploads import ExpiryRule, Upload
+from airflow_recovery.storage.uploads import Upload
 
 if TYPE_CHECKING:
     from airflow_recovery.storage.s3_clients import AnySession

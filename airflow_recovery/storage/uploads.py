@@ -16,15 +16,6 @@ class Upload:
     initiated_s: float
 
 
-@dataclass(frozen=True)
-class ExpiryRule:
-    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old."""
-
-    name: str
-    prefix: str
-    days: int
-
-
 @runtime_checkable
 class UploadStore(Protocol):
     """A store that has unfinished uploads; a directory has none."""

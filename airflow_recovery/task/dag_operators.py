@@ -123,11 +123,11 @@ def job_recovery_of(dag: Any, group_id: str) -> DeclaredJobRecovery:
 
 def recovers(dag: Any, group_id: str | None) -> bool:
     """Whether the job of a group recovers, or, without one, any of the operators of ``dag``."""
-    from airflow_recovery.task.recovery_switch import job_recovery_in_effect
+    from airflow_recovery.hooks.settings import job_recovery_in_effect
 
     if group_id is None:
         return any(each.recovers for each in operators_of(dag).values())
-    return job_recovery_in_effect(job_recovery_of(dag, group_id), group_id).enabled
+    return job_recovery_in_effect(job_recovery_of(dag, group_id)).enabled
 
 
 def strategy_of(dag: Any, group_id: str) -> FailoverStrategy | None:

@@ -8,9 +8,8 @@ from fakes import PAIR, ProcessStore, World
 
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.shuffle.lifecycle import rules_over
+from airflow_recovery.storage.lifecycle import ExpiryRule, rules_over
 from airflow_recovery.storage.s3 import S3Store
-from airflow_recovery.storage.uploads import ExpiryRule
 
 RULES = (ExpiryRule("monthly", "", 30), ExpiryRule("tidy", "results/", 3), ExpiryRule("logs", "logs/", 1))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegi
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.runtime.receipt import write_failure
-from airflow_recovery.shuffle.journal_master import JournalShuffleMaster
-from airflow_recovery.task import recovery_switch
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 OFF = {"execution.batch.job-recovery.enabled": False}
@@ -129,24 +126,6 @@ def test_the_configuration_can_turn_it_off_for_all(
     on = job_dag("dagjobs.shapes:diamond", job_recovery={"execution.batch.job-recovery.enabled": "true"})
     run_try({each.task_id: each for each in on.tasks}["g.aside"])
     assert (recovery / "journal").exists()
-
-
-class WithoutSnapshots(JournalShuffleMaster):
-    """A stand-in for a remote shuffle service."""
-
-    supports_batch_snapshot = False
-
-
-def test_a_shuffle_service_without_snapshots_turns_it_off_loudly(
-    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(recovery_switch, "shuffle_master", lambda: WithoutSnapshots)
-    with caplog.at_level(logging.ERROR):
-        found = {each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}
-    assert "recovery is OFF" in caplog.text
-    assert "after every loss the whole job runs" in caplog.text
-    run_try(found["g.aside"])
-    assert not (recovery / "journal").exists()
 
 
 def operators(**given: Any) -> tuple[Any, Any]:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from airflow_recovery.errors import StoreError
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.uploads import ExpiryRule
+
+
+@dataclass(frozen=True)
+class ExpiryRule:
+    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old."""
+
+    name: str
+    prefix: str
+    days: int
 
 
 def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
