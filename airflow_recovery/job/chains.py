@@ -1,7 +1,13 @@
-"""Chains: parallel regions that are read subtask by subtask, and so can be restarted subtask by subtask."""
+"""Chains: parallel regions that are read subtask by subtask, and so can be restarted subtask by subtask.
+
+Where there are more subtasks than Airflow maps, a task instance runs a batch of them: neighbours in the recorded order,
+and all batches but the last are of one size. All regions of a chain have the same subtasks and so the same batches:
+index i of a consumer waits for index i of its producer alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.errors import JobDefinitionError
@@ -79,3 +85,25 @@ def subtask_region(region: str, key: str | None) -> str:
     Injective, since no region's name has a bracket.
     """
     return region if key is None else f"{region}[{key}]"
+
+
+def batch_size(count: int, *, limit: int, declared: int | None = None) -> int:
+    """How many of ``count`` subtasks are one batch: as declared, else as few as fit into ``limit`` batches."""
+    if declared is not None:
+        return declared
+    return max(1, -(-count // max(1, limit)))
+
+
+def number_of_batches(count: int, size: int) -> int:
+    """How many batches of ``size`` hold ``count`` subtasks."""
+    return -(-count // size)
+
+
+def batches(keys: Sequence[str], size: int) -> list[Sequence[str]]:
+    """The keys of each batch, by map index."""
+    return [keys[at : at + size] for at in range(0, len(keys), size)]
+
+
+def batch_label(keys: Sequence[str]) -> str:
+    """What stands for a batch where people look: ``2013-01..2013-06 (6)``; the key itself where it is alone."""
+    return keys[0] if len(keys) == 1 else f"{keys[0]}..{keys[-1]} ({len(keys)})"

@@ -21,9 +21,8 @@ from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from airflow_recovery.errors import FingerprintError
-from airflow_recovery.job.canonical import canonical
 from airflow_recovery.job.declaration import Job
-from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module
+from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
 from airflow_recovery.job.split_wise import SplitAssignment

@@ -15,7 +15,6 @@ from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
 from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.handed_splits import FileSplits, Splits
-from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
     LiteralKeys,
@@ -26,7 +25,7 @@ from airflow_recovery.job.parallelism import (
     templated_keys,
 )
 from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSource
-from airflow_recovery.job.templates import checked_moment, render, uses_subtask
+from airflow_recovery.job.templates import checked_moment, plain_json, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.source.assignment import advance

@@ -22,7 +22,7 @@ from airflow_recovery.job.handed_splits import (
     Splits,
     files_handed,
 )
-from airflow_recovery.job.json_values import plain_json
+from airflow_recovery.job.templates import plain_json
 from airflow_recovery.source.enumerators import (
     ResumedEnumerator,
     date_splits,

@@ -1,8 +1,12 @@
-"""Templates over the run alone: what an attempt computes must not depend on when or where the attempt runs."""
+"""The values of ``params=``: they travel as JSON, and templates in them are over the run alone.
+
+What an attempt computes must not depend on when or where the attempt runs.
+"""
 
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -29,6 +33,26 @@ _CLOCK_METHODS = frozenset(
         *("now", "today", "tomorrow", "utcnow", "yesterday"),
     }
 )
+
+
+def plain_json(value: Any, *, where: str) -> Any:
+    """Return the value from JSON. Raises `JobDefinitionError` where it cannot be written or comes back changed.
+
+    NaN and infinity are not JSON; a tuple would come back as a list, and a number as a key as a text.
+    """
+    try:
+        returned = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise JobDefinitionError(
+            f"{where}: expected a value that can be written as JSON, found {value!r} ({error}): "
+            "use texts, numbers, booleans, None, lists and dicts, and build anything else inside the function"
+        ) from error
+    if returned != value:
+        raise JobDefinitionError(
+            f"{where}: expected a value that JSON gives back unchanged, found {value!r}, which comes back as "
+            f"{returned!r}: write it like that (lists for tuples, texts for keys)"
+        )
+    return returned
 
 
 def check_templates(values: Mapping[str, Any], *, where: str, is_parallel: bool = False) -> None:

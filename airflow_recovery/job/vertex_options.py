@@ -12,7 +12,6 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, Streaming
-from airflow_recovery.job.json_values import plain_json
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
     Parallelism,
@@ -30,7 +29,7 @@ from airflow_recovery.job.split_wise import (
     checked_commit,
     checked_reading,
 )
-from airflow_recovery.job.templates import check_templates, uses_subtask
+from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink

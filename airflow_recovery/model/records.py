@@ -86,7 +86,7 @@ class SubtaskPlan:
     index: int
     key: str
     batch: int | None = later(None)
-    """Which batch of subtasks it is in, where one task instance runs several (`airflow_recovery.job.batches`)."""
+    """Which batch of subtasks it is in, where one task instance runs several (`airflow_recovery.job.chains`)."""
 
     @property
     def map_index(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.batches import batch_label, batch_size, batches, number_of_batches
+from airflow_recovery.job.chains import batch_label, batch_size, batches, number_of_batches
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity

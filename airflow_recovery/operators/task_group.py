@@ -11,8 +11,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.hooks.settings import job_recovery_in_effect
 from airflow_recovery.job import Job
-from airflow_recovery.job.batches import batch_label, batch_size, batches
-from airflow_recovery.job.chains import Chain, chains, initializers
+from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, initializers
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.job.stages import check_refusals, has_channels

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.execution.probing import OnAltered
-from airflow_recovery.job.batches import batch_size
+from airflow_recovery.job.chains import batch_size
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.task.references import qualified

@@ -20,7 +20,7 @@ from airflow_recovery import errors
 from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.job.batches import batch_label
+from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.job.batches import batch_label, batch_size, batches, number_of_batches
+from airflow_recovery.job.chains import batch_label, batch_size, batches, number_of_batches
 
 
 @pytest.mark.parametrize(
