@@ -6,7 +6,7 @@ import argparse
 
 from airflow_recovery.cli.connect import cache_server_of
 from airflow_recovery.cli.deployment import Deployment
-from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.shuffle.places import Asker, ResultPlaces
@@ -20,5 +20,5 @@ def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -
     prober = ResultProber(
         deployment.open_location, ask_cached=server.ask if server is not None else None, places=places
     )
-    ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    prober.look_ahead(asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
     return prober

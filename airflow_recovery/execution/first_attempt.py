@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_recovery.execution.probing import ask_ahead
 from airflow_recovery.execution.run import Run, is_untouched
 from airflow_recovery.journal.journal import Listing
 from airflow_recovery.model.records import Outcome
@@ -23,7 +22,7 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
     if not is_untouched(state, run.plan_hash):
         return None
     loaded = run.journal.load(listing, wanted)
-    ask_ahead(run.available, {each: now for each in wanted if (now := loaded.of(each).current) is not None})
+    run.available.look_ahead({each: now for each in wanted if (now := loaded.of(each).current) is not None})
     inputs: dict[str, Outcome] = {}
     for each in wanted:
         attempt = loaded.of(each).current

@@ -8,7 +8,6 @@ from dataclasses import replace
 from enum import Enum
 
 from airflow_recovery.errors import CacheUnreachable, OutputAltered
-from airflow_recovery.failover.judgement import Available
 from airflow_recovery.failover.reason import Evidence, Reason, Why
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -67,10 +66,15 @@ class ResultProber:
         self._on_altered = on_altered or {}
         self._ahead: dict[tuple[str, int], Future[Reason | None]] = {}
 
-    def ahead(self, attempts: Mapping[str, Attempt]) -> None:
-        """Look for the data of these regions at once. Each answer, an error too, serves the next question about it."""
+    def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
+        """Look for the data of these regions at once, where they are many.
+
+        Each answer, an error too, serves the next question about it.
+        """
+        if len(attempts) < MANY:
+            return
         self._ahead = {}
-        with ThreadPoolExecutor(min(CONNECTIONS, len(attempts) or 1), thread_name_prefix="recovery-probe") as pool:
+        with ThreadPoolExecutor(min(CONNECTIONS, len(attempts)), thread_name_prefix="recovery-probe") as pool:
             for region, attempt in attempts.items():
                 # What a Spark server keeps is asked for over its one session.
                 if not any(is_cached_location(each.location) for each in _outputs(attempt)):
@@ -138,12 +142,6 @@ class ResultProber:
                 "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
                 "declare on_altered='recompute' to have it made again whenever it was altered."
             )
-
-
-def ask_ahead(available: Available, attempts: Mapping[str, Attempt]) -> None:
-    """Have ``available`` look for the data of many regions at once, where it knows how and they are many."""
-    if isinstance(available, ResultProber) and len(attempts) >= MANY:
-        available.ahead(attempts)
 
 
 def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:

@@ -31,7 +31,6 @@ from airflow_recovery.execution.failover_restart import failover_restart, restar
 from airflow_recovery.execution.first_attempt import first_attempt_inputs
 from airflow_recovery.execution.follow import follow, is_worth_following
 from airflow_recovery.execution.predecessor import fence_predecessor
-from airflow_recovery.execution.probing import ask_ahead
 from airflow_recovery.execution.recompute import reset_for_epoch
 from airflow_recovery.execution.restarts import Restarts
 from airflow_recovery.execution.run import LISTING_ROUNDS, Run
@@ -161,7 +160,7 @@ class RegionTask:
             check_not_appended(self._run, self._region, state)
         inputs = self._run.regions[self._region].inputs
         found = {each: now for each in inputs if (now := judged.current(each)) is not None and not now.is_released}
-        ask_ahead(self._run.available, found)
+        self._run.available.look_ahead(found)
         lost = judged.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
         is_stage = self._run.regions[self._region].is_stage and restart is None

@@ -10,8 +10,9 @@ from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError, PagesDisagree
 from airflow_recovery.execution.liveness import NO_PATIENCE, Patience
+from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.scheduler import Observation, Scheduler, TaskTry
-from airflow_recovery.failover.judgement import Available, Judgement
+from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.stages import Stages
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
@@ -65,7 +66,7 @@ class Run:
     plan: PlanRecord
     journal: Journal
     scheduler: Scheduler
-    available: Available
+    available: ResultProber
     task_keys: Mapping[str, str]
     task: TaskIdentity
     now: Callable[[], str]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import NothingRecorded
-from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -100,7 +100,7 @@ def places_of(stores: Stores, view: RunView) -> ResultPlaces:
 def prober_of(stores: Stores, view: RunView) -> ResultProber:
     """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
     prober = ResultProber(stores.open_location, ask_cached=lambda manifest: None, places=places_of(stores, view))
-    ask_ahead(prober, asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    prober.look_ahead(asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
     return prober
 
 

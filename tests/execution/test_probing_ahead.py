@@ -10,7 +10,7 @@ from fakes import World
 
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.execution import probing
-from airflow_recovery.execution.probing import ResultProber, ask_ahead
+from airflow_recovery.execution.probing import ResultProber
 from airflow_recovery.execution.rebuild import asked_for
 from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.failover.reason import Why
@@ -49,7 +49,7 @@ def test_twenty_inputs_are_looked_for_in_one_round_trip(world: World):
     store.meet = threading.Barrier(len(MANY), timeout=30)
     prober = ResultProber(lambda location: store)
     found = currents(world)
-    ask_ahead(prober, found)
+    prober.look_ahead(found)
     assert [prober(name, each) for name, each in found.items()] == [None] * len(MANY)
     assert store.counts() == {Verb.LIST: len(MANY)}, "one listing a result, and nothing object by object"
 
@@ -60,7 +60,7 @@ def test_control_asked_one_after_the_other_nobody_meets(world: World, monkeypatc
     store.meet = threading.Barrier(len(MANY), timeout=0.2)
     prober = ResultProber(lambda location: store)
     found = currents(world)
-    ask_ahead(prober, found)
+    prober.look_ahead(found)
     with pytest.raises(threading.BrokenBarrierError):
         prober("P00", found["P00"])
 
@@ -79,7 +79,7 @@ def test_a_region_with_many_inputs_asks_for_each_once(world: World, has_failed: 
 def test_an_answer_serves_once(world: World):
     prober = ResultProber(lambda location: world.results)
     found = currents(world)
-    ask_ahead(prober, found)
+    prober.look_ahead(found)
     assert prober("P00", found["P00"]) is None
     world.delete_results("P00", 1)
     again = prober("P00", found["P00"])
@@ -98,7 +98,7 @@ def test_what_is_gone_is_lost_and_woken_all_the_same(world: World):
 def test_fault_27_denied_ahead_is_denied_when_it_is_asked_for_and_no_loss(world: World):
     prober = ResultProber(lambda location: FaultyStore(world.results, [Fault(Verb.LIST, FaultKind.DENIED)]))
     found = currents(world)
-    ask_ahead(prober, found)
+    prober.look_ahead(found)
     with pytest.raises(StoreAccessDenied):
         prober("P00", found["P00"])
 
