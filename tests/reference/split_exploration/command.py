@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.testing.split_exploration.case import EVERY_CHANGE, EVERY_FAULT, Case, Change, Fault
-from airflow_recovery.testing.split_exploration.controls import CONTROLS
-from airflow_recovery.testing.split_exploration.explore import explore, found_by_walks, walk
+from reference.split_exploration.case import EVERY_CHANGE, EVERY_FAULT, Case, Change, Fault
+from reference.split_exploration.controls import CONTROLS
+from reference.split_exploration.explore import explore, found_by_walks, walk
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Explore one case, walk through it, or print the controls' counterexamples; 1 where something is violated."""
-    parser = argparse.ArgumentParser(prog="python -m airflow_recovery.testing.split_exploration", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m reference.split_exploration", description=__doc__)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--subtasks", type=int, default=2)
     parser.add_argument("--fewest", type=int, default=1, help="how many subtasks are left where there are fewer")

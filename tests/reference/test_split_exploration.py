@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.testing.split_exploration import CONTROLS, Case, Change, Control, Fault, explore, walk
-from airflow_recovery.testing.split_exploration.command import main
-from airflow_recovery.testing.split_exploration.explore import found_by_walks
+from reference.split_exploration import CONTROLS, Case, Change, Control, Fault, explore, walk
+from reference.split_exploration.command import main
+from reference.split_exploration.explore import found_by_walks
 
 CODE, NUMBER = frozenset({Change.CODE}), frozenset({Change.FEWER, Change.MORE})
 LISTING = frozenset({Change.VANISH, Change.APPEAR, Change.OVERWRITE})

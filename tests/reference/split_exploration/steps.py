@@ -34,8 +34,8 @@ from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of
 from airflow_recovery.source.split import Split, in_order
 from airflow_recovery.source.split_log import Assign
-from airflow_recovery.testing.split_exploration.case import CODES, Case, Change, Fault
-from airflow_recovery.testing.split_exploration.world import (
+from reference.split_exploration.case import CODES, Case, Change, Fault
+from reference.split_exploration.world import (
     VERTEX,
     Log,
     Process,

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.source import assignment, parts
 from airflow_recovery.source.split_log import SplitBook
-from airflow_recovery.testing.split_exploration.case import Case, Change, Fault
+from reference.split_exploration.case import Case, Change, Fault
 
 Patch = tuple[object, str, Any]
 

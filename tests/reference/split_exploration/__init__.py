@@ -4,11 +4,11 @@ What is explored are the functions that jobs run (the fold of the log and its de
 whether a finish stands, the homes of a static assignment), in a world of processes that die, freeze and go on, of
 write-once objects, and of users who deploy and clear. At every publish each split that is listed is in exactly one
 subtask's result, once. `controls` switches one rule off at a time: what the rule is for must then be found.
-``python -m airflow_recovery.testing.split_exploration --help``.
+``PYTHONPATH=tests:. python -m reference.split_exploration --help``.
 """
 
-from airflow_recovery.testing.split_exploration.case import Case, Change, Fault
-from airflow_recovery.testing.split_exploration.controls import CONTROLS, Control
-from airflow_recovery.testing.split_exploration.explore import Exploration, explore, walk
+from reference.split_exploration.case import Case, Change, Fault
+from reference.split_exploration.controls import CONTROLS, Control
+from reference.split_exploration.explore import Exploration, explore, walk
 
 __all__ = ["CONTROLS", "Case", "Change", "Control", "Exploration", "Fault", "explore", "walk"]

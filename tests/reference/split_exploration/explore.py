@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from airflow_recovery.errors import RecoveryError
-from airflow_recovery.testing.split_exploration.case import Case
-from airflow_recovery.testing.split_exploration.steps import Step, Steps, Violation
-from airflow_recovery.testing.split_exploration.world import World
+from reference.split_exploration.case import Case
+from reference.split_exploration.steps import Step, Steps, Violation
+from reference.split_exploration.world import World
 
 MOST_STEPS = 5_000
 """Of one way: it would have come to its end long before."""
