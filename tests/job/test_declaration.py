@@ -319,7 +319,7 @@ def test_a_vertex_without_inputs_is_told_to_be_a_source() -> None:
     refused(declare, "vertex 'x'", "at least one input", "@source")
 
 
-def test_fault_79_20_000_vertices_are_declared_and_cut_fast() -> None:
+def test_fault_79_twenty_thousand_vertices_are_declared_and_cut_fast() -> None:
     wide = job("wide")
     began = time.process_time()
     wide.source(lambda spark: spark, name="v0")

@@ -176,7 +176,7 @@ def test_fault_79_the_same_input_twice_is_refused() -> None:
         JobGraph("j", (source("a"), sink("c", "a", "a")))
 
 
-def test_fault_79_20_000_vertices_in_4_000_regions() -> None:
+def test_fault_79_twenty_thousand_vertices_in_4_000_regions() -> None:
     vertices: list[JobVertex] = []
     for chain in range(4_000):
         vertices += [
