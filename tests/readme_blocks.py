@@ -30,7 +30,7 @@ with DAG("read", schedule=None):
     @task
     def read(logical_date=None):
 {hook}
-        return list(found.files)
+        return list(result.files)
 
     ready >> read()
 """
