@@ -18,14 +18,14 @@ from airflow_recovery.job.fingerprint import (
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
-from airflow_recovery.job.split_wise import SplitAssignment, split_source
-from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import ChannelPlan, CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.splits.declaration import SplitAssignment, split_source
+from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.topology.regions import Region
 
 MAX_LINKS = 200_000

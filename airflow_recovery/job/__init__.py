@@ -5,7 +5,6 @@ on a cluster that has no Airflow, and by a unit test. So this package may import
 imported, pyspark or boto3. It knows nothing of attempts, journals or stores.
 """
 
-from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, StageOutput, Streaming
 from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
 from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
@@ -24,8 +23,9 @@ from airflow_recovery.job.sources import (
     files,
     key_ranges,
 )
-from airflow_recovery.job.split_wise import SplitAssignment, SplitReading
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
+from airflow_recovery.splits.declaration import SplitAssignment, SplitReading
+from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, StageOutput, Streaming
 
 __all__ = [
     "APPROXIMATE",

@@ -15,8 +15,6 @@ from airflow_recovery.job.parallelism import Parallelism, resolve
 from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import Signature
 from airflow_recovery.job.sources import SplitSource
-from airflow_recovery.job.split_wise import check_split_wise, split_source
-from airflow_recovery.job.stages import check_stages, check_strategy, strategy_in_effect
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.job.vertex_options import checked_determinism, checked_version
@@ -29,6 +27,8 @@ from airflow_recovery.model.failover_strategy import (
 )
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.sinks.declaration import check_one_sink
+from airflow_recovery.splits.declaration import check_split_wise, split_source
+from airflow_recovery.streaming.declaration import check_stages, check_strategy, strategy_in_effect
 from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.regions import Region, RegionGraph, region_graph

@@ -25,8 +25,8 @@ from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
-from airflow_recovery.job.split_wise import SplitAssignment
 from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.splits.declaration import SplitAssignment
 from airflow_recovery.topology.regions import Region
 
 _LENGTH = 32

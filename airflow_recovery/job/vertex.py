@@ -9,13 +9,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
-from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import Parallelism, SameAs
 from airflow_recovery.job.sources import SplitSource
-from airflow_recovery.job.split_wise import DEFAULT_READING, SplitReading
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.splits.declaration import DEFAULT_READING, SplitReading
+from airflow_recovery.streaming.options import ApproximateResult, Streaming
 from airflow_recovery.topology.result_type import ResultType
 
 if TYPE_CHECKING:

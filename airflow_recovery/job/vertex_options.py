@@ -11,7 +11,6 @@ from typing import Any, Literal, TypedDict
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
-from airflow_recovery.job.approximate import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
     Parallelism,
@@ -21,7 +20,13 @@ from airflow_recovery.job.parallelism import (
 )
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import EnumeratedBy, SplitSource
-from airflow_recovery.job.split_wise import (
+from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
+from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.model.determinism import Determinism, DeterminismLike
+from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
+from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
+from airflow_recovery.source.matching import Vanished
+from airflow_recovery.splits.declaration import (
     DEFAULT_READING,
     SPLIT,
     SplitAssignment,
@@ -29,12 +34,7 @@ from airflow_recovery.job.split_wise import (
     checked_commit,
     checked_reading,
 )
-from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
-from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.model.determinism import Determinism, DeterminismLike
-from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
-from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
-from airflow_recovery.source.matching import Vanished
+from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.topology.result_type import (
     BLOCKING,

@@ -14,13 +14,13 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, initializers
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
-from airflow_recovery.job.stages import check_refusals, has_channels
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
+from airflow_recovery.streaming.declaration import check_refusals, has_channels
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 

@@ -10,7 +10,6 @@ from airflow_recovery.execution.dynamic_splits import discover
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
-from airflow_recovery.job.split_wise import SplitAssignment
 from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.source.assignment_log import AssignmentLog
 from airflow_recovery.source.committed import check_kept, committed_splits
@@ -18,6 +17,7 @@ from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.inventory import list_objects, object_key
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.declaration import SplitAssignment
 
 if TYPE_CHECKING:
     import logging

@@ -18,10 +18,7 @@ from airflow_recovery.execution.job_plan import ExecutionRegion
 from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
-from airflow_recovery.job.approximate import StageOutput
 from airflow_recovery.job.context import ONLY_SUBTASK
-from airflow_recovery.job.split_wise import SplitAssignment, split_source
-from airflow_recovery.job.stages import channel_of, streaming_of
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RunState
@@ -33,6 +30,9 @@ from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunFacts, SplitSpec, StageSpec, VertexSpec
 from airflow_recovery.runtime.start_advice import start_advice, start_failure
+from airflow_recovery.splits.declaration import SplitAssignment, split_source
+from airflow_recovery.streaming.declaration import channel_of, streaming_of
+from airflow_recovery.streaming.options import StageOutput
 from airflow_recovery.task.externals import RegionSplits
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")

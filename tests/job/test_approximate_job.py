@@ -8,10 +8,10 @@ import pytest
 
 from airflow_recovery import APPROXIMATE, BLOCKING, Job, JobDefinitionError, Streaming, files, job
 from airflow_recovery.job import ApproximateResult, StageOutput
-from airflow_recovery.job.stages import check_refusals
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.sinks import PostgresTable
+from airflow_recovery.streaming.declaration import check_refusals
 
 LATEST = APPROXIMATE(reconnect="latest", max_lost_records=100)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.approximate import ApproximateResult, Streaming
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.streaming.options import ApproximateResult, Streaming
 from airflow_recovery.topology.logical import LogicalTopology
 from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
 
