@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.runtime.split_progress import SplitCounts
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -35,7 +33,7 @@ class TaskCounts:
 class Progress:
     """Says in ``log`` where an attempt is. ``vertex`` is the one being called or written, for the failure report.
 
-    ``tell`` is told as well how far a region is that commits split by split.
+    ``tell`` is told as well what `say` logs.
     """
 
     def __init__(
@@ -74,9 +72,8 @@ class Progress:
             failed,
         )
 
-    def committed(self, counts: SplitCounts) -> None:
-        """A part was put: how far the attempt is now."""
-        text = counts.text()
+    def say(self, text: str) -> None:
+        """How far the attempt is, as its mode counts it."""
         self._log.info("Attempt %d: %s.", self._attempt, text)
         self.tell(text)
 

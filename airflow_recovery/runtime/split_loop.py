@@ -237,7 +237,7 @@ class SplitLoop:
             self._own.append(part)
             self._committed_at = now
             counts = self._counts.committed(splits)
-        self._progress.committed(counts)
+        self._progress.say(counts.text())
 
     def _discard(self, outputs: Iterable[PartitionManifest]) -> None:
         try:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import UserCodeError
 from airflow_recovery.model.channel_options import Reconnect
-from airflow_recovery.runtime.vertex_pass import VertexPass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,22 +30,14 @@ _STATEFUL = frozenset(
 """Nodes of Spark's logical plans that keep state, where their input is a stream; and joins of two streams."""
 
 
-class StageCall(VertexPass):
-    """Calls the vertices in the spec's order, and writes nothing: a query will run what they return."""
-
-    def frame_of(self, result: str) -> DataFrame:
-        """The lazy streaming frame of ``result``. Raises as the vertices, and `UserCodeError` for a batch."""
-        for each in self._spec.vertices:
-            self._progress.vertex = each.name
-            self._frames[each.name] = self._call(each)
-        frame = self._frames[result]
-        if not frame.isStreaming:
-            raise UserCodeError(
-                f"{self._region.vertex(result).where}: expected a streaming DataFrame, since its stage runs while "
-                "others run, found a batch. Return what you make of the input that is a channel, or of "
-                "spark.readStream; what is there as a whole already is for regions of their own (result=BLOCKING)"
-            )
-        return frame
+def check_streaming(where: str, frame: DataFrame) -> None:
+    """Raise `UserCodeError` for a frame that is a batch."""
+    if not frame.isStreaming:
+        raise UserCodeError(
+            f"{where}: expected a streaming DataFrame, since its stage runs while others run, found a batch. Return "
+            "what you make of the input that is a channel, or of spark.readStream; what is there as a whole already "
+            "is for regions of their own (result=BLOCKING)"
+        )
 
 
 def check_options(where: str, stage: StageSpec) -> None:

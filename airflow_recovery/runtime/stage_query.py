@@ -187,8 +187,7 @@ def _wait(stage: OpenStage, batches: StageBatches, query: StreamingQuery, progre
         text = told(stage)
         if text != said and time.monotonic() - said_at >= SAY_EVERY_S:
             said_at, said = time.monotonic(), text
-            stage.region.log.info("Attempt %d: %s.", stage.region.spec.attempt, text)
-            progress.tell(text)
+            progress.say(text)
     batches.end()
     failed = query.exception()
     if failed is not None and not batches.is_refused:

@@ -18,10 +18,10 @@ from airflow_recovery.runtime.stage_checkpoint import Checkpoint, Place, lineage
 from airflow_recovery.runtime.stage_ends import StageInput, StageOutput, check_both_logs
 from airflow_recovery.runtime.stage_errors import cause_of
 from airflow_recovery.runtime.stage_frame import (
-    StageCall,
     check_columns,
     check_options,
     check_state,
+    check_streaming,
     keeps_state,
     schema_of,
     streams_of,
@@ -29,13 +29,13 @@ from airflow_recovery.runtime.stage_frame import (
 from airflow_recovery.runtime.stage_leaving import Leaving
 from airflow_recovery.runtime.stage_query import OpenStage, run_query, told
 from airflow_recovery.runtime.stage_result import compact
+from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.runtime.vertex_pass import OpenRegion
 
 KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
@@ -127,7 +127,9 @@ class _Stage:
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", str(KEPT_BATCHES))
         if self._source is not None:
             region.side_inputs[self._source.channel.result] = self._read(self._source)
-        frame = StageCall(region, progress=self._progress, accumulators=self._accumulators).frame_of(self._result)
+        calls = VertexPass(region, progress=self._progress, accumulators=self._accumulators)
+        frame = calls.lazy_frames()[self._result]
+        check_streaming(self._where, frame)
         check_columns(self._where, frame, stage)
         self._keeps_state = keeps_state(frame)
         check_state(self._where, self._keeps_state, stage)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.job.accumulators import Accumulators
@@ -17,7 +17,6 @@ from airflow_recovery.runtime.cached import cache_result
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifests
-from airflow_recovery.runtime.row_local import RowLocalGuard
 from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.writer import write_result
@@ -65,6 +64,18 @@ class OpenRegion:
         return tuple(Split.of_external(each) for each in self.spec.trace.externals if each.vertex == vertex)
 
 
+class FrameGuard(Protocol):
+    """Looks at the frames of a pass before they are computed."""
+
+    def mark(self, frame: DataFrame) -> None:
+        """``frame`` reads the splits of the pass: it is a source's, or was written in the pass."""
+        ...
+
+    def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
+        """Raises where ``frame``, of the vertex that ``where`` names, may not be computed in a pass."""
+        ...
+
+
 class VertexPass:
     """Calls the vertices in the spec's order and writes the results.
 
@@ -81,7 +92,7 @@ class VertexPass:
         accumulators: Accumulators,
         splits: Mapping[str, Sequence[Split]] | None = None,
         folder: str = "",
-        guard: RowLocalGuard | None = None,
+        guard: FrameGuard | None = None,
         is_quiet: bool = False,
     ) -> None:
         self._region = region
@@ -119,6 +130,13 @@ class VertexPass:
                 self._frames[each.name] = frame
         self._progress.vertex = None
         return tuple(outputs)
+
+    def lazy_frames(self) -> Mapping[str, DataFrame]:
+        """What the vertices return, by name. Nothing is written: whoever asks runs what he needs of it."""
+        for planned in self._spec.vertices:
+            self._progress.vertex = planned.name
+            self._frames[planned.name] = self._call(planned)
+        return self._frames
 
     def _look_at(self, frame: DataFrame, planned: VertexSpec) -> None:
         if self._guard is None:

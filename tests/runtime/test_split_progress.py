@@ -52,7 +52,7 @@ def test_the_log_and_the_drivers_sign_of_life_say_it(tmp_path: Path, caplog: pyt
     def work() -> None:
         with signs:
             progress.tell = signs.tell_progress
-            progress.committed(SplitCounts(7, 10, 0, 0))
+            progress.say(SplitCounts(7, 10, 0, 0).text())
             raise RuntimeError("the end")
 
     with pytest.raises(RuntimeError, match="the end"):
