@@ -23,10 +23,11 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.channel_options import UNLIMITED
 from airflow_recovery.model.records import AttemptTrace, ChannelPin, Claim, RunIdentity
 from airflow_recovery.runtime.driver import FINISHED
-from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunDates, StageSpec, StoreSpec, VertexSpec
+from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.opening import open_store
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf
@@ -142,7 +143,7 @@ class Scene:
             restart_budget=UNLIMITED,
         )
         is_source = name == "rows"
-        stage = StageSpec(
+        stage = StreamingSpec(
             input=None if is_source else channel,
             output=channel if is_source else None,
             trigger_s=1.0,
@@ -168,7 +169,7 @@ class Scene:
             results=self._results,
             receipt=str(self._folder / f"receipt-{name}-{run.run_key}"),
             heartbeat_s=600.0,
-            stage=stage,
+            mode=stage,
         )
 
     def _claim(self, spec: RegionSpec) -> None:

@@ -31,8 +31,9 @@ from airflow_recovery.model.records import (
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.region import run_region
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, SplitSpec, StoreSpec, VertexSpec
+from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.storage.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
@@ -83,7 +84,7 @@ class Lake:
 
     def whole(self) -> Measured:
         """The vertices over all files at once, and one outcome."""
-        return self._attempt(uuid.uuid4().hex, 1, None)
+        return self._attempt(uuid.uuid4().hex, 1, ModeSpec())
 
     def split_wise(self) -> Measured:
         """The same, batch by batch."""
@@ -103,8 +104,8 @@ class Lake:
     def _splits(self, base: tuple[AdoptedParts, ...] = ()) -> SplitSpec:
         return SplitSpec("lines", sum(each.size for each in self._externals) // BATCHES + FILES, base)
 
-    def _attempt(self, run: str, number: int, splits: SplitSpec | None) -> Measured:
-        spec = self._spec(run, number, splits, self._externals)
+    def _attempt(self, run: str, number: int, mode: ModeSpec) -> Measured:
+        spec = self._spec(run, number, mode, self._externals)
         begun, before = time.perf_counter(), len(self._proxy.requests)
         self._claim(spec)
         result = run_region(self._spark, spec, log=log, progress=Progress(log, number))
@@ -116,7 +117,7 @@ class Lake:
         requests = self._proxy.requests[before:]
         return Measured(seconds, len(requests), sum(1 for each in requests if each.is_conditional))
 
-    def _spec(self, run: str, number: int, splits: SplitSpec | None, externals: Sequence[ExternalObject]) -> RegionSpec:
+    def _spec(self, run: str, number: int, mode: ModeSpec, externals: Sequence[ExternalObject]) -> RegionSpec:
         trace = AttemptTrace(NAME, number, uuid.uuid4().hex, "code 1", (), tuple(externals))
         return RegionSpec(
             job=JOB,
@@ -129,13 +130,13 @@ class Lake:
             location=f"{self._results.uri}/{run}/{NAME}/{number:08d}",
             journal=self._journal,
             results=self._results,
-            splits=splits,
+            mode=mode,
         )
 
     def _claim(self, spec: RegionSpec) -> Journal:
         store = open_store(spec.journal.uri, endpoint_url=spec.journal.endpoint_url, region_name=REGION)
         journal = Journal(store, spec.identity, writer=spec.trace.writer)
-        base = spec.splits.base if spec.splits is not None else ()
+        base = SplitSpec.of(spec).base
         journal.claim(
             Claim(
                 NAME, spec.attempt, journal.writer, "plan", (), "run", 1, "ti", "tag", _now(), base=base, reading="same"

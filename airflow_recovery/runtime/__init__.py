@@ -8,6 +8,6 @@ uses `shipping`, `submit` and `spec` while a DAG file is parsed. The shared path
 channels: each is a streaming query in an application of its own, and is refused over Connect.
 """
 
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, RunFacts, SplitSpec, StoreSpec, VertexSpec
+from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunDates, RunFacts, StoreSpec, VertexSpec
 
-__all__ = ["RegionSpec", "RunDates", "RunFacts", "SplitSpec", "StoreSpec", "VertexSpec"]
+__all__ = ["ModeSpec", "RegionSpec", "RunDates", "RunFacts", "StoreSpec", "VertexSpec"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import LostSplit, PartRef
+from airflow_recovery.model.records import ExternalObject, LostSplit, PartRef
 
 
 @dataclass(frozen=True)
 class AttemptResult:
     """What one attempt wrote. ``spark_seconds`` is the time from the first vertex to the last listing.
 
-    Of a region that commits split by split: ``parts`` are all that ``outputs`` are put together of, also those of
-    earlier attempts, whose times and accumulators are in those given here.
+    ``externals``: those of its trace that it has read itself; `None`: all. ``parts`` and ``lost_splits`` are as in
+    `airflow_recovery.model.records.Outcome`.
     """
 
     outputs: tuple[PartitionManifest, ...]
@@ -21,5 +21,6 @@ class AttemptResult:
     application_id: str | None
     accumulators: tuple[tuple[str, float], ...] = ()
     coordinators: tuple[tuple[str, str], ...] = ()
+    externals: tuple[ExternalObject, ...] | None = None
     parts: tuple[PartRef, ...] = ()
     lost_splits: tuple[LostSplit, ...] = ()

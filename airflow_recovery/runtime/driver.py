@@ -50,9 +50,8 @@ def drive(spec: RegionSpec) -> int:
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder
-            if spec.splits is not None:
-                # Else the last tasks of one batch would keep the next one waiting.
-                builder = builder.config("spark.scheduler.mode", "FAIR")
+            for key, value in spec.mode.spark_conf.items():
+                builder = builder.config(key, value)
             spark = builder.getOrCreate()
             check_one_version(spark.version)
             signs.tell_application(spark.sparkContext.applicationId)

@@ -13,7 +13,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
-from airflow_recovery.model.records import ExternalObject, ReadMetrics
+from airflow_recovery.model.records import ReadMetrics
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.fence import FenceWatch, is_fenced
@@ -22,7 +22,6 @@ from airflow_recovery.runtime.receipt import write_receipt
 from airflow_recovery.runtime.scratch import delete_results, delete_scratch
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
-from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.s3 import S3Store
 
@@ -83,7 +82,7 @@ def finish_attempt(
         result.outputs,
         spark_seconds=result.spark_seconds,
         application_id=result.application_id,
-        read=ReadMetrics.of(spec.inputs, _read_externals(spec, result)),
+        read=ReadMetrics.of(spec.inputs, spec.trace.externals if result.externals is None else result.externals),
         accumulators=result.accumulators,
         worker=socket.gethostname(),
         coordinators=result.coordinators,
@@ -101,11 +100,3 @@ def finish_attempt(
     except OSError as error:
         log.warning("The receipt could not be written, the task will ask the journal: %s", error)
     delete_scratch(spec, log)
-
-
-def _read_externals(spec: RegionSpec, result: AttemptResult) -> tuple[ExternalObject, ...]:
-    """Of a region that commits split by split, those that this attempt has read itself."""
-    if spec.splits is None:
-        return spec.trace.externals
-    own = {key for each in result.parts if each.attempt == spec.attempt for key in each.splits}
-    return tuple(each for each in spec.trace.externals if Split.of_external(each).key in own)

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.mode import answers_of
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.beside import beside
 from airflow_recovery.runtime.cached import check_after
+from airflow_recovery.runtime.mode import DriverMode
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, StageSpec
+from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.runtime.stores import open_spec_store
-from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
-from airflow_recovery.source.coordinator import snapshots_of
+from airflow_recovery.runtime.vertex_pass import OpenRegion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,13 +45,12 @@ def run_region(
     """Run the vertices of ``spec`` in its order and return the manifests of their results.
 
     Pipelined vertices stay lazy. One that several vertices here read is written once to the attempt's scratch, as the
-    spec says, so that all of them read the same rows. Does not touch the journal, but for the parts of a region that
-    commits split by split.
+    spec says, so that all of them read the same rows. Does not touch the journal, unless the region's mode does.
 
     ``results`` and ``journal`` are the spec's stores, where they are open already. ``ready`` is called before each
     vertex: it waits for what the session still needs. ``server`` is the ``host:port`` of the Connect server, which can
     keep cached results; `None` under spark-submit, where nothing outlives the application. ``mask`` takes secrets out
-    of what parts say of splits that were given up.
+    of the free text that the mode writes into the journal.
 
     Raises whatever a vertex or Spark raises (``progress.vertex`` then names the vertex), `ManifestInvalid` where what
     was written is not what was observed, `PartitionMissing` where a cached input is gone, `AttemptLost` where the
@@ -61,15 +60,15 @@ def run_region(
     application_id = beside(lambda: spark.conf.get("spark.app.id", None), "application id")
     store = results or open_spec_store(spec.results)
     region = OpenRegion(spark, spec, load_job(spec.job), store, log, ready, server)
+
+    def open_journal() -> Journal:
+        truth = journal() if journal is not None else open_spec_store(spec.journal)
+        return Journal(truth, spec.identity, writer=spec.trace.writer, mask=mask)
+
     try:
         _prepare(region)
-        if spec.stage is not None:
-            made = _as_stage(region, spec.stage, progress)
-        elif spec.splits is not None:
-            truth = journal() if journal is not None else open_spec_store(spec.journal)
-            made = _split_by_split(region, spec.splits, truth, progress, mask)
-        else:
-            made = _at_once(region, progress)
+        mode: DriverMode = answers_of(spec.mode.name, "driver", DriverMode)
+        made = mode.run(region, progress, open_journal)
     except Exception as error:
         check_after(error, spark, spec.inputs, log)
         raise
@@ -87,27 +86,6 @@ def _prepare(region: OpenRegion) -> None:
     avoid_udf_hang(region.spark)
     for each in spec.vertices:
         apply_spark_conf(region.spark, each.name, region.vertex(each.name).spark_conf, region.log)
-
-
-def _at_once(region: OpenRegion, progress: Progress) -> AttemptResult:
-    accumulators = Accumulators()
-    outputs = VertexPass(region, progress=progress, accumulators=accumulators).run()
-    return AttemptResult(outputs, 0.0, None, accumulators.totals(), snapshots_of(region.coordinators))
-
-
-def _split_by_split(
-    region: OpenRegion, splits: SplitSpec, store: ObjectStore, progress: Progress, mask: Mask
-) -> AttemptResult:
-    from airflow_recovery.runtime.split_region import run_splits
-
-    spec = region.spec
-    return run_splits(region, splits, Journal(store, spec.identity, writer=spec.trace.writer, mask=mask), progress)
-
-
-def _as_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> AttemptResult:
-    from airflow_recovery.runtime.stage_region import run_stage
-
-    return run_stage(region, stage, progress)
 
 
 def avoid_udf_hang(spark: SparkSession) -> None:

@@ -33,9 +33,9 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
 def delete_results(spec: RegionSpec, log: logging.Logger) -> None:
     """Delete all that ``spec``'s attempt wrote, which was fenced. Best effort: what stays, the sweeper finds.
 
-    Of a region that commits split by split nothing: what it has committed, a later attempt may have adopted.
+    Nothing, where a later attempt may have adopted some of it (`ModeSpec.is_adoptable`).
     """
-    if spec.splits is not None:
+    if spec.mode.is_adoptable:
         return
     _delete(spec, [spec.location], "data", log)
 

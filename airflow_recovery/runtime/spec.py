@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
-from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.committing import commit_spec_from_json
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.mode import RegionMode, answers_of
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptTrace,
     ChannelPin,
     ExternalObject,
@@ -92,60 +92,21 @@ class VertexSpec:
 
 
 @dataclass(frozen=True)
-class SplitSpec:
-    """How a region commits split by split. Which splits it was assigned is in the trace, as ``vertex``'s externals.
+class ModeSpec(RegionMode):
+    """What a mode tells its own code in the driver. Batch tells nothing.
 
-    ``base``: the parts of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at most; one split
-    at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result may do without.
-    ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what there is to pull.
+    Another mode has a subclass, an empty instance of which is ``MODE`` in the module ``spec`` of its package.
     """
 
-    vertex: str
-    batch_bytes: int
-    base: tuple[AdoptedParts, ...] = ()
-    loss_budget: int = 0
-    threads: int = 2
-    is_pulled: bool = False
+    spark_conf: ClassVar[Mapping[str, str]] = {}
+    """Settings of the application that a driver of this mode makes."""
+    is_adoptable: ClassVar[bool] = False
+    """Whether a later attempt may take over what this one wrote: it is then not deleted when it is fenced."""
 
-
-@dataclass(frozen=True)
-class ChannelSpec:
-    """One end of a channel. Options as in `airflow_recovery.job.ApproximateResult`.
-
-    ``drained``: the generations before, in which a consumer's commits count as well.
-    """
-
-    result: str
-    generation: int
-    reconnect: Reconnect
-    overflow: Overflow
-    max_bytes: int
-    block_timeout_s: float
-    subpartitions: int
-    partition_by: tuple[str, ...]
-    budget: LossBudget
-    restart_budget: LossBudget
-    drained: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class StageSpec:
-    """How a region at a channel runs. At least one of ``input`` and ``output`` is there; without ``output`` it is the
-    last stage, and its one result is written when the input has ended. Options as in `airflow_recovery.job.Streaming`.
-
-    ``earlier``: its attempts before, whose checkpoints count.
-    """
-
-    input: ChannelSpec | None
-    output: ChannelSpec | None
-    trigger_s: float
-    max_rows: int | None
-    output_mode: str
-    run_for_s: float | None
-    stateful: bool
-    replays: bool
-    allow_stateful_loss: bool
-    earlier: tuple[int, ...] = ()
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ModeSpec:
+        """From its fields, as `dataclasses.asdict` has them. Raises `TypeError` or `KeyError` on anything else."""
+        return from_fields(cls, document)
 
 
 @dataclass(frozen=True)
@@ -172,8 +133,7 @@ class RegionSpec:
     heartbeat_s: float = INTERVAL_S
     subtask: Subtask = ONLY_SUBTASK
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
-    splits: SplitSpec | None = None
-    stage: StageSpec | None = None
+    mode: ModeSpec = field(default_factory=ModeSpec)
     version: str = field(default_factory=own_version)
     """Of the package that made it: the driver's must be the same."""
 
@@ -194,6 +154,7 @@ class RegionSpec:
         """
         document = asdict(self)
         document["inputs"] = [each.to_json() for each in self.inputs]
+        document["mode"]["name"] = self.mode.name
         return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -203,20 +164,19 @@ class RegionSpec:
             found = json.loads(text)
             if found.get("version", "one before 0.1.0") != own_version():
                 raise TypeError(f"version {found.get('version')} for {own_version()}")
-            return _record(
+            return from_fields(
                 cls,
                 found,
-                identity=_record(RunIdentity, found["identity"]),
+                identity=from_fields(RunIdentity, found["identity"]),
                 trace=_trace(found["trace"]),
-                vertices=tuple(_record(VertexSpec, each) for each in found["vertices"]),
+                vertices=tuple(from_fields(VertexSpec, each) for each in found["vertices"]),
                 inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
-                run=_record(RunDates, found["run"]),
-                journal=_record(StoreSpec, found["journal"]),
-                results=_record(StoreSpec, found["results"]),
-                subtask=_record(Subtask, found["subtask"]),
-                coordinators=tuple(_record(CoordinatorSnapshot, each) for each in found["coordinators"]),
-                splits=None if found["splits"] is None else _splits(found["splits"]),
-                stage=None if found["stage"] is None else _stage(found["stage"]),
+                run=from_fields(RunDates, found["run"]),
+                journal=from_fields(StoreSpec, found["journal"]),
+                results=from_fields(StoreSpec, found["results"]),
+                subtask=from_fields(Subtask, found["subtask"]),
+                coordinators=tuple(from_fields(CoordinatorSnapshot, each) for each in found["coordinators"]),
+                mode=_mode(**found["mode"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -230,48 +190,25 @@ R = TypeVar("R")
 
 
 def _trace(found: dict[str, Any]) -> AttemptTrace:
-    return _record(
+    return from_fields(
         AttemptTrace,
         found,
         inputs=tuple(
-            _record(InputPin, each, digests=tuple((result, digest) for result, digest in each["digests"]))
+            from_fields(InputPin, each, digests=tuple((result, digest) for result, digest in each["digests"]))
             for each in found["inputs"]
         ),
-        externals=tuple(_record(ExternalObject, each) for each in found["externals"]),
+        externals=tuple(from_fields(ExternalObject, each) for each in found["externals"]),
         commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
-        channels=tuple(_record(ChannelPin, each) for each in found["channels"]),
+        channels=tuple(from_fields(ChannelPin, each) for each in found["channels"]),
     )
 
 
-def _splits(found: dict[str, Any]) -> SplitSpec:
-    base = (_record(AdoptedParts, each, dropped=tuple(each["dropped"])) for each in found["base"])
-    return _record(SplitSpec, found, base=tuple(base))
+def _mode(name: str, **fields: Any) -> ModeSpec:
+    kind: ModeSpec = answers_of(name, "spec", ModeSpec)
+    return kind.from_json(fields)
 
 
-def _stage(found: dict[str, Any]) -> StageSpec:
-    return _record(
-        StageSpec,
-        found,
-        input=None if found["input"] is None else _channel(found["input"]),
-        output=None if found["output"] is None else _channel(found["output"]),
-        earlier=tuple(found["earlier"]),
-    )
-
-
-def _channel(found: dict[str, Any]) -> ChannelSpec:
-    return _record(
-        ChannelSpec,
-        found,
-        reconnect=Reconnect(found["reconnect"]),
-        overflow=Overflow(found["overflow"]),
-        partition_by=tuple(found["partition_by"]),
-        budget=_record(LossBudget, found["budget"]),
-        restart_budget=_record(LossBudget, found["restart_budget"]),
-        drained=tuple(found["drained"]),
-    )
-
-
-def _record(kind: type[R], found: dict[str, Any], **read: Any) -> R:
+def from_fields(kind: type[R], found: dict[str, Any], **read: Any) -> R:
     """A dataclass from a JSON object with exactly its fields; ``read`` holds those that are not plain JSON."""
     names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if found.keys() != names:

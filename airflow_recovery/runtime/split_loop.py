@@ -35,13 +35,13 @@ from airflow_recovery.runtime.fence import is_fenced
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import forget_failure, leave_word
 from airflow_recovery.runtime.row_local import RowLocalGuard
-from airflow_recovery.runtime.spec import SplitSpec
 from airflow_recovery.runtime.split_assignment import Batch, SplitAssignment
 from airflow_recovery.runtime.split_progress import SplitProgress
 from airflow_recovery.runtime.suspects import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.spec import SplitSpec
 
 MAX_FAILED = 2
 """Beside the loss budget: when more batches, or more splits, have failed, it is not for a few splits' sake."""

@@ -9,7 +9,7 @@ from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.model.records import FenceCause, Outcome, Part
+from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, Part
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.receipt import read_failure_at
@@ -32,8 +32,9 @@ from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.runtime.progress import Progress
-    from airflow_recovery.runtime.spec import SplitSpec
+    from airflow_recovery.runtime.spec import RegionSpec
     from airflow_recovery.runtime.vertex_pass import OpenRegion
+    from airflow_recovery.splits.spec import SplitSpec
 
 
 def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> AttemptResult:
@@ -95,9 +96,16 @@ def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Par
         spark_seconds=round(sum(each.seconds or 0.0 for each in parts if each.attempt != region.spec.attempt), 3),
         application_id=None,
         accumulators=accumulated(parts),
+        externals=_read_by(region.spec, parts),
         parts=refs_of(parts),
         lost_splits=lost_splits_of(parts, splits),
     )
+
+
+def _read_by(spec: RegionSpec, parts: Iterable[Part]) -> tuple[ExternalObject, ...]:
+    """Of its trace, what the attempt has read itself: no earlier attempt had."""
+    own = {key for part in parts if part.attempt == spec.attempt for key in part.splits}
+    return tuple(external for external in spec.trace.externals if Split.of_external(external).key in own)
 
 
 def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: tuple[Split, ...]) -> Record:

@@ -11,7 +11,7 @@ from airflow_recovery.model.channel_options import Reconnect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_recovery.runtime.spec import StageSpec
+    from airflow_recovery.streaming.spec import StreamingSpec
 
 _STATEFUL = frozenset(
     {
@@ -40,7 +40,7 @@ def check_streaming(where: str, frame: DataFrame) -> None:
         )
 
 
-def check_options(where: str, stage: StageSpec) -> None:
+def check_options(where: str, stage: StreamingSpec) -> None:
     """Raise `UserCodeError` for an output mode that means nothing here."""
     if stage.output is not None and stage.output_mode != "append":
         raise UserCodeError(
@@ -49,7 +49,7 @@ def check_options(where: str, stage: StageSpec) -> None:
         )
 
 
-def check_columns(where: str, frame: DataFrame, stage: StageSpec) -> None:
+def check_columns(where: str, frame: DataFrame, stage: StreamingSpec) -> None:
     """Raise `UserCodeError` where the channel is to be cut by columns that the frame has not."""
     wanted = stage.output.partition_by if stage.output is not None else ()
     if missing := sorted(set(wanted) - set(frame.columns)):
@@ -58,7 +58,7 @@ def check_columns(where: str, frame: DataFrame, stage: StageSpec) -> None:
         )
 
 
-def check_state(where: str, keeps_state: bool, stage: StageSpec) -> None:
+def check_state(where: str, keeps_state: bool, stage: StreamingSpec) -> None:
     """Raise `UserCodeError` for a stage that keeps state, has not said so, and would skip records."""
     reconnects = stage.input is not None and stage.input.reconnect is Reconnect.LATEST
     if keeps_state and reconnects and not (stage.stateful and stage.allow_stateful_loss):

@@ -19,6 +19,7 @@ from airflow_recovery.runtime.stage_checkpoint import Checkpoint
 from airflow_recovery.runtime.stage_ends import PlannedBatch, StageInput, StageOutput
 from airflow_recovery.runtime.stage_errors import cause_of
 from airflow_recovery.runtime.stage_writing import Body, Target, empty_file, write_parts
+from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -132,8 +133,7 @@ class StageBatches:
         folder = ChannelFolder(source.identity).prefix
         target = Target(self._spec.results, folder, name, self._stage.schema, Body.PARQUET)
         parts = sorted(write_parts(frame, target), key=lambda each: each.task)
-        stage = self._spec.stage
-        if not parts and stage is not None and stage.output_mode == "complete":
+        if not parts and StreamingSpec.of(self._spec).output_mode == "complete":
             return (empty_file(self._stage.region.store, target),)  # the running table is empty now
         return tuple(each.key for each in parts)
 
@@ -172,8 +172,7 @@ def batches_over(batches: StageBatches, query: StreamingQuery) -> None:
 
 
 def _wait(stage: OpenStage, batches: StageBatches, query: StreamingQuery, progress: Progress) -> None:
-    spec = stage.region.spec.stage
-    assert spec is not None
+    spec = StreamingSpec.of(stage.region.spec)
     poll_s = max(SHORTEST_POLL_S, min(spec.trigger_s, LONGEST_POLL_S))
     until = None if spec.run_for_s is None else time.monotonic() + spec.run_for_s
     said_at, said = time.monotonic(), ""

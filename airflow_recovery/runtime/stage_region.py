@@ -13,7 +13,6 @@ from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress, is_remote
-from airflow_recovery.runtime.spec import StageSpec
 from airflow_recovery.runtime.stage_checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
 from airflow_recovery.runtime.stage_ends import StageInput, StageOutput, check_both_logs
 from airflow_recovery.runtime.stage_errors import cause_of
@@ -30,6 +29,7 @@ from airflow_recovery.runtime.stage_leaving import Leaving
 from airflow_recovery.runtime.stage_query import OpenStage, run_query, told
 from airflow_recovery.runtime.stage_result import compact
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
+from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
 
 
-def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> AttemptResult:
+def run_stage(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> AttemptResult:
     """Run the stage to the end of its input; the last one's result is written then, out of all that was committed.
 
     Where an earlier attempt has come to that end, only what is missing behind it is done. Raises what a vertex or Spark
@@ -60,7 +60,9 @@ def run_stage(region: OpenRegion, stage: StageSpec, progress: Progress) -> Attem
 
 
 class _Stage:
-    def __init__(self, region: OpenRegion, stage: StageSpec, progress: Progress, accumulators: Accumulators) -> None:
+    def __init__(
+        self, region: OpenRegion, stage: StreamingSpec, progress: Progress, accumulators: Accumulators
+    ) -> None:
         self._region = region
         self._stage = stage
         self._progress = progress

@@ -11,6 +11,7 @@ from airflow_recovery.channel_io.reading import committed_outputs
 from airflow_recovery.runtime.paths import spark_glob
 from airflow_recovery.runtime.stage_ends import channel_client
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
     from airflow_recovery.model.manifest import PartitionManifest
@@ -25,9 +26,9 @@ def compact(stage: OpenStage, result: str) -> PartitionManifest:
     from pyspark.sql.types import StructType
 
     region, spec = stage.region, stage.region.spec
-    assert spec.stage is not None
-    assert spec.stage.input is not None
-    channel, newest = spec.stage.input, spec.stage.output_mode == "complete"
+    streaming = StreamingSpec.of(spec)
+    channel, newest = streaming.input, streaming.output_mode == "complete"
+    assert channel is not None
     found: list[str] = []
     for generation in sorted({*channel.drained, channel.generation}, reverse=True):
         client = channel_client(region.store, spec.identity, channel, generation)

@@ -28,11 +28,13 @@ from airflow_recovery.runtime.failure import is_user_error
 from airflow_recovery.runtime.failure_class import ERRORS, classify
 from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
-from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec, RunFacts, SplitSpec, StageSpec, VertexSpec
+from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
 from airflow_recovery.runtime.start_advice import start_advice, start_failure
 from airflow_recovery.splits.declaration import SplitAssignment, split_source
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.streaming.options import StageOutput
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.task.externals import RegionSplits
 
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
@@ -147,11 +149,10 @@ class RegionRunner:
             heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
-            splits=self._split_spec(attempt),
-            stage=self._stage_spec(attempt),
+            mode=self._stage_spec(attempt) or self._split_spec(attempt) or ModeSpec(),
         )
 
-    def _stage_spec(self, attempt: ClaimedAttempt) -> StageSpec | None:
+    def _stage_spec(self, attempt: ClaimedAttempt) -> StreamingSpec | None:
         """How a stage runs; `None` for a region without channels."""
         work, region = attempt.stage, self._region.region
         if work is None:
@@ -175,7 +176,7 @@ class RegionRunner:
                 drained=drained,
             )
 
-        return StageSpec(
+        return StreamingSpec(
             input=channel(region.channels_in[0].result, work.drained) if region.channels_in else None,
             output=channel(region.channels_out[0]) if region.channels_out else None,
             trigger_s=streaming.trigger_s,

@@ -45,7 +45,7 @@ while True:
         told = json.loads(each.read_text())
         spec, moments = RegionSpec.from_json(told["spec"]), told["moments"]
         held, go = each.with_suffix(".held"), each.with_suffix(".go")
-        stage_ends.StageOutput.publish = publish if spec.stage.input else at(publish)
+        stage_ends.StageOutput.publish = publish if spec.mode.input else at(publish)
         each.unlink()
         code = driver.drive(spec)
         each.with_suffix(".part").write_text(str(code))

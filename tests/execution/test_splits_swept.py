@@ -16,10 +16,11 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.runtime import scratch
+from airflow_recovery.runtime import ModeSpec, scratch
 from airflow_recovery.shuffle import release
 from airflow_recovery.shuffle import sweep as sweep_module
 from airflow_recovery.shuffle.release import ReleaseRule
+from airflow_recovery.splits.spec import SplitSpec
 
 READ = {"S": (), "C": ("S",)}
 
@@ -302,7 +303,7 @@ def test_a_fenced_driver_deletes_nothing_of_a_region_that_commits_split_by_split
     deleted: list[str] = []
     monkeypatch.setattr(scratch, "_delete", lambda spec, locations, what, log: deleted.extend(locations))
     log = logging.getLogger("test")
-    scratch.delete_results(SimpleNamespace(splits=SimpleNamespace(), location="here"), log)
+    scratch.delete_results(SimpleNamespace(mode=SplitSpec(), location="here"), log)
     assert deleted == []
-    scratch.delete_results(SimpleNamespace(splits=None, location="here"), log)
+    scratch.delete_results(SimpleNamespace(mode=ModeSpec(), location="here"), log)
     assert deleted == ["here"]

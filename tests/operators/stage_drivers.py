@@ -16,8 +16,9 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.spec import ChannelSpec, RegionSpec
+from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 
 RUN = RunIdentity("d", "date-2024-01-02T000000Z", "g")
 EPOCHS, RECORDS = 3, 4
@@ -47,8 +48,8 @@ class StageDrivers(Drivers):
     def run(self, spec: RegionSpec, folder: Path) -> None:
         self.specs.append(spec)
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        stage = spec.stage
-        assert stage is not None
+        stage = spec.mode
+        assert isinstance(stage, StreamingSpec)
         output = None if stage.output is None else self._open(spec, stage.output, replays=stage.replays)
         reader = None
         if stage.input is not None:

@@ -25,6 +25,7 @@ from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.source.parts import SplitWork, numbers_of
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.task.externals import RegionSplits
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 
@@ -43,15 +44,15 @@ class PartDrivers:
     def run(self, spec: RegionSpec, folder: Path) -> None:
         stores = open_stores(RecoverySettings.load())
         journal = Journal(stores.journal, spec.identity, writer=spec.trace.writer)
-        assert spec.splits is not None
+        assert isinstance(spec.mode, SplitSpec)
         assigned = tuple(Split.of_external(each) for each in spec.trace.externals)
-        adopted = journal.read_parts_of(spec.region, numbers_of(spec.splits.base))
+        adopted = journal.read_parts_of(spec.region, numbers_of(spec.mode.base))
         attempt = ClaimedAttempt(
             journal.read_claim(spec.region, spec.attempt),
             {},
             spec.trace.externals,
             spec.trace.fingerprint,
-            splits=SplitWork(assigned, spec.splits.base, adopted),
+            splits=SplitWork(assigned, spec.mode.base, adopted),
         )
 
         def begins(number: int) -> None:

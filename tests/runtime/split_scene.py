@@ -43,9 +43,10 @@ from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.receipt import read_failure, reporting_failure
 from airflow_recovery.runtime.region import run_region
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, SplitSpec, StoreSpec, VertexSpec
+from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import submit_environment
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.task.region_runner import region_failed  # here: Airflow sets up logging when it is imported
@@ -235,7 +236,7 @@ class SplitScene:
             results=self.results,
             receipt=str(self.folder / "receipts" / str(claim.attempt)),
             heartbeat_s=600.0,
-            splits=SplitSpec("lines", self.batch_bytes, claim.base, self.loss_budget),
+            mode=SplitSpec("lines", self.batch_bytes, claim.base, self.loss_budget),
         )
         self.specs.append(made)
         return made
@@ -244,7 +245,7 @@ class SplitScene:
 
     def at_once(self) -> tuple[PartitionManifest, ...]:
         """The results of one big job over today's files."""
-        spec = replace(self.specs[-1], splits=None, location=f"{self.results.uri}/at-once/{uuid.uuid4().hex}")
+        spec = replace(self.specs[-1], mode=ModeSpec(), location=f"{self.results.uri}/at-once/{uuid.uuid4().hex}")
         spec = replace(spec, trace=replace(spec.trace, externals=self.externals()))
         return run_region(self.spark, spec, log=LOG, progress=Progress(LOG, 1)).outputs
 

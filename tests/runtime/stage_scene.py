@@ -27,9 +27,9 @@ from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.region import run_region
-from airflow_recovery.runtime.spec import ChannelSpec, StageSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ class StageScene:
         edge_in, edge_out = ENDS[region]
         params, generation, inputs = said.pop("params", {}), said.pop("generation", 1), said.pop("inputs", ())
         given_in, given_out = said.pop("input", {}), said.pop("output", {})
-        stage = StageSpec(
+        stage = StreamingSpec(
             input=None if edge_in is None else channel_spec(edge_in, **{"generation": generation, **given_in}),
             output=None if edge_out is None else channel_spec(edge_out, **{"generation": generation, **given_out}),
             trigger_s=0.1,
@@ -105,7 +105,7 @@ class StageScene:
             results=self.results,
             receipt=str(self.folder / "receipts" / f"{region}-{attempt}"),
             heartbeat_s=600.0,
-            stage=stage,
+            mode=stage,
         )
 
     def run(self, spark: SparkSession, spec: RegionSpec, store: ObjectStore | None = None) -> AttemptResult:

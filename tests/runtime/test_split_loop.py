@@ -255,7 +255,7 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
         monkeypatch.setattr(split_loop.SplitLoop, "_commit", fence_first)
         with pytest.raises(AttemptLost, match="was fenced after it had committed 2 parts"):
             # One thread: where there are two, the other one's Spark job is cancelled, and what it had written is swept.
-            scene.in_process(replace(spec, splits=replace(spec.splits, threads=1)))
+            scene.in_process(replace(spec, mode=replace(spec.mode, threads=1)))
 
     with pytest.raises(AttemptLost):
         scene.go(drive)

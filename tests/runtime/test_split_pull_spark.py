@@ -46,7 +46,7 @@ class PullingScene(SplitScene):
     def spec(self, attempt: ClaimedAttempt) -> RegionSpec:
         made = super().spec(attempt)
         assert made.splits is not None
-        self.specs[-1] = replace(made, splits=replace(made.splits, is_pulled=True))
+        self.specs[-1] = replace(made, mode=replace(made.mode, is_pulled=True))
         return self.specs[-1]
 
 

@@ -59,7 +59,7 @@ class World:
         spec = self.scene.spec(self.region, number, stateful=True, input={"reconnect": self.reconnect})
         vertex = SimpleNamespace(where=self.region)
         region = SimpleNamespace(spec=spec, store=self.store, log=LOG, vertex=lambda name: vertex)
-        stage = Stage(region, spec.stage, Progress(LOG, number), Accumulators())
+        stage = Stage(region, spec.mode, Progress(LOG, number), Accumulators())
         stage.run()
         self.state_rows.append(stage._state_rows)
 

@@ -19,11 +19,12 @@ from airflow_recovery.runtime.driver import driver_log, exit_code_of
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import reporting_failure
-from airflow_recovery.runtime.spec import RegionSpec, SplitSpec, VertexSpec
+from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.stores import open_spec_store
 from airflow_recovery.runtime.writer import listed_objects
 from airflow_recovery.source.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.storage.object_store import ObjectStore
 
 FILES = 2
@@ -47,8 +48,8 @@ def _run(spec: RegionSpec) -> AttemptResult:
     started = time.monotonic()
     store = open_spec_store(spec.results)
     read = [row for each in spec.inputs for row in rows_of(store, each)]
-    if spec.splits is not None:
-        return _run_splits(spec, spec.splits, store, read)
+    if isinstance(spec.mode, SplitSpec):
+        return _run_splits(spec, spec.mode, store, read)
     read += [f"{each.uri} {each.etag}" for each in spec.trace.externals]
     outputs = tuple(
         _write(spec, store, each, read, f"{spec.location}/{each.name}") for each in spec.vertices if each.is_result
@@ -94,7 +95,7 @@ def _write(
         parquet.write_table(pyarrow.table({"row": rows}), body)
         store.put(f"{key_below(store.base_uri, location)}/part-{number}.parquet", body.getvalue())
     # Those of parts could not be put together.
-    is_digested = vertex.is_digested and spec.splits is None
+    is_digested = vertex.is_digested and not isinstance(spec.mode, SplitSpec)
     digest = hashlib.sha256(told.encode()).hexdigest() if is_digested else None
     objects = listed_objects(store, location)
     return PartitionManifest(vertex.name, location, objects, rows=FILES * ROWS_IN_A_FILE, digest=digest)

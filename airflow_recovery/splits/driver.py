@@ -1,0 +1,24 @@
+"""What the driver does in a region that commits split by split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.runtime.attempt_result import AttemptResult
+from airflow_recovery.runtime.mode import DriverMode
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.split_region import run_splits
+from airflow_recovery.runtime.vertex_pass import OpenRegion
+from airflow_recovery.splits.spec import SplitSpec
+
+
+class SplitDriver(DriverMode):
+    """Commits the results split by split."""
+
+    def run(self, region: OpenRegion, progress: Progress, journal: Callable[[], Journal]) -> AttemptResult:
+        """Read what no earlier attempt has, a part at a time, and put all parts together."""
+        return run_splits(region, SplitSpec.of(region.spec), journal(), progress)
+
+
+MODE = SplitDriver()

@@ -1,0 +1,41 @@
+"""What the driver of a region is told that commits split by split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_recovery.model.records import AdoptedParts
+from airflow_recovery.runtime.spec import ModeSpec, from_fields
+
+
+@dataclass(frozen=True)
+class SplitSpec(ModeSpec):
+    """How a region commits split by split. Which splits it was assigned is in the trace, as ``vertex``'s externals.
+
+    ``base``: the parts of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at most; one split
+    at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result may do without.
+    ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what there is to pull.
+    """
+
+    name: ClassVar[str] = "split"
+    # Else the last tasks of one batch would keep the next one waiting.
+    spark_conf: ClassVar[Mapping[str, str]] = {"spark.scheduler.mode": "FAIR"}
+    is_adoptable: ClassVar[bool] = True
+
+    vertex: str = ""
+    batch_bytes: int = 0
+    base: tuple[AdoptedParts, ...] = ()
+    loss_budget: int = 0
+    threads: int = 2
+    is_pulled: bool = False
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> SplitSpec:
+        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
+        base = (from_fields(AdoptedParts, adopted, dropped=tuple(adopted["dropped"])) for adopted in document["base"])
+        return from_fields(cls, document, base=tuple(base))
+
+
+MODE = SplitSpec()

@@ -1,0 +1,24 @@
+"""What the driver does in a region that runs on streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.runtime.attempt_result import AttemptResult
+from airflow_recovery.runtime.mode import DriverMode
+from airflow_recovery.runtime.progress import Progress
+from airflow_recovery.runtime.stage_region import run_stage
+from airflow_recovery.runtime.vertex_pass import OpenRegion
+from airflow_recovery.streaming.spec import StreamingSpec
+
+
+class StreamingDriver(DriverMode):
+    """Runs the vertices as one streaming query between the region's channels."""
+
+    def run(self, region: OpenRegion, progress: Progress, journal: Callable[[], Journal]) -> AttemptResult:
+        """Run the query until its input has ended. Keeps its own log at each channel, and nothing in the journal."""
+        return run_stage(region, StreamingSpec.of(region.spec), progress)
+
+
+MODE = StreamingDriver()

@@ -1,0 +1,80 @@
+"""What the driver of a region is told that runs on streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.runtime.spec import ModeSpec, from_fields
+
+
+@dataclass(frozen=True)
+class ChannelSpec:
+    """One end of a channel. Options as in `airflow_recovery.job.ApproximateResult`.
+
+    ``drained``: the generations before, in which a consumer's commits count as well.
+    """
+
+    result: str
+    generation: int
+    reconnect: Reconnect
+    overflow: Overflow
+    max_bytes: int
+    block_timeout_s: float
+    subpartitions: int
+    partition_by: tuple[str, ...]
+    budget: LossBudget
+    restart_budget: LossBudget
+    drained: tuple[int, ...] = ()
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ChannelSpec:
+        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
+        return from_fields(
+            cls,
+            document,
+            reconnect=Reconnect(document["reconnect"]),
+            overflow=Overflow(document["overflow"]),
+            partition_by=tuple(document["partition_by"]),
+            budget=from_fields(LossBudget, document["budget"]),
+            restart_budget=from_fields(LossBudget, document["restart_budget"]),
+            drained=tuple(document["drained"]),
+        )
+
+
+@dataclass(frozen=True)
+class StreamingSpec(ModeSpec):
+    """How a region runs on streams. Options as in `airflow_recovery.job.Streaming`.
+
+    At least one of ``input`` and ``output`` is there. Without ``output`` it is the last region on streams, and its one
+    result is written when the input has ended.
+    ``earlier``: its attempts before, whose checkpoints count.
+    """
+
+    name: ClassVar[str] = "streaming"
+
+    input: ChannelSpec | None = None
+    output: ChannelSpec | None = None
+    trigger_s: float = 1.0
+    max_rows: int | None = None
+    output_mode: str = "append"
+    run_for_s: float | None = None
+    stateful: bool = False
+    replays: bool = True
+    allow_stateful_loss: bool = False
+    earlier: tuple[int, ...] = ()
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> StreamingSpec:
+        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
+        return from_fields(
+            cls,
+            document,
+            input=None if document["input"] is None else ChannelSpec.from_json(document["input"]),
+            output=None if document["output"] is None else ChannelSpec.from_json(document["output"]),
+            earlier=tuple(document["earlier"]),
+        )
+
+
+MODE = StreamingSpec()
