@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
-from airflow_recovery.runtime import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.model.records import AdoptedParts, AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.runtime import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.splits.spec import SplitSpec
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 
 SPEC = RegionSpec(
     job="regionjobs.flights:flights",
@@ -65,8 +70,47 @@ def test_round_trip(spec: RegionSpec) -> None:
     assert RegionSpec.from_json(text) == spec
 
 
-def test_round_trip_of_an_example() -> None:
-    assert RegionSpec.from_json(SPEC.to_json()) == SPEC
+CHANNEL = ChannelSpec(
+    result="clicks",
+    generation=2,
+    reconnect=Reconnect.LATEST,
+    overflow=Overflow.DROP,
+    max_bytes=1000,
+    block_timeout_s=60.0,
+    subpartitions=2,
+    partition_by=("user",),
+    budget=LossBudget(max_lost_records=7),
+    restart_budget=LossBudget(max_lost_fraction=0.5),
+    drained=(1,),
+)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ModeSpec(),
+        SplitSpec("a", 100, (AdoptedParts(1, 3, (2,)),), 1, 4, is_pulled=True),
+        StreamingSpec(input=CHANNEL, run_for_s=5.0, earlier=(1,)),
+        StreamingSpec(output=CHANNEL),
+    ],
+    ids=repr,
+)
+def test_round_trip_of_an_example_in_each_mode(mode: ModeSpec) -> None:
+    spec = replace(SPEC, mode=mode)
+    assert RegionSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_batch_region_is_read_and_run_without_the_other_modes() -> None:
+    script = f"""
+import sys
+from airflow_recovery.runtime import ModeSpec, RegionSpec, driver
+from airflow_recovery.runtime.region import answers_of, DriverMode
+spec = RegionSpec.from_json({SPEC.to_json()!r})
+answers_of(spec.mode.name, "driver", DriverMode)
+print(*(each for each in sys.modules if each.startswith(("airflow_recovery.splits", "airflow_recovery.streaming"))))
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout == "\n"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "null", '{"job": 1}'])
