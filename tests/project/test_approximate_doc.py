@@ -52,7 +52,7 @@ def test_every_option_is_told_with_its_default() -> None:
     assert told["block_timeout_s"] == f"{APPROXIMATE.block_timeout_s:g}"
     assert told["subpartitions"] == str(APPROXIMATE.subpartitions)
     assert {told[each] for each in budget} == {"none"}
-    streaming = {name for cell in rows("of a stage") for name in re.findall(r"`(\w+)`", cell)}
+    streaming = {name for cell in rows("of a streaming region") for name in re.findall(r"`(\w+)`", cell)}
     assert streaming == set(Streaming().__dataclass_fields__)
 
 
