@@ -47,6 +47,14 @@ class ObjectExists(StoreError):
     """A conditional write lost: the key already holds an object (HTTP 412)."""
 
 
+class WriteLost(StoreError):
+    """A write-once object holds what another process has written first: ``held``. Nothing was overwritten."""
+
+    def __init__(self, message: str, held: bytes = b"") -> None:
+        super().__init__(message)
+        self.held = held
+
+
 class StoreAccessDenied(StoreError):
     """The store refused the credentials or the action (HTTP 401 or 403). Says nothing about the object."""
 

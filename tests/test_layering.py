@@ -52,7 +52,7 @@ PURE_STDLIB = {
 # Failover judges what the journal says, so it knows the records and the fold over them; these are held pure as well.
 PURE = (
     "errors", "checks", "model", "topology", "failover", "channel",
-    "journal.run_state", "journal.codec",
+    "journal.run_state", "journal.codec", "storage.log",
     "source.split", "source.matching", "source.split_log", "source.assignment",
 )  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "now", "utcnow", "today"}

@@ -5,26 +5,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import TypeVar
 
-from airflow_recovery.channel.appending import Answer, ChannelLog, PutAnswer, PutSlot, Request, Steps
+from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel.records import ChannelIdentity, ChannelRecord
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.folder import ChannelFolder
-from airflow_recovery.channel_io.slots import peek_slot
-from airflow_recovery.errors import ObjectExists, StoreError, StoreTimeout, StoreUnavailable
-from airflow_recovery.storage.backoff import Backoff
+from airflow_recovery.errors import StoreError
+from airflow_recovery.storage.backoff import DEFAULT_BACKOFF, Backoff
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.storage.write_once import PeekedSlots
 
-STREAK = 8
-"""Slots that were found one after the other: who finds so many is far behind, and reads as many ahead."""
-AHEAD = 32
-"""At most."""
-
-R = TypeVar("R")
 T = TypeVar("T", bound=ChannelRecord)
 
 
@@ -42,7 +34,7 @@ class ChannelClient:
         writer: str,
         *,
         deadline_s: float = 300.0,
-        backoff: Backoff | None = None,
+        backoff: Backoff = DEFAULT_BACKOFF,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -51,11 +43,15 @@ class ChannelClient:
         self.clock = clock
         self.sleep = sleep
         self._log = ChannelLog(identity, writer)
-        self._deadline_s = deadline_s
-        self._backoff = backoff or Backoff()
-        self._rng = random.Random(writer)
-        self._streak = 0
-        self._ahead: dict[str, bytes] = {}
+        self._slots = PeekedSlots(
+            store,
+            self.folder.slots,
+            deadline_s=deadline_s,
+            backoff=backoff,
+            clock=clock,
+            sleep=sleep,
+            rng=random.Random(writer),
+        )
 
     @property
     def identity(self) -> ChannelIdentity:
@@ -69,10 +65,18 @@ class ChannelClient:
 
     def refresh(self, most: int | None = None) -> ChannelState:
         """Fold what was written since; ``most`` slots of it, for who can't wait for a log of a year."""
-        return self._run(self._log.refresh(most))
+        return self._slots.run(self._log.refresh(most))
+
+    def is_end(self) -> bool:
+        """Whether nothing stands behind what is folded: the store confirms it. One request."""
+        return self._slots.get(self._log.tail) is None
+
+    def first_slot(self) -> bytes | None:
+        """The bytes of the log's first record, `None` where there is none yet. One request."""
+        return self._slots.peek(0)
 
     def append(self, prepare: Callable[[ChannelState], T | None]) -> T | None:
-        """Write a record, and delete the segments that it lets go. See `ChannelLog.append`."""
+        """Write a record, and delete the segments that it lets go. See `WriteOnceLog.append`."""
         before: set[str] = set()
 
         def remembering(state: ChannelState) -> T | None:
@@ -80,14 +84,14 @@ class ChannelClient:
             before.update(state.retained)
             return prepare(state)
 
-        record = self._run(self._log.append(remembering))
+        record = self._slots.run(self._log.append(remembering))
         if record is not None:
             self.delete(before - self.state.retained.keys())
         return record
 
     def put(self, key: str, body: bytes) -> None:
         """Write an object under a key that is only ever written here: repeating it changes nothing."""
-        self._repeated(lambda: self.store.put(self.folder.object(key), body))
+        self._slots.put_object(self.folder.object(key), body)
 
     def get(self, key: str) -> bytes:
         """Read an object. Raises `ObjectMissing`."""
@@ -99,55 +103,3 @@ class ChannelClient:
         if found:
             with suppress(StoreError):
                 self.store.delete(found)
-
-    def _run(self, steps: Steps[R]) -> R:
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(self._answer(request))
-        except StopIteration as end:
-            value: R = end.value
-            return value
-
-    def _answer(self, request: Request) -> Answer:
-        key = self.folder.slot(request.slot)
-        if isinstance(request, PutSlot):
-            body = request.body
-            try:
-                self._repeated(lambda: self.store.put_if_absent(key, body))
-            except ObjectExists:
-                return PutAnswer.EXISTS  # by whom, the log finds out: an earlier try of ours may have landed
-            return PutAnswer.CREATED
-        return self._read(request.slot)
-
-    def _read(self, slot: int) -> bytes | None:
-        """A process that comes late folds thousands of slots: one by one that would take minutes."""
-        key = self.folder.slot(slot)
-        found = self._ahead.pop(key, None)
-        if found is None and self._streak >= STREAK:
-            keys = [self.folder.slot(each) for each in range(slot, slot + min(self._streak, AHEAD))]
-            with ThreadPoolExecutor(AHEAD, thread_name_prefix="recovery-channel") as pool:
-                bodies = dict(zip(keys, pool.map(partial(peek_slot, self.store), keys), strict=True))
-            # Slots are filled in order: what is behind a hole was written since, and is read again.
-            self._ahead = {each: body for each, body in bodies.items() if body is not None}
-            if len(self._ahead) < len(keys):
-                self._streak = -AHEAD
-            found = self._ahead.pop(key, None)
-        elif found is None:
-            found = peek_slot(self.store, key)
-        self._streak = 0 if found is None else self._streak + 1
-        return found
-
-    def _repeated(self, request: Callable[[], object]) -> None:
-        """The very same request, until it has a definite answer."""
-        began, failures = self.clock(), 0
-        while True:
-            try:
-                request()
-                return
-            except (StoreTimeout, StoreUnavailable):
-                failures += 1
-                pause_s = self._backoff.pause_s(failures, self._rng)
-                if self.clock() - began + pause_s > self._deadline_s:
-                    raise
-            self.sleep(pause_s)

@@ -24,9 +24,14 @@ class ChannelFolder:
         """``_channels/<dag>/<run key>/<group>/<edge>/<generation>``."""
         return f"{JournalLayout(self.identity.run).channels}{encode(self.identity.edge)}/{self.identity.generation}"
 
+    @property
+    def slots(self) -> str:
+        """What the keys of the control log's slots begin with."""
+        return f"{self.prefix}/log/"
+
     def slot(self, number: int) -> str:
         """The key of a slot of the control log."""
-        return f"{self.prefix}/log/{number:08d}"
+        return f"{self.slots}{number:08d}"
 
     def object(self, key: str) -> str:
         """The key of a segment or an output, as records name it."""

@@ -9,10 +9,10 @@ from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.folder import ChannelFolder
-from airflow_recovery.channel_io.slots import get_slot
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.storage.write_once import Slots
 
 _SLOT = re.compile("[^/_][^/]*/[0-9]+/log/[0-9]+")
 
@@ -26,13 +26,13 @@ def read_channel(store: ObjectStore, identity: ChannelIdentity) -> ChannelState:
     client = ChannelClient(store, identity, "reader")
     while True:
         state = client.refresh()
-        if get_slot(store, client.folder.slot(state.slots)) is None:
+        if client.is_end():
             return state
 
 
 def is_opened(store: ObjectStore, identity: ChannelIdentity) -> bool:
     """Whether the channel has a log: one request. Raises the store's errors."""
-    return get_slot(store, ChannelFolder(identity).slot(0)) is not None
+    return Slots(store, ChannelFolder(identity).slots).get(0) is not None
 
 
 def control_logs(store: ObjectStore, run: RunIdentity) -> list[ObjectInfo]:

@@ -8,7 +8,15 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from airflow_recovery.errors import ObjectMissing, PagesDisagree, RecordInvalid, StoreTimeout, StoreUnavailable
+from airflow_recovery.errors import (
+    AttemptLost,
+    ObjectMissing,
+    PagesDisagree,
+    RecordInvalid,
+    StoreTimeout,
+    StoreUnavailable,
+    WriteLost,
+)
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
@@ -464,6 +472,8 @@ class Journal:
                 clock=self._clock,
                 rng=self._rng,
             )
+        except WriteLost as error:
+            raise AttemptLost(str(error)) from None
         except (StoreTimeout, StoreUnavailable) as error:
             self._listener.in_doubt(key, str(error))
             raise

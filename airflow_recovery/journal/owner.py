@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 
-from airflow_recovery.errors import AttemptLost, ConfigurationError, ObjectMissing, RecordInvalid
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, WriteLost
 from airflow_recovery.journal.codec import canonical_json, parse_json
 from airflow_recovery.storage.object_store import ObjectStore
 from airflow_recovery.storage.write_once import write_once
@@ -95,7 +95,7 @@ def _take(store: ObjectStore, key: str, document: dict[str, str], deadline_s: fl
     body = canonical_json(document).encode()
     try:
         write_once(store, key, body, is_mine=lambda found: found == body, deadline_s=deadline_s)
-    except AttemptLost:
+    except WriteLost:
         return _read(store, key, *document) or _take(store, key, document, deadline_s)
     return document
 

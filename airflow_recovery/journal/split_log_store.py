@@ -11,7 +11,6 @@ reading back: every record says by which write it was put.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -29,16 +28,14 @@ from airflow_recovery.source.split_log import (
     record_from_json,
     record_to_json,
 )
+from airflow_recovery.storage.log import Steps, WriteOnceLog
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.parallel import get_many
-from airflow_recovery.storage.write_once import WriteLost, write_once
+from airflow_recovery.storage.write_once import ListedSlots
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = 100
 """Records: a reader that starts anew reads so many at most, and one snapshot."""
-
-_NUMBER = re.compile("(?:log|snapshot)-([0-9]{8})")
 
 
 class SplitLogStore:
@@ -57,150 +54,132 @@ class SplitLogStore:
         deadline_s: float = 60.0,
         snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
+        folder = JournalLayout(identity).splits_of(vertex)
         self._store = store
-        self._identity = identity
-        self._vertex = vertex
-        self._writer = writer
-        self._deadline_s = deadline_s
+        self._slots = ListedSlots(store, f"{folder}log-", deadline_s=deadline_s)
+        self._snapshots = ListedSlots(store, f"{folder}snapshot-", deadline_s=deadline_s)
+        self._log = _SplitLog(identity, vertex, writer, f"{store.base_uri}/{self._slots.prefix}")
         self._snapshot_every = snapshot_every
-        self._folder = JournalLayout(identity).splits_of(vertex)
-        self._book: SplitBook | None = None
-        self._tail = -1
-        self._writes = 0
-        self._last_sent: dict[int, Message] = {}
+        self._is_open = False
 
     @property
     def book(self) -> SplitBook:
         """The book as it was last read, or before the first time as it is now. Not to be changed by the caller."""
-        return self._book if self._book is not None else self.read()
+        return self._log.state if self._is_open else self.read()
 
     @property
     def tail(self) -> int:
         """The number of the newest record that was read; -1 before the first."""
-        return self._tail
+        return self._log.tail - 1
 
     def last_sent(self, subtask: int) -> Message | None:
         """The newest message to ``subtask`` among the records that were read one by one, whoever put it."""
-        return self._last_sent.get(subtask)
+        return self._log.last_sent.get(subtask)
 
     def read(self) -> SplitBook:
         """The book as it is now: one LIST, and the records behind what is known. Not to be changed by the caller."""
-        if self._book is None:
-            self._book = self._start()
-        after = f"{self._folder}log-{self._tail:08d}" if self._tail >= 0 else ""
-        numbers = [_number(each.key) for each in self._store.list(f"{self._folder}log-", start_after=after)]
-        keys: list[str] = []
-        for number in numbers:
-            if number != self._tail + 1 + len(keys):
-                break  # a page that is older than the next one; what is missing is read the next time
-            keys.append(self._key(number))
-        found = get_many(self._store, keys)
-        for key in keys:
-            self._enter(self._decode(found[key].body, key))
-        return self._book
+        self._open()
+        return self._slots.run(self._log.refresh())
 
     def append(self, decide: Callable[[SplitBook], LogRecord | None]) -> LogRecord | None:
         """Put what ``decide`` says is next, given the book as it is when it is put; `None`: nothing.
 
         ``decide`` is asked again whenever somebody else was first. What it raises passes through.
         """
-        while True:
-            record = decide(self.read())
-            if record is None:
-                return None
-            number = self._tail + 1
-            self._writes += 1
-            # Of this write alone: the same record of another process is not ours.
-            place = {"number": number, "write_id": f"{self._writer}-{self._writes}"}
-            body = self._encode("split-log", {**place, "record": record_to_json(record)})
-            try:
-                write_once(
-                    self._store,
-                    self._key(number),
-                    body,
-                    is_mine=lambda found, body=body: found == body,  # type: ignore[misc]
-                    deadline_s=self._deadline_s,
-                )
-            except WriteLost:
-                continue
-            self._enter(record)
-            if (number + 1) % self._snapshot_every == 0:
-                self._write_snapshot()
-            return record
+        self._open()
+        steps: Steps[LogRecord | None] = self._log.append(decide)
+        record = self._slots.run(steps)
+        if record is not None and self._log.tail % self._snapshot_every == 0:
+            self._write_snapshot()
+        return record
 
-    def _start(self) -> SplitBook:
-        names = [each.key for each in self._store.list(f"{self._folder}snapshot-")]
-        for key in reversed(names):
-            body = self._body(self._store.get(key).body, "split-snapshot", key)
-            try:
-                if "attempts" not in body["book"]:
-                    continue  # of a version that did not say by which attempt a split is held: the records do
-                book = SplitBook.from_json(body["book"])
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise self._invalid(key, error) from error
-            self._tail = _number(key)
-            return book
-        return SplitBook()
+    def _open(self) -> None:
+        """Begin at the newest snapshot, the first time."""
+        if self._is_open:
+            return
+        for number in reversed(self._snapshots.numbers()):
+            key = self._snapshots.key(number)
+            book = self._log.decode_snapshot(self._store.get(key).body, f"{self._store.base_uri}/{key}")
+            if book is not None:
+                self._log.state, self._log.tail = book, number + 1
+                break
+        self._is_open = True
 
     def _write_snapshot(self) -> None:
-        assert self._book is not None
-        key = f"{self._folder}snapshot-{self._tail:08d}"
         try:
-            self._store.put_if_absent(key, self._encode("split-snapshot", {"book": self._book.to_json()}))
+            self._store.put_if_absent(self._snapshots.key(self.tail), self._log.encode_snapshot())
         except ObjectExists:
             pass  # of the same records: the same book
         except StoreError as error:
             log.warning(
-                "No snapshot of the splits of %s was written, readers read more records: %s", self._vertex, error
+                "No snapshot of the splits of %s was written, readers read more records: %s", self._log.vertex, error
             )
 
-    def _enter(self, record: LogRecord) -> None:
-        assert self._book is not None
-        self._book.add(record)
-        self._tail += 1
+
+class _SplitLog(WriteOnceLog[SplitBook]):
+    """The documents of the log, and the fold over them. ``where`` is the URI of the log, for messages."""
+
+    def __init__(self, identity: RunIdentity, vertex: str, writer: str, where: str) -> None:
+        super().__init__(SplitBook())
+        self.vertex = vertex
+        self.last_sent: dict[int, Message] = {}
+        self._identity = identity
+        self._writer = writer
+        self._where = where
+        self._writes = 0
+
+    def encode(self, slot: int, record: LogRecord) -> bytes:
+        """Of this write alone: the same record of another process is not ours."""
+        self._writes += 1
+        write_id = f"{self._writer}-{self._writes}"
+        return self._document("split-log", {"number": slot, "write_id": write_id, "record": record_to_json(record)})
+
+    def fold(self, slot: int, body: bytes) -> None:
+        """Enter the record into the book. Raises `RecordInvalid`."""
+        where = f"{self._where}{slot:08d}"
+        content = self._content(body, "split-log", where)
+        try:
+            if content["number"] != slot:
+                raise ValueError(f"number {content['number']}: it was copied here")
+            record = record_from_json(content["record"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._invalid(where, error) from error
+        self.state.add(record)
         if isinstance(record, (Assign, End)):
-            self._last_sent[record.subtask] = record
+            self.last_sent[record.subtask] = record
 
-    def _key(self, number: int) -> str:
-        return f"{self._folder}log-{number:08d}"
+    def encode_snapshot(self) -> bytes:
+        """The book of all records that were folded."""
+        return self._document("split-snapshot", {"book": self.state.to_json()})
 
-    def _encode(self, kind: str, body: dict[str, Any]) -> bytes:
-        head = {"format": FORMAT_VERSION, "kind": kind, **asdict(self._identity), "vertex": self._vertex}
+    def decode_snapshot(self, raw: bytes, where: str) -> SplitBook | None:
+        """A snapshot's book; `None` where it lacks by which attempt a split is held: the records say it."""
+        content = self._content(raw, "split-snapshot", where)
+        try:
+            return SplitBook.from_json(content["book"]) if "attempts" in content["book"] else None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._invalid(where, error) from error
+
+    def _document(self, kind: str, body: dict[str, Any]) -> bytes:
+        head = {"format": FORMAT_VERSION, "kind": kind, **asdict(self._identity), "vertex": self.vertex}
         return canonical_json({**head, "body": body, "crc": checksum(body)}).encode()
 
-    def _decode(self, raw: bytes, key: str) -> LogRecord:
-        body = self._body(raw, "split-log", key)
-        try:
-            if body["number"] != _number(key):
-                raise ValueError(f"number {body['number']}: it was copied here")
-            return record_from_json(body["record"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._invalid(key, error) from error
-
-    def _body(self, raw: bytes, kind: str, key: str) -> Any:
-        where = f"{self._store.base_uri}/{key}"
+    def _content(self, raw: bytes, kind: str, where: str) -> Any:
         document = parse_json(raw, where=where)
         if not isinstance(document, dict) or type(document.get("format")) is not int:
-            raise self._invalid(key, "a document without a format number")
+            raise self._invalid(where, "a document without a format number")
         if document["format"] > FORMAT_VERSION:
             raise RecordInvalid(
                 f"{where}: written by a newer version (format {document['format']}, this version reads up to "
                 f"{FORMAT_VERSION}). Upgrade airflow-recovery on this worker."
             )
-        check_belongs(document, {"kind": kind, **asdict(self._identity), "vertex": self._vertex}, where=where)
+        check_belongs(document, {"kind": kind, **asdict(self._identity), "vertex": self.vertex}, where=where)
         if document.get("crc") != checksum(document.get("body")):
-            raise self._invalid(key, "another checksum")
+            raise self._invalid(where, "another checksum")
         return document["body"]
 
-    def _invalid(self, key: str, found: object) -> RecordInvalid:
+    def _invalid(self, where: str, got: object) -> RecordInvalid:
         return RecordInvalid(
-            f"{self._store.base_uri}/{key}: expected a record of the splits of {self._vertex!r}, found {found!r}. "
-            "Restore the object, or reset the vertex."
+            f"{where}: expected a record of the splits of {self.vertex!r}, found {got!r}. Restore the object, or reset "
+            "the vertex."
         )
-
-
-def _number(key: str) -> int:
-    found = _NUMBER.fullmatch(key.rpartition("/")[2])
-    if found is None:
-        raise RecordInvalid(f"{key}: expected a record of the log of splits, found another name. Delete the object.")
-    return int(found[1])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Protocol
 
-from airflow_recovery.errors import AttemptLost, StoreError
+from airflow_recovery.errors import StoreError, WriteLost
 from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded, event_text
 from airflow_recovery.journal.frames import MAX_EVENT_BYTES, SegmentHeader, record_line
 from airflow_recovery.journal.layout import JournalLayout
@@ -275,10 +275,10 @@ class EventWriter:
             write_once(
                 self._store, f"{self._where}/{number:08d}", body, is_mine=lambda found: found == body, deadline_s=0
             )
-        except (StoreError, AttemptLost) as error:
+        except StoreError as error:
             with self._changed:
                 # A segment of this writer that this writer did not write: two processes share an id. Never again.
-                self._dead = isinstance(error, AttemptLost)
+                self._dead = isinstance(error, WriteLost)
                 if self._failed is None:
                     log.warning(
                         "Stream %s can't be written: %s. Recovery is not affected; events wait and are written when "

@@ -21,7 +21,7 @@ from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.write_once import WriteLost, write_once
+from airflow_recovery.storage.write_once import Slots
 
 ROUNDS = 5
 
@@ -38,13 +38,13 @@ class AssignmentLog:
         self._store = store
         self._identity = identity
         self._layout = JournalLayout(identity)
+        self._slots = Slots(store, self._layout.assignments(vertex), deadline_s=deadline_s)
         self._vertex = vertex
         self._writer = writer
-        self._deadline_s = deadline_s
 
     def newest(self) -> SplitGeneration | None:
         """The assignment that counts; `None` before the first. Two requests."""
-        numbers = self._numbers()
+        numbers = self._slots.numbers()
         return self._read(numbers[-1]) if numbers else None
 
     def advanced(
@@ -62,7 +62,7 @@ class AssignmentLog:
         keep writing theirs.
         """
         for _ in range(ROUNDS):
-            numbers = self._numbers()
+            numbers = self._slots.numbers()
             newest = self._read(numbers[-1]) if numbers else None
             before = None if newest is None else Assignment.of_record(newest)
             earlier = self._newest_with(parallelism, numbers[:-1], before)
@@ -84,13 +84,8 @@ class AssignmentLog:
             "one of them end, and clear this task"
         )
 
-    def _numbers(self) -> list[int]:
-        listed = self._store.list(self._layout.assignments(self._vertex))
-        generations = (self._layout.parse_assignment(self._vertex, each.key) for each in listed)
-        return sorted(each for each in generations if each is not None)
-
     def _read(self, number: int) -> SplitGeneration:
-        key = self._layout.assignment(self._vertex, number)
+        key = self._slots.key(number)
         return self._decode(self._store.get(key).body, key)
 
     def _newest_with(self, parallelism: int, numbers: list[int], before: Assignment | None) -> Assignment | None:
@@ -102,19 +97,12 @@ class AssignmentLog:
 
     def _put(self, record: SplitGeneration) -> SplitGeneration | None:
         """Write it; what stands there instead, where somebody else was first with anything else."""
-        key = self._layout.assignment(self._vertex, record.generation)
-        try:
-            write_once(
-                self._store,
-                key,
-                encode_record(self._identity, record),
-                # The same assignment of another process is as good.
-                is_mine=lambda body: replace(self._decode(body, key), writer=record.writer) == record,
-                deadline_s=self._deadline_s,
-            )
-        except WriteLost as lost:
-            return self._decode(lost.found, key)
-        return None
+        held = self._slots.put(record.generation, encode_record(self._identity, record))
+        if held is None:
+            return None
+        winner = self._decode(held, self._slots.key(record.generation))
+        # The same assignment of another process is as good.
+        return None if replace(winner, writer=record.writer) == record else winner
 
     def _decode(self, body: bytes, key: str) -> SplitGeneration:
         where = f"{self._store.base_uri}/{key}"

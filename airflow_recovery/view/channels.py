@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from airflow_recovery.channel.ledger import LossReport, check_ledger, loss_report
 from airflow_recovery.channel.records import ChannelIdentity
 from airflow_recovery.channel_io.client import ChannelClient
-from airflow_recovery.channel_io.slots import peek_slot
 from airflow_recovery.errors import ChannelError, JournalError
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
@@ -63,7 +62,7 @@ class LedgerReader:
         """What the log says now. Raises what the store raises; what lies in it and can't be read is a ``problem``."""
         with self._lock:
             identity = self._client.identity
-            first = peek_slot(self._store, self._client.folder.slot(0))
+            first = self._client.first_slot()
             if self._first not in (None, first):
                 self._client = ChannelClient(self._store, identity, "reader")  # it was purged, and has begun anew
             self._first = first

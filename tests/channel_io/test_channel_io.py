@@ -9,7 +9,7 @@ import pytest
 from io_stages import Source, bodies, client, committed_rows, drain, lost_rows, rows_of, sink_batch
 
 from airflow_recovery.channel import ChannelIdentity, LossBudget, Overflow, Reconnect, loss_report, publish
-from airflow_recovery.channel.appending import ChannelLog, PutAnswer, PutSlot
+from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel_io import (
     ChannelClient,
     ChannelConsumer,
@@ -28,6 +28,7 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.storage import ObjectStore
+from airflow_recovery.storage.log import PutAnswer, PutSlot
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 

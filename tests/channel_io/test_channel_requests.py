@@ -9,9 +9,8 @@ from io_stages import Source, client, drain
 
 from airflow_recovery.channel import Reconnect
 from airflow_recovery.channel_io import ChannelConsumer
-from airflow_recovery.channel_io import client as client_module
-from airflow_recovery.channel_io.slots import get_slot
 from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.storage.write_once import PeekedSlots, Slots
 
 pytestmark = pytest.mark.s3
 
@@ -53,6 +52,6 @@ def test_an_open_channel_is_never_listed(s3_store: S3Store, asked: list[str]) ->
 def test_control_with_confirmed_looks_each_empty_slot_is_listed(
     s3_store: S3Store, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "peek_slot", get_slot)
+    monkeypatch.setattr(PeekedSlots, "peek", Slots.get)
     live_channel(s3_store, asked)
     assert asked.count("list_objects_v2") >= 8

@@ -16,7 +16,7 @@ from fakes import MemoryStore
 from staged_run import RUN, StagedRun
 
 from airflow_recovery.channel import LossBudget, LossCause, Reconnect
-from airflow_recovery.channel_io import reading
+from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.reading import batch_of, committed_outputs, read_channel
 from airflow_recovery.channel_io.run_channels import (
     ChannelReport,
@@ -152,7 +152,7 @@ def test_who_concludes_from_the_end_of_a_log_has_it_confirmed(monkeypatch: pytes
     whole = read_channel(run.results, identity)
     assert read_channel(BlindToNew(run.results, 4), identity) == whole
 
-    monkeypatch.setattr(reading, "get_slot", lambda store, key: None)
+    monkeypatch.setattr(ChannelClient, "is_end", lambda self: True)
     assert read_channel(BlindToNew(run.results, 4), identity).slots == 4  # control: it takes the first answer
 
 

@@ -15,6 +15,7 @@ from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import Assign, Discovered, End, LogRecord, SplitBook
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.log import Steps, WriteOnceLog, fill
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")
@@ -81,18 +82,20 @@ def test_fault_24_every_write_loses_its_reply_and_is_read_back(local_store: Loca
 def test_fault_24_control_without_a_write_id_another_process_s_record_is_taken_for_ours(
     local_store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ):
-    from airflow_recovery.journal import split_log_store
-
     listing(local_store, 2)
-    real = split_log_store.write_once
-    monkeypatch.setattr(
-        split_log_store, "write_once", lambda *given, **more: real(*given, **{**more, "is_mine": lambda body: True})
-    )
+
+    def put(self: WriteOnceLog[SplitBook], slot: int, body: bytes) -> Steps[bool]:
+        yield from fill(slot, body)
+        return True
+
+    monkeypatch.setattr(WriteOnceLog, "_put", put)
     late = log_of(local_store, "late")
-    late.read()
-    monkeypatch.setattr(late, "read", lambda: late._book)  # it has folded, and somebody is faster
-    log_of(local_store, "fast").append(lambda book: pull(0, book))
-    both = late.append(lambda book: pull(1, book))
+
+    def decide(book: SplitBook) -> LogRecord | None:
+        log_of(local_store, "fast").append(lambda book: pull(0, book))  # it has folded, and somebody is faster
+        return pull(1, book)
+
+    both = late.append(decide)
     assert isinstance(both, Assign)
     assert both.splits == log_of(local_store).read().held_by(0)
 
@@ -215,7 +218,7 @@ def test_a_snapshot_of_an_earlier_version_is_passed_over_and_its_log_is_read(loc
     told = log.read().to_json()
     for name in ("attempts", "parallelism", "enumerator"):
         del told[name]
-    local_store.put(f"{FOLDER}snapshot-00000003", log._encode("split-snapshot", {"book": told}))
+    local_store.put(f"{FOLDER}snapshot-00000003", log._log._document("split-snapshot", {"book": told}))
     store = CountingStore(local_store)
     book = log_of(store).read()
     assert book.to_json() == log.read().to_json()

@@ -11,7 +11,6 @@ import pytest
 from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.source import assignment_log
 from airflow_recovery.source.assignment import Assignment, advance
 from airflow_recovery.source.assignment_log import AssignmentLog
 from airflow_recovery.source.enumerators import ResumedEnumerator
@@ -19,6 +18,7 @@ from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.storage.write_once import Slots
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "flights")
@@ -156,10 +156,10 @@ def test_fault_56_control_without_put_if_absent_two_subtasks_have_one_split(
 ) -> None:
     """Each believes its own listing then: one that is a little older has other homes."""
 
-    def overwrite(store: ObjectStore, key: str, body: bytes, **_: Any) -> None:
-        store.put(key, body)
+    def overwrite(self: Slots, slot: int, body: bytes) -> None:
+        self.store.put(self.key(slot), body)
 
-    monkeypatch.setattr(assignment_log, "write_once", overwrite)
+    monkeypatch.setattr(Slots, "put", overwrite)
     others: list[Assignment] = []
     big = file("0", 100)
     mine = advanced(local_store, A, B, C, meanwhile=lambda: others.append(advanced(local_store, big, A, B, C)))

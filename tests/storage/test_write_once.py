@@ -9,19 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_recovery.errors import (
-    AttemptLost,
     ObjectExists,
     ObjectMissing,
     RecordInvalid,
     StoreAccessDenied,
+    StoreError,
     StoreFull,
     StoreTimeout,
     StoreUnavailable,
+    WriteLost,
 )
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectInfo
-from airflow_recovery.storage.write_once import Backoff, WriteLost, Written, write_once
+from airflow_recovery.storage.write_once import Backoff, Written, write_once
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 PUT = Verb.PUT_IF_ABSENT
@@ -72,8 +73,8 @@ def test_a_lost_race_raises_with_what_was_found(store: ObjectStore, clock: Manua
     store.put_if_absent("t/a/00000001.claim", b"theirs")
     with pytest.raises(WriteLost, match="another process") as raised:
         write(store, clock)
-    assert isinstance(raised.value, AttemptLost)
-    assert raised.value.found == b"theirs"
+    assert isinstance(raised.value, StoreError)
+    assert raised.value.held == b"theirs"
     assert clock.pauses == []
 
 
@@ -98,7 +99,7 @@ def test_fault_21_of_eight_with_lost_replies_exactly_one_wins(store: ObjectStore
     def race(number: int) -> bool:
         try:
             write(SeededFaults(store, number, rate=0.5, limit=20), ManualClock(), b"%d" % number, deadline_s=1e9)
-        except AttemptLost:
+        except WriteLost:
             return False
         return True
 

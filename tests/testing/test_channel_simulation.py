@@ -12,12 +12,13 @@ from dataclasses import replace
 import pytest
 
 from airflow_recovery.channel import folding, retention
-from airflow_recovery.channel.appending import ChannelLog, PutAnswer, PutSlot, ReadSlot
+from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel.consuming import commit_batch, create_view
 from airflow_recovery.channel.producing import publish
 from airflow_recovery.channel.records import Consumed, Released
 from airflow_recovery.failover.approximate import ApproximateStrategy
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.storage.log import PutAnswer, PutSlot, ReadSlot
 from airflow_recovery.testing.channel_simulation import (
     Fault,
     Settings,
@@ -288,7 +289,7 @@ def test_control_a_slot_that_is_not_the_next_one(found):
     def refresh(self):
         body = yield ReadSlot(self.state.slots)
         if body is not None:
-            self._fold(body)
+            self._take(body)
         return self.state
 
     # Whoever reads one record only prepares against an old state, and loses every race without ever catching up.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from airflow_recovery.channel.appending import PutAnswer, PutSlot
 from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
 from airflow_recovery.failover.approximate import approximate_restart
+from airflow_recovery.storage.log import PutAnswer, PutSlot
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.verdict import check_end

@@ -10,12 +10,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from airflow_recovery.channel.appending import ChannelLog, PutSlot, ReadSlot, Steps
+from airflow_recovery.channel.appending import ChannelLog
 from airflow_recovery.channel.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
 from airflow_recovery.channel.producing import Part, finish, open_producer, publish
 from airflow_recovery.channel.records import ChannelIdentity, CheckpointPlanned, Consumed, Offsets
 from airflow_recovery.channel.retention import Room, make_room
 from airflow_recovery.channel.state import ChannelState
+from airflow_recovery.storage.log import Request, Steps
 from airflow_recovery.testing.channel_simulation.settings import Settings
 
 Rows = list[tuple[Any, ...]]
@@ -27,7 +28,7 @@ class OnLog:
     """A request to a channel's log."""
 
     channel: ChannelIdentity
-    request: ReadSlot | PutSlot
+    request: Request
 
 
 @dataclass(frozen=True)
