@@ -24,6 +24,7 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import ChannelPlan, CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.source.batch_snapshot import takes_snapshots
 from airflow_recovery.splits.declaration import SplitAssignment, split_source
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.topology.regions import Region
@@ -192,7 +193,7 @@ class _Planner:
             subtask=SubtaskPlan(region.name, each.subtask.index, each.subtask.key) if each.subtask else None,
             commit=self._commit(region),
             coordinators=tuple(
-                CoordinatorPlan(name, declared.supports_batch_snapshot)
+                CoordinatorPlan(name, takes_snapshots(declared))
                 for name in region.vertices
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from airflow_recovery.job.accumulators import Accumulators
-
-if TYPE_CHECKING:
-    from airflow_recovery.source.coordinator import OperatorCoordinator
 
 
 class RunLike(Protocol):
@@ -72,5 +69,5 @@ class RegionContext:
     subtask: Subtask = ONLY_SUBTASK
     accumulators: Accumulators = field(default_factory=Accumulators, compare=False)
     """Count here what is not in the rows; the vertices of a region count together."""
-    coordinator: OperatorCoordinator | None = field(default=None, compare=False)
+    coordinator: Any = field(default=None, compare=False)
     """That of this vertex, as its ``coordinator=`` made it, restored from what the other subtasks left."""

@@ -23,6 +23,7 @@ from airflow_recovery.job.handed_splits import (
     files_handed,
 )
 from airflow_recovery.job.templates import plain_json
+from airflow_recovery.source.batch_snapshot import takes_snapshots
 from airflow_recovery.source.enumerators import (
     ResumedEnumerator,
     date_splits,
@@ -242,8 +243,7 @@ class EnumeratedBy(EnumeratedSource):
     @property
     def takes_snapshots(self) -> bool:
         """Whether it is a class that has `airflow_recovery.source.SupportsBatchSnapshot`."""
-        of = self.enumerator
-        return isinstance(of, type) and all(callable(getattr(of, each, None)) for each in ("snapshot_state", "restore"))
+        return isinstance(self.enumerator, type) and takes_snapshots(self.enumerator)
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
         """Where it takes snapshots. A state of other parameters is passed over."""

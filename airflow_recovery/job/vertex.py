@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_recovery.sinks.declaration import CommittingSink
-    from airflow_recovery.source.coordinator import OperatorCoordinator
 
 _DATA_FRAME_MEMBERS = ("write", "schema")
 
@@ -74,7 +73,7 @@ class Vertex:
     """As declared; `Job.parallelism_of` says whose subtasks `SameAs` means."""
     allow_duplicates: bool = False
     """Whether what a sink writes elsewhere by itself may be written once more by a later attempt."""
-    coordinator: type[OperatorCoordinator] | None = None
+    coordinator: type[Any] | None = None
     """What the subtasks of a source share."""
 
     sink: CommittingSink | None = None

@@ -24,7 +24,7 @@ from airflow_recovery.job.templates import check_templates, plain_json, uses_sub
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
-from airflow_recovery.source.coordinator import OperatorCoordinator, checked_coordinator
+from airflow_recovery.source.coordinator import checked_coordinator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.splits.declaration import (
     DEFAULT_READING,
@@ -73,7 +73,7 @@ class SourceOptions(CommonOptions, total=False):
 
     result: ResultType | ApproximateResult
     splits: SplitSource | None
-    coordinator: type[OperatorCoordinator] | None
+    coordinator: type[Any] | None
     commit: Literal["split"] | None
     batch_bytes: int
     loss_budget: int
@@ -378,9 +378,7 @@ def _without_inputs(signature: Signature, where: str) -> Signature:
     return replace(signature, inputs=(), defaulted=frozenset())
 
 
-def _checked_coordinator(
-    coordinator: type[OperatorCoordinator] | None, result: ResultType, where: str
-) -> type[OperatorCoordinator] | None:
+def _checked_coordinator(coordinator: type[Any] | None, result: ResultType, where: str) -> type[Any] | None:
     checked = checked_coordinator(coordinator, where)
     if checked is not None and result is BLOCKING_PERSISTENT:
         raise JobDefinitionError(

@@ -21,7 +21,7 @@ from airflow_recovery.runtime.scratch import scratch_location
 from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
 from airflow_recovery.runtime.writer import write_result
 from airflow_recovery.shuffle.cached import cached_view_name
-from airflow_recovery.source.coordinator import OperatorCoordinator, restored_coordinator
+from airflow_recovery.source.coordinator import restored_coordinator
 from airflow_recovery.source.split import Split
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class OpenRegion:
     log: logging.Logger
     ready: Callable[[], object] = lambda: None
     server: str | None = None
-    coordinators: dict[str, OperatorCoordinator] = field(default_factory=dict)
+    coordinators: dict[str, Any] = field(default_factory=dict)
     side_inputs: dict[str, DataFrame] = field(default_factory=dict)
 
     def vertex(self, name: str) -> Vertex:

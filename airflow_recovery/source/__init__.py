@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.source.coordinator import BATCH_CHECKPOINT_ID, OperatorCoordinator
-from airflow_recovery.source.enumerators import SupportsBatchSnapshot
+from airflow_recovery.source.batch_snapshot import SupportsBatchSnapshot
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from airflow_recovery.source.inventory import list_objects
 
 __all__ = [
-    "BATCH_CHECKPOINT_ID",
-    "OperatorCoordinator",
     "Split",
     "SupportsBatchSnapshot",
     "Vanished",

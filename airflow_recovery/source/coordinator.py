@@ -1,100 +1,75 @@
 """Operator coordinators: what the subtasks of a source share, and how it outlives the process that held it (FLIP-383).
 
-A coordinator lives beside the vertex that it belongs to, in the process of one attempt. When the attempt finishes, a
-snapshot of it rides in the outcome; the coordinator of a later attempt is given the snapshots of all subtasks that
-count then. So there is no snapshot that could be older or newer than the finishes (in Flink, finishes behind the last
-snapshot are thrown away), and no clock says which one is the newest: they are folded.
+A coordinator lives beside the vertex that it belongs to, in the process of one attempt: an instance of the user's own
+class, made without arguments. When the attempt finishes, its state (`SupportsBatchSnapshot`) is written with the
+outcome; the coordinator of a later attempt is given the states of all subtasks that count then. In Flink, finishes
+behind the last snapshot are thrown away; here no state is older or newer than its finish.
 
-One that takes no snapshots is *volatile*. What it had handed out is known to nobody once its process is gone, so its
-vertex is restarted as a whole (`airflow_recovery.failover.coordinated`).
+A class without the two methods is *volatile*. What it had handed out is known to nobody once its process is gone, so
+its vertex is restarted as a whole (`airflow_recovery.failover.coordinated`).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-
-BATCH_CHECKPOINT_ID = -1
-"""Flink's: a snapshot for batch recovery belongs to no checkpoint."""
-
-MAX_SNAPSHOT_BYTES = 1024 * 1024
-"""Of one coordinator: every attempt of its vertex reads those of all subtasks."""
+from airflow_recovery.source.batch_snapshot import missing_methods, state_text, takes_snapshots
 
 
-@runtime_checkable
-class OperatorCoordinator(Protocol):
-    """What a source declares with ``coordinator=``: a class that is made without arguments, once an attempt."""
-
-    supports_batch_snapshot: ClassVar[bool]
-    """False: volatile. The other two are never called then."""
-
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        """All that a later coordinator of this vertex must know of what this attempt has done."""
-        ...
-
-    def restore(self, checkpoint_id: int, snapshots: Mapping[str, bytes]) -> None:
-        """Know what these say: the snapshot of each subtask that counts, by its region's name, in no order."""
-        ...
-
-
-def restored_coordinator(
-    make: Callable[[], OperatorCoordinator], vertex: str, snapshots: Iterable[CoordinatorSnapshot]
-) -> OperatorCoordinator:
+def restored_coordinator(make: Callable[[], Any], vertex: str, snapshots: Iterable[CoordinatorSnapshot]) -> Any:
     """The coordinator of one attempt of ``vertex``; of ``snapshots``, it is given those of its vertex.
 
-    Raises what the user's class raises, and `UserCodeError` for a snapshot that is no base64.
+    Raises what the user's class raises, and `UserCodeError` for a damaged snapshot.
     """
     coordinator = make()
-    if coordinator.supports_batch_snapshot:
-        own = {each.region: _decoded(each) for each in snapshots if each.vertex == vertex}
-        coordinator.restore(BATCH_CHECKPOINT_ID, own)
+    states = {each.region: _state_of(each) for each in snapshots if each.vertex == vertex}
+    if states and takes_snapshots(coordinator):
+        coordinator.restore(states)
     return coordinator
 
 
-def snapshots_of(coordinators: Mapping[str, OperatorCoordinator]) -> tuple[tuple[str, str], ...]:
-    """(vertex, snapshot as base64) of those that take snapshots. Raises `UserCodeError` for one that can't be kept."""
-    found = []
-    for vertex, each in coordinators.items():
-        if not each.supports_batch_snapshot:
-            continue
-        body = each.snapshot(BATCH_CHECKPOINT_ID)
-        if not isinstance(body, bytes) or len(body) > MAX_SNAPSHOT_BYTES:
-            said = f"{len(body)} bytes" if isinstance(body, bytes) else repr(type(body).__name__)
-            raise UserCodeError(
-                f"the coordinator of {vertex!r}: expected a snapshot of at most {MAX_SNAPSHOT_BYTES} bytes, found "
-                f"{said}: keep in it what later attempts must know, and nothing of the data"
-            )
-        found.append((vertex, base64.b64encode(body).decode()))
-    return tuple(found)
+def snapshots_of(coordinators: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(vertex, state as JSON in base64) of those that take snapshots.
+
+    Raises what the user's class raises, and `UserCodeError` for a state that can't be kept.
+    """
+    return tuple(
+        (vertex, base64.b64encode(_text_of(vertex, coordinator).encode()).decode())
+        for vertex, coordinator in coordinators.items()
+        if takes_snapshots(coordinator)
+    )
 
 
-def checked_coordinator(coordinator: Any, where: str) -> type[OperatorCoordinator] | None:
-    """``coordinator`` itself. Raises `JobDefinitionError` for anything but such a class or `None`."""
+def checked_coordinator(coordinator: Any, where: str) -> type[Any] | None:
+    """``coordinator`` itself. Raises `JobDefinitionError` for anything but a class, with both methods or neither."""
     if coordinator is None:
         return None
-    is_class = isinstance(coordinator, type)
-    if not is_class or not isinstance(getattr(coordinator, "supports_batch_snapshot", None), bool):
+    if not isinstance(coordinator, type):
         raise JobDefinitionError(
-            f"{where}: expected coordinator= as a class with supports_batch_snapshot = True or False, found "
-            f"{coordinator!r}: name the class, not an instance of it"
+            f"{where}: expected coordinator= as a class, found {coordinator!r}: name the class, not an instance of it"
         )
-    missing = [each for each in ("snapshot", "restore") if not callable(getattr(coordinator, each, None))]
-    if coordinator.supports_batch_snapshot and missing:
+    missing = missing_methods(coordinator)
+    if len(missing) == 1:
         raise JobDefinitionError(
-            f"{where}: expected coordinator={coordinator.__name__} to have the methods snapshot and restore, found no "
-            f"{' and no '.join(missing)}: write them, or say supports_batch_snapshot = False"
+            f"{where}: expected coordinator={coordinator.__name__} to have both snapshot_state() and restore(), or "
+            f"neither, found no {missing[0]}: write it; or leave the other one out, and all subtasks restart together"
         )
-    return coordinator  # type: ignore[no-any-return]
+    return coordinator
 
 
-def _decoded(snapshot: CoordinatorSnapshot) -> bytes:
+def _text_of(vertex: str, coordinator: Any) -> str:
+    return state_text(coordinator.snapshot_state(), f"the coordinator of {vertex!r}", UserCodeError)
+
+
+def _state_of(snapshot: CoordinatorSnapshot) -> Any:
     try:
-        return base64.b64decode(snapshot.body, validate=True)
+        return json.loads(base64.b64decode(snapshot.body, validate=True))
     except (binascii.Error, ValueError) as error:
         raise UserCodeError(
             f"the coordinator of {snapshot.vertex!r}: the snapshot of {snapshot.region} is damaged ({error}): clear "

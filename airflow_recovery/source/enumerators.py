@@ -6,38 +6,17 @@ a user's own enumerator may ask whom it likes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
+from airflow_recovery.source.batch_snapshot import state_text
 from airflow_recovery.source.split import Split, listed
 
 MAX_SPLITS = 200_000
 """Of one source. All of them stand in one record of the journal, and in what a driver is told."""
-
-
-MAX_STATE_BYTES = 1024 * 1024
-"""Of the state of an enumerator: it stands in the journal beside the splits that it has told of."""
-
-
-@runtime_checkable
-class SupportsBatchSnapshot(Protocol):
-    """What an enumerator of your own may have, so that a new one goes on where the one before it was (FLIP-383).
-
-    ``snapshot_state`` gives plain JSON, which `restore` of a new enumerator is given before it is asked for splits. The
-    new one yields only what comes after that state: what was told before is known, and stays.
-    """
-
-    def snapshot_state(self) -> Any:
-        """What a later enumerator must know of what this one has yielded."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Know what ``state`` says."""
-        ...
 
 
 def key_range_splits(
@@ -121,22 +100,9 @@ class ResumedEnumerator:
             told += known.values()
         told += yielded_splits(lambda: enumerator, {}, where=self._where, name=_name(type(enumerator)))
         check_number(len(told), f"splits of {_name(type(enumerator))}", "splits that hold more each")
-        return Enumeration(listed(told).splits, {"of": self._of, "state": self._checked(enumerator.snapshot_state())})
-
-    def _checked(self, state: Any) -> Any:
-        try:
-            text = json.dumps(state, allow_nan=False)
-            is_plain = json.loads(text) == state
-        except (TypeError, ValueError, RecursionError):
-            text, is_plain = "", False
-        if not is_plain or len(text) > MAX_STATE_BYTES:
-            found = f"{len(text)} bytes" if is_plain else repr(state)[:200]
-            raise SplitIdentityError(
-                f"{self._where}: expected snapshot_state() to give what JSON gives back unchanged, in at most "
-                f"{MAX_STATE_BYTES} bytes, found {found}: return texts, numbers, booleans, None, lists and dicts with "
-                "texts as keys, and only what a later enumerator must know"
-            )
-        return state
+        now = enumerator.snapshot_state()
+        state_text(now, self._where, SplitIdentityError)
+        return Enumeration(listed(told).splits, {"of": self._of, "state": now})
 
 
 def check_number(count: int, what: str, advice: str) -> None:

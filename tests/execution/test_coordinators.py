@@ -7,7 +7,6 @@ read[c] ─┘
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,17 +25,16 @@ from airflow_recovery.failover.request import RegionFailure, RestartRegion
 from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
-from airflow_recovery.source.coordinator import BATCH_CHECKPOINT_ID, restored_coordinator, snapshots_of
+from airflow_recovery.source.batch_snapshot import takes_snapshots
+from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
 
 A, B, C = READ = ("read[a]", "read[b]", "read[c]")
 JOB: Mapping[str, tuple[str, ...]] = {A: (), B: (), C: (), "all": READ, "other": ()}
 NUMBERS = 6
 
 
-class GivesOut:
-    """Gives each subtask the next two numbers that nobody has been given."""
-
-    supports_batch_snapshot = True
+class Volatile:
+    """Gives each subtask the next two numbers that nobody has been given; forgets everything with its process."""
 
     def __init__(self) -> None:
         self.taken: set[int] = set()
@@ -46,33 +44,29 @@ class GivesOut:
         self.mine = [each for each in range(NUMBERS) if each not in self.taken][:2]
         return self.mine
 
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        assert checkpoint_id == BATCH_CHECKPOINT_ID
-        return json.dumps(self.mine).encode()
 
-    def restore(self, checkpoint_id: int, snapshots: Mapping[str, bytes]) -> None:
-        assert checkpoint_id == BATCH_CHECKPOINT_ID
-        self.taken = {number for each in snapshots.values() for number in json.loads(each)}
+class GivesOut(Volatile):
+    """Takes over from those of the other subtasks."""
 
+    def snapshot_state(self) -> list[int]:
+        return self.mine
 
-class Volatile(GivesOut):
-    """Forgets everything with its process."""
-
-    supports_batch_snapshot = False
+    def restore(self, state: Mapping[str, list[int]]) -> None:
+        self.taken = {number for mine in state.values() for number in mine}
 
 
 class CoordinatedRunner(FakeRunner):
     """Runs a subtask as the driver does: restore, take, snapshot with the finish."""
 
     taken: dict[tuple[str, int], list[int]]
-    kind: type[GivesOut]
+    kind: type[Volatile]
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         claim = attempt.claim
         if claim.region not in READ:
             return super().run(attempt)
         coordinator = restored_coordinator(self.kind, "read", attempt.coordinators)
-        assert isinstance(coordinator, GivesOut)
+        assert isinstance(coordinator, Volatile)
         self.taken[claim.region, claim.attempt] = coordinator.take()
         return super().run(_Coordinated(attempt, snapshots_of({"read": coordinator})))  # type: ignore[arg-type]
 
@@ -95,7 +89,7 @@ class _Trace:
 class Coordinated(World):
     """A run whose vertex ``read`` has three subtasks and a coordinator."""
 
-    def __init__(self, kind: type[GivesOut], **given: object) -> None:
+    def __init__(self, kind: type[Volatile], **given: object) -> None:
         self.kind = kind
         self.taken: dict[tuple[str, int], list[int]] = {}
         super().__init__(JOB, **given)  # type: ignore[arg-type]
@@ -108,7 +102,7 @@ class Coordinated(World):
             if each.name not in READ:
                 return each
             at = READ.index(each.name)
-            with_one = CoordinatorPlan("read", self.kind.supports_batch_snapshot)
+            with_one = CoordinatorPlan("read", takes_snapshots(self.kind))
             return replace(each, subtask=SubtaskPlan("read", at, "abc"[at]), coordinators=(with_one,))
 
         return replace(plain, regions=tuple(map(coordinated, plain.regions)))
@@ -324,7 +318,7 @@ def test_recompute_restarts_each_once():
 
 
 @pytest.mark.parametrize(("kind", "runs"), [(Volatile, {A, B, C, "all"}), (GivesOut, {B, "all"})])
-def test_the_plan_says_beforehand_who_restarts(kind: type[GivesOut], runs: set[str]):
+def test_the_plan_says_beforehand_who_restarts(kind: type[Volatile], runs: set[str]):
     world = Coordinated(kind)
     world.go_all()
     for request in (RegionFailure(B), RestartRegion(B)):

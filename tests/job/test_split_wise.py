@@ -16,7 +16,7 @@ FILES = files("/lake/*.csv")
 
 
 class Volatile:
-    supports_batch_snapshot = False
+    """A coordinator without snapshots."""
 
 
 def declare(made: Job, name: str, *inputs: str, sink: bool = False, **options: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,9 @@ from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.records import CoordinatorPlan
 from airflow_recovery.runtime.spec import RunFacts
-from airflow_recovery.source import BATCH_CHECKPOINT_ID, OperatorCoordinator
-from airflow_recovery.source import coordinator as module
-from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
+from airflow_recovery.source import SupportsBatchSnapshot
+from airflow_recovery.source.batch_snapshot import MAX_STATE_BYTES
+from airflow_recovery.source.coordinator import checked_coordinator, restored_coordinator, snapshots_of
 from airflow_recovery.topology import BLOCKING
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
@@ -26,33 +26,30 @@ FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 class Given:
     """Knows which numbers were given out."""
 
-    supports_batch_snapshot = True
-
     def __init__(self) -> None:
         self.given: set[int] = set()
-        self.restored: list[int] = []
+        self.restored = 0
 
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        assert checkpoint_id == BATCH_CHECKPOINT_ID == -1
-        return json.dumps(sorted(self.given)).encode()
+    def snapshot_state(self) -> Any:
+        return sorted(self.given)
 
-    def restore(self, checkpoint_id: int, snapshots: Mapping[str, bytes]) -> None:
-        self.restored.append(checkpoint_id)
-        self.given = {number for each in snapshots.values() for number in json.loads(each)}
+    def restore(self, state: Mapping[str, list[int]]) -> None:
+        self.restored += 1
+        self.given = {number for given in state.values() for number in given}
 
 
 class Volatile:
-    supports_batch_snapshot = False
+    """Takes no snapshots."""
 
 
 class Huge(Given):
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        return b"x" * (module.MAX_SNAPSHOT_BYTES + 1)
+    def snapshot_state(self) -> Any:
+        return "x" * MAX_STATE_BYTES
 
 
-class NoBytes(Given):
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        return "text"  # type: ignore[return-value]
+class NoJson(Given):
+    def snapshot_state(self) -> Any:
+        return {1}
 
 
 def left(vertex: str, region: str, *given: int) -> CoordinatorSnapshot:
@@ -66,16 +63,21 @@ def test_a_coordinator_is_restored_from_what_all_finished_subtasks_of_its_vertex
     said = [left("numbers", "numbers[a]", 1, 2), left("numbers", "numbers[b]", 3), left("others", "numbers[b]", 9)]
     restored = restored_coordinator(Given, "numbers", said)
     assert isinstance(restored, Given)
-    assert (restored.given, restored.restored) == ({1, 2, 3}, [-1])
+    assert (restored.given, restored.restored) == ({1, 2, 3}, 1)
+
+
+def test_the_first_of_its_vertex_is_not_restored():
+    first = restored_coordinator(Given, "numbers", [left("others", "numbers[b]", 9)])
+    assert (first.given, first.restored) == (set(), 0)
 
 
 def test_one_that_is_volatile_is_neither_asked_nor_restored():
-    volatile = restored_coordinator(Volatile, "numbers", [left("numbers", "numbers[a]", 1)])  # type: ignore[arg-type]
+    volatile = restored_coordinator(Volatile, "numbers", [left("numbers", "numbers[a]", 1)])
     assert isinstance(volatile, Volatile)
     assert snapshots_of({"numbers": volatile}) == ()
 
 
-@pytest.mark.parametrize(("kind", "said"), [(Huge, "found 1048577 bytes"), (NoBytes, "found 'str'")])
+@pytest.mark.parametrize(("kind", "said"), [(Huge, "found 1048578 bytes"), (NoJson, r"found \{1\}")])
 def test_a_snapshot_that_can_not_be_kept_fails_the_attempt_by_name(kind: type[Given], said: str):
     with pytest.raises(UserCodeError, match=f"coordinator of 'numbers'.*{said}"):
         snapshots_of({"numbers": kind()})
@@ -86,17 +88,17 @@ def test_a_damaged_snapshot_names_the_subtask_that_left_it():
         restored_coordinator(Given, "numbers", [replace(left("numbers", "numbers[a]", 1), body="?!")])
 
 
-def test_both_kinds_are_told_from_other_things():
-    assert isinstance(Given(), OperatorCoordinator)
-    for wrong in (Given(), "Given", object, int):
-        with pytest.raises(JobDefinitionError, match="coordinator= as a class with supports_batch_snapshot"):
-            module.checked_coordinator(wrong, "job 'j', vertex 'v'")
+def test_a_coordinator_is_declared_as_a_class():
+    assert isinstance(Given(), SupportsBatchSnapshot)
+    for wrong in (Given(), "Given", len):
+        with pytest.raises(JobDefinitionError, match="expected coordinator= as a class, found"):
+            checked_coordinator(wrong, "job 'j', vertex 'v'")
 
 
-def test_one_that_says_it_takes_snapshots_must_have_the_methods():
-    promising = type("Promising", (), {"supports_batch_snapshot": True, "restore": lambda self: None})
-    with pytest.raises(JobDefinitionError, match="no snapshot: write them, or say"):
-        module.checked_coordinator(promising, "job 'j', vertex 'v'")
+def test_one_of_the_two_methods_alone_is_refused():
+    half = type("Half", (), {"restore": lambda self, state: None})
+    with pytest.raises(JobDefinitionError, match="found no snapshot_state: write it; or leave the other one out"):
+        checked_coordinator(half, "job 'j', vertex 'v'")
 
 
 def declared(coordinator: type | None):  # type: ignore[no-untyped-def]

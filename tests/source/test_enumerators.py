@@ -11,6 +11,7 @@ import pytest
 from airflow_recovery import Split
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
 from airflow_recovery.source import SupportsBatchSnapshot, enumerators
+from airflow_recovery.source.batch_snapshot import MAX_STATE_BYTES
 from airflow_recovery.source.enumerators import (
     Enumeration,
     ResumedEnumerator,
@@ -133,7 +134,7 @@ def test_the_state_of_other_parameters_is_passed_over() -> None:
     assert names_of(resumed(1, "other orders").goes_on(first.state, first.splits)) == ["order-1"]
 
 
-@pytest.mark.parametrize("state", [object(), {1: 2}, float("nan"), "x" * enumerators.MAX_STATE_BYTES])
+@pytest.mark.parametrize("state", [object(), {1: 2}, float("nan"), "x" * MAX_STATE_BYTES])
 def test_a_state_that_json_does_not_give_back_is_refused(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Numbered, "snapshot_state", lambda self: state)
     with pytest.raises(SplitIdentityError, match=r"^w: expected snapshot_state\(\) to give what JSON gives back"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class GivesOut:
-    supports_batch_snapshot = True
-
     def __init__(self) -> None:
         self.taken: set[int] = set()
         self.mine: list[int] = []
@@ -24,11 +21,11 @@ class GivesOut:
         self.mine = [each for each in range(6) if each not in self.taken][:2]
         return self.mine
 
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        return json.dumps(self.mine).encode()
+    def snapshot_state(self) -> list[int]:
+        return self.mine
 
-    def restore(self, checkpoint_id: int, snapshots: Mapping[str, bytes]) -> None:
-        self.taken = {number for each in snapshots.values() for number in json.loads(each)}
+    def restore(self, state: Mapping[str, list[int]]) -> None:
+        self.taken = {number for mine in state.values() for number in mine}
 
 
 coordinated = job("coordinated")
