@@ -8,8 +8,8 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.mode import DriverMode
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.stage_region import run_stage
 from airflow_recovery.runtime.vertex_pass import OpenRegion
+from airflow_recovery.streaming.region import run_stage
 from airflow_recovery.streaming.spec import StreamingSpec
 
 

@@ -24,7 +24,8 @@ DEADLINE_S = 240.0
 _APPLICATION = """
 import json, os, signal, sys, time
 from pathlib import Path
-from airflow_recovery.runtime import driver, stage_ends
+from airflow_recovery.runtime import driver
+from airflow_recovery.streaming import ends
 from airflow_recovery.runtime.spec import RegionSpec
 
 def at(do):
@@ -38,14 +39,14 @@ def at(do):
         return do(end, batch, *given)
     return wrapped
 
-stage_ends.StageInput.commit = at(stage_ends.StageInput.commit)
-publish = stage_ends.StageOutput.publish
+ends.StageInput.commit = at(ends.StageInput.commit)
+publish = ends.StageOutput.publish
 while True:
     for each in sorted(Path(sys.argv[1]).glob("*.json")):
         told = json.loads(each.read_text())
         spec, moments = RegionSpec.from_json(told["spec"]), told["moments"]
         held, go = each.with_suffix(".held"), each.with_suffix(".go")
-        stage_ends.StageOutput.publish = publish if spec.mode.input else at(publish)
+        ends.StageOutput.publish = publish if spec.mode.input else at(publish)
         each.unlink()
         code = driver.drive(spec)
         each.with_suffix(".part").write_text(str(code))

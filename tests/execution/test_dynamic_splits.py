@@ -34,12 +34,12 @@ from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
-from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.source.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import SplitBook
+from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.testing import CountingStore, Verb
 
 ONE, TWO, THREE, FOUR = SUBTASKS = ("S[0]", "S[1]", "S[2]", "S[3]")

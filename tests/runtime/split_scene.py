@@ -37,7 +37,6 @@ from airflow_recovery.model.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.runtime import split_loop
 from airflow_recovery.runtime.outcome import finish_attempt
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.reader import read_manifest
@@ -46,6 +45,7 @@ from airflow_recovery.runtime.region import run_region
 from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.runtime.submit import submit_environment
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.splits.loop import SplitLoop
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.object_store import ObjectStore
@@ -189,16 +189,16 @@ class SplitScene:
 
     def fail_after(self, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """One try, which fails by nobody's fault when it has committed so many parts."""
-        commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
+        commit, one_at_a_time = SplitLoop._commit, threading.Lock()
 
-        def at_last(loop: split_loop.SplitLoop, *given: Any, **named: Any) -> None:
+        def at_last(loop: SplitLoop, *given: Any, **named: Any) -> None:
             with one_at_a_time:
                 if len(loop._own) == parts:
                     raise ConnectionError("Connection reset")
                 commit(loop, *given, **named)
 
         with monkeypatch.context() as patched:
-            patched.setattr(split_loop.SplitLoop, "_commit", at_last)
+            patched.setattr(SplitLoop, "_commit", at_last)
             with pytest.raises(RegionFailed, match="Connection reset"):
                 self.go()
 

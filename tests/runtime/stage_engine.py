@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
-from airflow_recovery.runtime.stage_source import ChannelReader
 from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.streaming.source import ChannelReader
 
 
 class Killed(BaseException):

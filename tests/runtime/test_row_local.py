@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.runtime.row_local import RowLocalGuard
+from airflow_recovery.splits.plan_guard import RowLocalGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.runtime.split_assignment import ALONE, Batch, StaticAssignment, planned_batches
 from airflow_recovery.source import assignment
 from airflow_recovery.source.split import UNKNOWN_BYTES, Split
+from airflow_recovery.splits.batches import ALONE, Batch, StaticAssignment, planned_batches
 
 
 def split(name: str, size: int = 10) -> Split:

@@ -15,11 +15,12 @@ from airflow_recovery.errors import AttemptLost, RegionFailed, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
 from airflow_recovery.runtime import outcome as outcome_module
-from airflow_recovery.runtime import region, split_loop, vertex_pass
+from airflow_recovery.runtime import region, vertex_pass
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.runtime.suspects import SPLITS_LABEL
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.poison import SPLITS_LABEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,8 +190,8 @@ def test_code_that_fails_everywhere_is_not_tried_split_by_split(scene: SplitScen
 
 
 def test_control_without_the_record_it_is_tried_for_ever(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_recovery.runtime import split_region
-    from airflow_recovery.runtime.suspects import NOTHING
+    from airflow_recovery.splits import region as split_region
+    from airflow_recovery.splits.poison import NOTHING
 
     monkeypatch.setattr(split_region, "_record", lambda *given: NOTHING)
     scene.write_file("00003", 66666)
@@ -241,7 +242,7 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
     ended: list[RegionSpec] = []
 
     def drive(spec: RegionSpec) -> None:
-        commit, one_at_a_time = split_loop.SplitLoop._commit, threading.Lock()
+        commit, one_at_a_time = SplitLoop._commit, threading.Lock()
 
         def fence_first(loop, *given, **named):
             with one_at_a_time:
@@ -252,7 +253,7 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
                     )
                 commit(loop, *given, **named)
 
-        monkeypatch.setattr(split_loop.SplitLoop, "_commit", fence_first)
+        monkeypatch.setattr(SplitLoop, "_commit", fence_first)
         with pytest.raises(AttemptLost, match="was fenced after it had committed 2 parts"):
             # One thread: where there are two, the other one's Spark job is cancelled, and what it had written is swept.
             scene.in_process(replace(spec, mode=replace(spec.mode, threads=1)))

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_recovery.runtime.heartbeat import Beat, Heartbeat
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.split_progress import SplitCounts, SplitProgress
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.progress import SplitCounts, SplitProgress
 from airflow_recovery.storage.local import LocalStore
 
 MIB = 1024 * 1024

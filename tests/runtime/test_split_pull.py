@@ -30,11 +30,11 @@ from airflow_recovery.model.records import (
     Part,
     RunIdentity,
 )
-from airflow_recovery.runtime.split_pull import PulledSplits
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import LogRecord, SplitBook
+from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.storage import ObjectStore
 from airflow_recovery.storage.local import LocalStore
 from airflow_recovery.storage.s3 import S3Store

@@ -7,7 +7,7 @@ import pytest
 from airflow_recovery.channel_io import StageFolder
 from airflow_recovery.errors import ChannelInconsistent
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.stage_checkpoint import Place, kept, lineage_key, prepare_checkpoint, read_lineage
+from airflow_recovery.streaming.checkpoint import Place, kept, lineage_key, prepare_checkpoint, read_lineage
 
 FOLDER = StageFolder(RunIdentity("dag", "2026-01-01", "group"), "board")
 

@@ -10,7 +10,7 @@ from stage_scene import RAW, StageScene, channel_spec
 from airflow_recovery.channel import LossBudget, Reconnect, make_plan, next_end
 from airflow_recovery.channel.ranges import size
 from airflow_recovery.errors import ChannelAltered, ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
-from airflow_recovery.runtime.stage_ends import StageInput, StageOutput, check_both_logs
+from airflow_recovery.streaming.ends import StageInput, StageOutput, check_both_logs
 
 LOG = logging.getLogger("tests.stage_ends")
 

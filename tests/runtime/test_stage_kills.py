@@ -12,16 +12,16 @@ from stage_scene import RAW, StageScene
 from airflow_recovery.channel import Reconnect
 from airflow_recovery.channel_io import StageFolder
 from airflow_recovery.job.accumulators import Accumulators
-from airflow_recovery.runtime import stage_region, stage_source, stage_writing
 from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.stage_checkpoint import lineage_key
-from airflow_recovery.runtime.stage_source import ChannelReader, ChannelReading
+from airflow_recovery.streaming import region, source, writing
+from airflow_recovery.streaming.checkpoint import lineage_key
+from airflow_recovery.streaming.source import ChannelReader, ChannelReading
 
 LOG = logging.getLogger("tests.stage_kills")
 IDS = list(range(12))
 
 
-class Stage(stage_region._Stage):
+class Stage(region._Stage):
     """The real one, but for the frame and the query, which only Spark can make."""
 
     def _frame(self):
@@ -45,11 +45,11 @@ class World:
         self.region = {"raw": "scores", "scores": "board"}[edge]
         self.scene = StageScene(tmp_path, store=self.store)
         self.state_rows: list[int | None] = []
-        for module in (stage_source, stage_writing):
+        for module in (source, writing):
             monkeypatch.setattr(module, "shared_store", lambda spec: self.store)
-        monkeypatch.setattr(stage_region, "schema_of", lambda frame: RAW)
-        monkeypatch.setattr(stage_region, "streams_of", lambda frame: 1)
-        monkeypatch.setattr(stage_region, "compact", lambda opened, result: None)
+        monkeypatch.setattr(region, "schema_of", lambda frame: RAW)
+        monkeypatch.setattr(region, "streams_of", lambda frame: 1)
+        monkeypatch.setattr(region, "compact", lambda opened, result: None)
         self.source = self.scene.producer(edge)
         for start in (0, 6):
             self.source.emit(*IDS[start : start + 6])

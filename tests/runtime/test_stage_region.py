@@ -21,9 +21,9 @@ from airflow_recovery.errors import (
     UserCodeError,
 )
 from airflow_recovery.model.channel_options import Overflow, Reconnect
-from airflow_recovery.runtime import stage_ends, stage_region
 from airflow_recovery.runtime.reader import read_manifest
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.streaming import ends, region
 from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore, Verb
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ class Died(Exception):
 @contextmanager
 def dying(monkeypatch, batch: int, *, after: bool = False, what: str = "commit"):
     """The attempt ends right before its input's commit of ``batch``, or right after it."""
-    original = getattr(stage_ends.StageInput, what)
+    original = getattr(ends.StageInput, what)
 
     def commit(end, number, *given):
         if number == batch and not after:
@@ -53,7 +53,7 @@ def dying(monkeypatch, batch: int, *, after: bool = False, what: str = "commit")
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage_ends.StageInput, what, commit)
+        patched.setattr(ends.StageInput, what, commit)
         with pytest.raises(Died):
             yield
 
@@ -195,9 +195,9 @@ def test_control_of_state_a_checkpoint_that_begins_anew(spark, scene, monkeypatc
     made.finish()
     with pytest.raises(ChannelInconsistent, match="begin anew"):
         scene.run(spark, scene.spec("board", 2, earlier=(), **said))
-    prepare = stage_region.prepare_checkpoint
+    prepare = region.prepare_checkpoint
     monkeypatch.setattr(
-        stage_region, "prepare_checkpoint", lambda *given, **named: prepare(*given, **{**named, "may_begin": True})
+        region, "prepare_checkpoint", lambda *given, **named: prepare(*given, **{**named, "may_begin": True})
     )
     done = scene.run(spark, scene.spec("board", 3, earlier=(), **said))
     assert dict(done.accumulators)["state rows"] == 20
@@ -222,22 +222,20 @@ def test_control_of_death_between_two_logs_a_view_that_does_not_know_the_output(
     with dying(monkeypatch, 0):
         scene.run(spark, scene.spec("scores"))
     made.finish()
-    monkeypatch.setattr(stage_ends, "published_of", lambda *given: None)
+    monkeypatch.setattr(ends, "published_of", lambda *given: None)
     with pytest.raises(ChannelInconsistent, match="which is published"):
         scene.run(spark, scene.spec("scores", 2))
-    monkeypatch.setattr(stage_region, "check_both_logs", lambda *given: None)
-    prepare = stage_region.prepare_checkpoint
+    monkeypatch.setattr(region, "check_both_logs", lambda *given: None)
+    prepare = region.prepare_checkpoint
     behind = {"completed": 0, "earlier": (), "may_begin": True}
-    monkeypatch.setattr(
-        stage_region, "prepare_checkpoint", lambda *given, **named: prepare(*given, **{**named, **behind})
-    )
+    monkeypatch.setattr(region, "prepare_checkpoint", lambda *given, **named: prepare(*given, **{**named, **behind}))
     scene.run(spark, scene.spec("scores", 3))
     assert scene.published("scores") == sorted([*range(10)] * 2)
 
 
 def test_a_source_goes_on_at_its_checkpoint(spark, scene, monkeypatch):
     drop_files(scene, 0, 1, 2)
-    publish = stage_ends.StageOutput.publish
+    publish = ends.StageOutput.publish
 
     def dies(output, batch, *given):
         publish(output, batch, *given)
@@ -245,7 +243,7 @@ def test_a_source_goes_on_at_its_checkpoint(spark, scene, monkeypatch):
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage_ends.StageOutput, "publish", dies)
+        patched.setattr(ends.StageOutput, "publish", dies)
         with pytest.raises(Died):
             scene.run(spark, scene.spec("raw"))
     with pytest.raises(ChannelInconsistent, match="place in its source"):
@@ -286,8 +284,8 @@ def test_stages_that_begin_anew_know_nothing_of_what_was(spark, scene, monkeypat
     scene.run(spark, scene.spec("scores", max_rows=10))
     with dying(monkeypatch, 1, after=True):
         scene.run(spark, scene.spec("board", max_rows=10))
-    for region in ("raw", "scores"):
-        scene.run(spark, scene.spec(region, 2, generation=2, earlier=()))
+    for name in ("raw", "scores"):
+        scene.run(spark, scene.spec(name, 2, generation=2, earlier=()))
     done = scene.run(spark, scene.spec("board", 2, generation=2, earlier=()))
     assert rows_of(spark, done) == [(each,) for each in range(20)]
     wrong = scene.spec("board", 3, generation=2, input={"drained": (1,)})
@@ -381,7 +379,7 @@ def test_what_can_not_run_as_a_stage_is_refused(spark, scene):
 
 
 def test_a_stage_is_not_for_spark_connect(spark, scene, monkeypatch):
-    monkeypatch.setattr(stage_region, "is_remote", lambda session: True)
+    monkeypatch.setattr(region, "is_remote", lambda session: True)
     with pytest.raises(JobDefinitionError, match="spark-submit"):
         scene.run(spark, scene.spec("raw"))
 

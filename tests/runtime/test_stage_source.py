@@ -12,9 +12,9 @@ from airflow_recovery.channel import Reconnect, commit_batch, create_view
 from airflow_recovery.channel.ranges import size
 from airflow_recovery.channel_io import StageFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent
-from airflow_recovery.runtime import stage_source
-from airflow_recovery.runtime.stage_checkpoint import Place, lineage_key, prepare_checkpoint
-from airflow_recovery.runtime.stage_source import ChannelReader, ChannelReading
+from airflow_recovery.streaming import source
+from airflow_recovery.streaming.checkpoint import Place, lineage_key, prepare_checkpoint
+from airflow_recovery.streaming.source import ChannelReader, ChannelReading
 
 ALL = ReadAllAvailable()
 
@@ -171,7 +171,7 @@ def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(scen
     scene.store.delete([parts[0].segments[0].key])
     with pytest.raises(ChannelInconsistent, match="deleted from outside"):
         rows(found, parts)
-    table = stage_source.ChannelReader._table
+    table = source.ChannelReader._table
 
     def lenient(self, store, segment):
         try:
@@ -179,5 +179,5 @@ def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(scen
         except ChannelInconsistent:
             return table(self, store, parts[1].segments[0]).slice(0, 0)
 
-    monkeypatch.setattr(stage_source.ChannelReader, "_table", lenient)
+    monkeypatch.setattr(source.ChannelReader, "_table", lenient)
     assert len(rows(found, parts)) == 5

@@ -8,9 +8,9 @@ import pytest
 from stage_scene import RAW, StageScene
 
 from airflow_recovery.errors import AttemptLost, ChannelEvicted, ChannelInconsistent, StoreTimeout
-from airflow_recovery.runtime import stage_writing
-from airflow_recovery.runtime.stage_errors import cause_of
-from airflow_recovery.runtime.stage_writing import SUB, Body, Target, arrow_schema, empty_file, run_task
+from airflow_recovery.streaming import writing
+from airflow_recovery.streaming.query_errors import cause_of
+from airflow_recovery.streaming.writing import SUB, Body, Target, arrow_schema, empty_file, run_task
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def test_no_rows_are_no_object(scene):
 
 
 def test_much_is_written_bit_by_bit(scene, monkeypatch):
-    monkeypatch.setattr(stage_writing, "FLUSH_BYTES", 16)
+    monkeypatch.setattr(writing, "FLUSH_BYTES", 16)
     parts = written(run_task(target(scene, body=Body.PARQUET), [batch(1, 2), batch(3, 4), batch(5)]))
     assert [each["count"] for each in parts] == [2, 2, 1]
     assert len({each["key"] for each in parts}) == 3
 
 
 def test_a_task_that_fails_deletes_what_it_has_written(scene, monkeypatch):
-    monkeypatch.setattr(stage_writing, "FLUSH_BYTES", 16)
+    monkeypatch.setattr(writing, "FLUSH_BYTES", 16)
 
     def batches():
         yield batch(1, 2)

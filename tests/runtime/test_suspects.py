@@ -8,9 +8,9 @@ import pytest
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure_class import labelled
-from airflow_recovery.runtime.split_assignment import planned_batches
-from airflow_recovery.runtime.suspects import MAX_FAILURES, NOTHING, SPLITS_LABEL, EarlierAttempt, Record, record_of
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.batches import planned_batches
+from airflow_recovery.splits.poison import MAX_FAILURES, NOTHING, SPLITS_LABEL, EarlierAttempt, Record, record_of
 
 SPLITS = [Split.of_file(f"s3://lake/{each}.csv", 10, "etag") for each in "abcdefgh"]
 KEYS = {each.uri[-5]: each.key for each in SPLITS}
@@ -99,7 +99,7 @@ def test_a_driver_that_died_before_its_last_batch_was_through_had_only_that_in_i
 
 
 def test_control_without_the_order_of_batches_nobody_would_know(monkeypatch) -> None:
-    from airflow_recovery.runtime import suspects
+    from airflow_recovery.splits import poison
 
-    monkeypatch.setattr(suspects, "planned_batches", lambda *given, **named: ())
+    monkeypatch.setattr(poison, "planned_batches", lambda *given, **named: ())
     assert record(earlier("", "cd", KILLED)) == NOTHING

@@ -14,13 +14,13 @@ from collections.abc import Container, Mapping
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.split_log_store import SplitLogStore
-from airflow_recovery.runtime.split_assignment import Batch, planned_batches
 from airflow_recovery.source.split import Split
 from airflow_recovery.source.split_log import Assign, End, Message
+from airflow_recovery.splits.batches import Batch, planned_batches
 
 
 class PulledSplits:
-    """The `airflow_recovery.runtime.split_assignment.SplitAssignment` of attempt ``attempt`` of ``subtask``.
+    """The `airflow_recovery.splits.batches.SplitAssignment` of attempt ``attempt`` of ``subtask``.
 
     A pull takes up to ``batch_bytes``; ``suspicion`` parts what it took into batches, as of `planned_batches`.
     ``among``: the listing that the attempt was claimed with, by content key. What others discover later is theirs: the

@@ -13,11 +13,6 @@ from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, 
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.failure_class import label_of
 from airflow_recovery.runtime.receipt import read_failure_at
-from airflow_recovery.runtime.split_assignment import StaticAssignment
-from airflow_recovery.runtime.split_loop import SplitLoop
-from airflow_recovery.runtime.split_progress import SplitProgress
-from airflow_recovery.runtime.split_pull import PulledSplits
-from airflow_recovery.runtime.suspects import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
 from airflow_recovery.source.parts import (
     accumulated,
     check_cover,
@@ -29,6 +24,11 @@ from airflow_recovery.source.parts import (
     union_of,
 )
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.batches import StaticAssignment
+from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.poison import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
+from airflow_recovery.splits.progress import SplitProgress
+from airflow_recovery.splits.pull import PulledSplits
 
 if TYPE_CHECKING:
     from airflow_recovery.runtime.progress import Progress

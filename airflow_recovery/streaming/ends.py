@@ -28,8 +28,8 @@ from airflow_recovery.channel_io.sweep import sweep
 from airflow_recovery.errors import ChannelFailed, ChannelInconsistent
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.runtime.stage_leaving import Leaving, begin_leaving
 from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.streaming.draining import Leaving, begin_leaving
 from airflow_recovery.streaming.spec import ChannelSpec
 
 WAIT_POLL_S = 0.5

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from airflow_recovery.channel import ChannelState
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
-from airflow_recovery.runtime.stage_checkpoint import Checkpoint
-from airflow_recovery.runtime.stage_ends import PlannedBatch, StageInput, StageOutput
-from airflow_recovery.runtime.stage_errors import cause_of
-from airflow_recovery.runtime.stage_writing import Body, Target, empty_file, write_parts
+from airflow_recovery.streaming.checkpoint import Checkpoint
+from airflow_recovery.streaming.ends import PlannedBatch, StageInput, StageOutput
+from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.spec import StreamingSpec
+from airflow_recovery.streaming.writing import Body, Target, empty_file, write_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,10 +13,11 @@ from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.paths import spark_path
 from airflow_recovery.runtime.progress import Progress, is_remote
-from airflow_recovery.runtime.stage_checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
-from airflow_recovery.runtime.stage_ends import StageInput, StageOutput, check_both_logs
-from airflow_recovery.runtime.stage_errors import cause_of
-from airflow_recovery.runtime.stage_frame import (
+from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
+from airflow_recovery.streaming.checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
+from airflow_recovery.streaming.draining import Leaving
+from airflow_recovery.streaming.ends import StageInput, StageOutput, check_both_logs
+from airflow_recovery.streaming.frame import (
     check_columns,
     check_options,
     check_state,
@@ -25,10 +26,9 @@ from airflow_recovery.runtime.stage_frame import (
     schema_of,
     streams_of,
 )
-from airflow_recovery.runtime.stage_leaving import Leaving
-from airflow_recovery.runtime.stage_query import OpenStage, run_query, told
-from airflow_recovery.runtime.stage_result import compact
-from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
+from airflow_recovery.streaming.query import OpenStage, run_query, told
+from airflow_recovery.streaming.query_errors import cause_of
+from airflow_recovery.streaming.result import compact
 from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class _Stage:
     def _read(self, source: StageInput) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        from airflow_recovery.runtime.stage_source import SOURCE, ChannelReading, ChannelSource
+        from airflow_recovery.streaming.source import SOURCE, ChannelReading, ChannelSource
 
         spark, spec = self._region.spark, self._region.spec
         state = source.wait_until_open()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.channel_io.reading import committed_outputs
 from airflow_recovery.runtime.paths import spark_glob
-from airflow_recovery.runtime.stage_ends import channel_client
 from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.streaming.ends import channel_client
 from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.runtime.stage_query import OpenStage
+    from airflow_recovery.streaming.query import OpenStage
 
 
 def compact(stage: OpenStage, result: str) -> PartitionManifest:

@@ -26,8 +26,8 @@ from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, ObjectMissing
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.runtime.spec import StoreSpec
-from airflow_recovery.runtime.stage_checkpoint import Place, read_lineage
-from airflow_recovery.runtime.stage_writing import shared_store
+from airflow_recovery.streaming.checkpoint import Place, read_lineage
+from airflow_recovery.streaming.writing import shared_store
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -65,7 +65,7 @@ class ChannelReading:
 
 
 class ChannelSource(DataSource):
-    """Registered with Spark by `airflow_recovery.runtime.stage_region`."""
+    """Registered with Spark by `airflow_recovery.streaming.region`."""
 
     @classmethod
     def name(cls) -> str:

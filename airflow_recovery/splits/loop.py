@@ -34,13 +34,13 @@ from airflow_recovery.runtime.failure_class import FailureClass, classify, label
 from airflow_recovery.runtime.fence import is_fenced
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.receipt import forget_failure, leave_word
-from airflow_recovery.runtime.row_local import RowLocalGuard
-from airflow_recovery.runtime.split_assignment import Batch, SplitAssignment
-from airflow_recovery.runtime.split_progress import SplitProgress
-from airflow_recovery.runtime.suspects import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.source.matching import names
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.batches import Batch, SplitAssignment
+from airflow_recovery.splits.plan_guard import RowLocalGuard
+from airflow_recovery.splits.poison import MAX_FAILURES, SPLITS_LABEL, Record
+from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.spec import SplitSpec
 
 MAX_FAILED = 2

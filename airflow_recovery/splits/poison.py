@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.runtime.failure_class import CLASS_LABEL, FailureClass, classify, label_of
-from airflow_recovery.runtime.split_assignment import ALONE, planned_batches
 from airflow_recovery.source.split import Split
+from airflow_recovery.splits.batches import ALONE, planned_batches
 
 SPLITS_LABEL = "splits"
 """Label of a failure: the content keys of the splits that failed, with commas between them."""

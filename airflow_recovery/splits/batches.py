@@ -2,7 +2,7 @@
 
 Which batches there are is a pure function of what is left to be read (`planned_batches`). So the attempt after one
 whose driver has died knows what that driver had in its hands, without anybody's having written it down
-(`airflow_recovery.runtime.suspects`).
+(`airflow_recovery.splits.poison`).
 """
 
 from __future__ import annotations
