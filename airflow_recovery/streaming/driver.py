@@ -9,7 +9,7 @@ from airflow_recovery.runtime.attempt_result import AttemptResult
 from airflow_recovery.runtime.mode import DriverMode
 from airflow_recovery.runtime.progress import Progress
 from airflow_recovery.runtime.vertex_pass import OpenRegion
-from airflow_recovery.streaming.region import run_stage
+from airflow_recovery.streaming.region import run_streaming
 from airflow_recovery.streaming.spec import StreamingSpec
 
 
@@ -18,7 +18,7 @@ class StreamingDriver(DriverMode):
 
     def run(self, region: OpenRegion, progress: Progress, journal: Callable[[], Journal]) -> AttemptResult:
         """Run the query until its input has ended. Keeps its own log at each channel, and nothing in the journal."""
-        return run_stage(region, StreamingSpec.of(region.spec), progress)
+        return run_streaming(region, StreamingSpec.of(region.spec), progress)
 
 
 MODE = StreamingDriver()

@@ -49,7 +49,7 @@ class PlannedBatch:
     lost: int
 
 
-class StageInput:
+class ChannelInput:
     """The channel that a stage reads. For several threads: the query's batches, and who waits for its end."""
 
     def __init__(self, store: ObjectStore, spec: RegionSpec, channel: ChannelSpec, log: logging.Logger) -> None:
@@ -145,7 +145,7 @@ class StageInput:
         return f"channel {self.channel.result!r} (generation {self.channel.generation})"
 
 
-class StageOutput:
+class ChannelOutput:
     """The channel that a stage feeds. For one thread at a time."""
 
     def __init__(self, store: ObjectStore, spec: RegionSpec, channel: ChannelSpec) -> None:

@@ -16,7 +16,7 @@ from airflow_recovery.channel import ChannelState
 from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
 from airflow_recovery.streaming.checkpoint import Checkpoint
-from airflow_recovery.streaming.ends import PlannedBatch, StageInput, StageOutput
+from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, PlannedBatch
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.streaming.writing import Body, Target, empty_file, write_parts
@@ -34,26 +34,26 @@ SAY_EVERY_S = 10.0
 SETTLE_S = 5.0
 
 
-class StageEnded(Exception):
+class QueryEnded(Exception):
     """A batch that came after the stage's end: it was not begun."""
 
 
 @dataclass(frozen=True)
-class OpenStage:
+class OpenStream:
     """An attempt whose ends are open, and whose checkpoint is there. ``schema``: of what it makes, as JSON."""
 
     region: OpenRegion
-    source: StageInput | None
-    output: StageOutput | None
+    source: ChannelInput | None
+    output: ChannelOutput | None
     checkpoint: Checkpoint
     schema: str
     keeps_state: bool
 
 
-class StageBatches:
+class QueryBatches:
     """What is done with each micro-batch: Spark calls it in a thread of its own, one batch at a time."""
 
-    def __init__(self, stage: OpenStage) -> None:
+    def __init__(self, stage: OpenStream) -> None:
         self._stage = stage
         self._spec = stage.region.spec
         self._log = stage.region.log
@@ -69,7 +69,7 @@ class StageBatches:
         with self._gate:
             if self._ended:
                 self.is_refused = True
-                raise StageEnded(f"batch {number} comes after the end of the stage")
+                raise QueryEnded(f"batch {number} comes after the end of the stage")
             try:
                 self.number = number
                 self._batch(frame, self._stage.checkpoint.base + number)
@@ -106,7 +106,7 @@ class StageBatches:
             return planned is None
         return self._stage.output is not None and self._stage.output.is_published(batch)
 
-    def _publish(self, frame: DataFrame, batch: int, output: StageOutput, planned: PlannedBatch | None) -> None:
+    def _publish(self, frame: DataFrame, batch: int, output: ChannelOutput, planned: PlannedBatch | None) -> None:
         parts = write_parts(frame, self._segments(output), output.channel.partition_by)
         output.publish(batch, parts, () if planned is None else (planned.consumed,))
         if planned is not None:
@@ -115,7 +115,7 @@ class StageBatches:
             self._told(batch, planned)
         self._log.debug("Batch %d: %d records in %d segments.", batch, sum(each.count for each in parts), len(parts))
 
-    def _segments(self, output: StageOutput) -> Target:
+    def _segments(self, output: ChannelOutput) -> Target:
         channel = output.channel
         return Target(
             self._spec.results,
@@ -127,7 +127,7 @@ class StageBatches:
             bool(channel.partition_by),
         )
 
-    def _written(self, frame: DataFrame, batch: int, source: StageInput) -> tuple[str, ...]:
+    def _written(self, frame: DataFrame, batch: int, source: ChannelInput) -> tuple[str, ...]:
         """The files of a batch of the last stage; they exist for readers when the log's commit names them."""
         name = f"out/{self._spec.attempt}/{batch}-{uuid.uuid4().hex[:12]}"
         folder = ChannelFolder(source.identity).prefix
@@ -143,12 +143,12 @@ class StageBatches:
             self._log.warning("Batch %d: %d records are lost, and in the ledger.", batch, planned.lost)
 
 
-def run_query(stage: OpenStage, writer: DataStreamWriter, progress: Progress) -> int | None:
+def run_query(stage: OpenStream, writer: DataStreamWriter, progress: Progress) -> int | None:
     """Run the query until its input has ended and all of it is committed. Raises what ended it before.
 
     Returns how many rows its state has then; `None` where it has none, or Spark does not say.
     """
-    batches = StageBatches(stage)
+    batches = QueryBatches(stage)
     query = writer.foreachBatch(batches).start()
     try:
         _wait(stage, batches, query, progress)
@@ -162,7 +162,7 @@ def run_query(stage: OpenStage, writer: DataStreamWriter, progress: Progress) ->
         batches_over(batches, query)
 
 
-def batches_over(batches: StageBatches, query: StreamingQuery) -> None:
+def batches_over(batches: QueryBatches, query: StreamingQuery) -> None:
     """Stop the query, which interrupts a batch that is still at work: a producer may wait for room for long."""
     batches.end(SETTLE_S)
     try:
@@ -171,7 +171,7 @@ def batches_over(batches: StageBatches, query: StreamingQuery) -> None:
         return
 
 
-def _wait(stage: OpenStage, batches: StageBatches, query: StreamingQuery, progress: Progress) -> None:
+def _wait(stage: OpenStream, batches: QueryBatches, query: StreamingQuery, progress: Progress) -> None:
     spec = StreamingSpec.of(stage.region.spec)
     poll_s = max(SHORTEST_POLL_S, min(spec.trigger_s, LONGEST_POLL_S))
     until = None if spec.run_for_s is None else time.monotonic() + spec.run_for_s
@@ -199,7 +199,7 @@ def _wait(stage: OpenStage, batches: StageBatches, query: StreamingQuery, progre
             raise ChannelInconsistent("the stage's query has ended by itself, before its input has: retry it")
 
 
-def _state_rows(batches: StageBatches, query: StreamingQuery) -> int | None:
+def _state_rows(batches: QueryBatches, query: StreamingQuery) -> int | None:
     """Of the last batch, once Spark has told of it: it does so after its own commit, which comes after ours."""
     deadline = time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
@@ -210,7 +210,7 @@ def _state_rows(batches: StageBatches, query: StreamingQuery) -> int | None:
     return None
 
 
-def has_ended(source: StageInput, state: ChannelState) -> bool:
+def has_ended(source: ChannelInput, state: ChannelState) -> bool:
     """Whether everything is committed. Raises `ChannelFailed` where no more will come, although more was to come."""
     if state.is_drained:
         return True
@@ -222,7 +222,7 @@ def has_ended(source: StageInput, state: ChannelState) -> bool:
     return False
 
 
-def told(stage: OpenStage) -> str:
+def told(stage: OpenStream) -> str:
     """How far the stage is, in words."""
     ends = [each.text() for each in (stage.source, stage.output) if each is not None]
     return "; ".join(ends)

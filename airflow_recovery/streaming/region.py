@@ -16,7 +16,7 @@ from airflow_recovery.runtime.progress import Progress, is_remote
 from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.streaming.checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
 from airflow_recovery.streaming.draining import Leaving
-from airflow_recovery.streaming.ends import StageInput, StageOutput, check_both_logs
+from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, check_both_logs
 from airflow_recovery.streaming.frame import (
     check_columns,
     check_options,
@@ -26,7 +26,7 @@ from airflow_recovery.streaming.frame import (
     schema_of,
     streams_of,
 )
-from airflow_recovery.streaming.query import OpenStage, run_query, told
+from airflow_recovery.streaming.query import OpenStream, run_query, told
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.result import compact
 from airflow_recovery.streaming.spec import StreamingSpec
@@ -41,7 +41,7 @@ KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
 
 
-def run_stage(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> AttemptResult:
+def run_streaming(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> AttemptResult:
     """Run the stage to the end of its input; the last one's result is written then, out of all that was committed.
 
     Where an earlier attempt has come to that end, only what is missing behind it is done. Raises what a vertex or Spark
@@ -50,7 +50,7 @@ def run_stage(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> A
     run as a stage.
     """
     accumulators = Accumulators()
-    runner = _Stage(region, stage, progress, accumulators)
+    runner = _StreamingRegion(region, stage, progress, accumulators)
     try:
         outputs = runner.run()
     except ChannelEvicted as error:
@@ -59,7 +59,7 @@ def run_stage(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> A
     return AttemptResult(outputs, 0.0, None, counted)
 
 
-class _Stage:
+class _StreamingRegion:
     def __init__(
         self, region: OpenRegion, stage: StreamingSpec, progress: Progress, accumulators: Accumulators
     ) -> None:
@@ -68,8 +68,8 @@ class _Stage:
         self._progress = progress
         self._accumulators = accumulators
         spec, log = region.spec, region.log
-        self._source = None if stage.input is None else StageInput(region.store, spec, stage.input, log)
-        self._output = None if stage.output is None else StageOutput(region.store, spec, stage.output)
+        self._source = None if stage.input is None else ChannelInput(region.store, spec, stage.input, log)
+        self._output = None if stage.output is None else ChannelOutput(region.store, spec, stage.output)
         self._result = self._result_name()
         self._keeps_state = False
         self._state_rows: int | None = None
@@ -137,7 +137,7 @@ class _Stage:
         check_state(self._where, self._keeps_state, stage)
         return frame
 
-    def _read(self, source: StageInput) -> DataFrame:
+    def _read(self, source: ChannelInput) -> DataFrame:
         from pyspark.sql.types import StructType
 
         from airflow_recovery.streaming.source import SOURCE, ChannelReading, ChannelSource
@@ -150,7 +150,7 @@ class _Stage:
         schema = StructType.fromJson(json.loads(state.schema))
         return spark.readStream.format(SOURCE).schema(schema).options(**reading.options()).load()
 
-    def _open(self, frame: DataFrame) -> OpenStage:
+    def _open(self, frame: DataFrame) -> OpenStream:
         region, spec, stage = self._region, self._region.spec, self._stage
         schema, published = schema_of(frame), None
         leaving: list[Leaving] = []
@@ -171,7 +171,7 @@ class _Stage:
         folder = StageFolder(spec.identity, spec.region)
         if self._is_over():
             checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
-            return OpenStage(region, self._source, self._output, checkpoint, schema, keeps)
+            return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
         checkpoint = prepare_checkpoint(
             region.store,
             folder,
@@ -185,9 +185,9 @@ class _Stage:
         for each in left:
             region.log.warning("%d records of an altered channel's generation are lost, and counted.", each.rest)
             each.lose_rest(checkpoint.cut_to)
-        return OpenStage(region, self._source, self._output, checkpoint, schema, keeps)
+        return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
 
-    def _writer(self, opened: OpenStage, frame: DataFrame) -> DataStreamWriter:
+    def _writer(self, opened: OpenStream, frame: DataFrame) -> DataStreamWriter:
         stage = self._stage
         writer = (
             frame.writeStream.queryName(f"{self._region.spec.region}-{self._region.spec.attempt}")

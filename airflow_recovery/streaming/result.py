@@ -15,10 +15,10 @@ from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.streaming.query import OpenStage
+    from airflow_recovery.streaming.query import OpenStream
 
 
-def compact(stage: OpenStage, result: str) -> PartitionManifest:
+def compact(stage: OpenStream, result: str) -> PartitionManifest:
     """Write the committed files of every generation that counts to the attempt's own location.
 
     Of a running table (``complete``) it is the newest batch alone. Raises as `write_result`.

@@ -39,14 +39,14 @@ def at(do):
         return do(end, batch, *given)
     return wrapped
 
-ends.StageInput.commit = at(ends.StageInput.commit)
-publish = ends.StageOutput.publish
+ends.ChannelInput.commit = at(ends.ChannelInput.commit)
+publish = ends.ChannelOutput.publish
 while True:
     for each in sorted(Path(sys.argv[1]).glob("*.json")):
         told = json.loads(each.read_text())
         spec, moments = RegionSpec.from_json(told["spec"]), told["moments"]
         held, go = each.with_suffix(".held"), each.with_suffix(".go")
-        ends.StageOutput.publish = publish if spec.mode.input else at(publish)
+        ends.ChannelOutput.publish = publish if spec.mode.input else at(publish)
         each.unlink()
         code = driver.drive(spec)
         each.with_suffix(".part").write_text(str(code))

@@ -10,7 +10,7 @@ from stage_scene import RAW, StageScene, channel_spec
 from airflow_recovery.channel import LossBudget, Reconnect, make_plan, next_end
 from airflow_recovery.channel.ranges import size
 from airflow_recovery.errors import ChannelAltered, ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
-from airflow_recovery.streaming.ends import StageInput, StageOutput, check_both_logs
+from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, check_both_logs
 
 LOG = logging.getLogger("tests.stage_ends")
 
@@ -20,13 +20,13 @@ def scene(tmp_path) -> StageScene:
     return StageScene(tmp_path)
 
 
-def source(scene: StageScene, attempt: int = 1, **options) -> StageInput:
-    return StageInput(scene.store, scene.spec("scores", attempt), channel_spec("raw", **options), LOG)
+def source(scene: StageScene, attempt: int = 1, **options) -> ChannelInput:
+    return ChannelInput(scene.store, scene.spec("scores", attempt), channel_spec("raw", **options), LOG)
 
 
-def output(scene: StageScene, attempt: int = 1, edge: str = "scores", **options) -> StageOutput:
+def output(scene: StageScene, attempt: int = 1, edge: str = "scores", **options) -> ChannelOutput:
     region = {"raw": "raw", "scores": "scores"}[edge]
-    return StageOutput(scene.store, scene.spec(region, attempt), channel_spec(edge, **options))
+    return ChannelOutput(scene.store, scene.spec(region, attempt), channel_spec(edge, **options))
 
 
 def plan(scene: StageScene, attempt: int, records: int | None = None) -> None:
@@ -35,14 +35,14 @@ def plan(scene: StageScene, attempt: int, records: int | None = None) -> None:
     client.append(lambda state: make_plan(state, attempt, state.done, next_end(state, records)))
 
 
-def commit(scene: StageScene, end: StageInput, batch: int, records: int | None = None) -> None:
+def commit(scene: StageScene, end: ChannelInput, batch: int, records: int | None = None) -> None:
     plan(scene, end.attempt, records)
     planned = end.planned()
     assert planned is not None
     end.commit(batch, planned)
 
 
-def reopened(scene: StageScene, attempt: int, generation: int = 2) -> StageOutput:
+def reopened(scene: StageScene, attempt: int, generation: int = 2) -> ChannelOutput:
     """The source's next attempt: three subpartitions, on a new generation."""
     made = output(scene, attempt, "raw", generation=generation, subpartitions=3)
     assert made.newest_of_earlier(1) is not None

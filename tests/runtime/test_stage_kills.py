@@ -21,7 +21,7 @@ LOG = logging.getLogger("tests.stage_kills")
 IDS = list(range(12))
 
 
-class Stage(region._Stage):
+class Stage(region._StreamingRegion):
     """The real one, but for the frame and the query, which only Spark can make."""
 
     def _frame(self):

@@ -43,7 +43,7 @@ class Died(Exception):
 @contextmanager
 def dying(monkeypatch, batch: int, *, after: bool = False, what: str = "commit"):
     """The attempt ends right before its input's commit of ``batch``, or right after it."""
-    original = getattr(ends.StageInput, what)
+    original = getattr(ends.ChannelInput, what)
 
     def commit(end, number, *given):
         if number == batch and not after:
@@ -53,7 +53,7 @@ def dying(monkeypatch, batch: int, *, after: bool = False, what: str = "commit")
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(ends.StageInput, what, commit)
+        patched.setattr(ends.ChannelInput, what, commit)
         with pytest.raises(Died):
             yield
 
@@ -235,7 +235,7 @@ def test_control_of_death_between_two_logs_a_view_that_does_not_know_the_output(
 
 def test_a_source_goes_on_at_its_checkpoint(spark, scene, monkeypatch):
     drop_files(scene, 0, 1, 2)
-    publish = ends.StageOutput.publish
+    publish = ends.ChannelOutput.publish
 
     def dies(output, batch, *given):
         publish(output, batch, *given)
@@ -243,7 +243,7 @@ def test_a_source_goes_on_at_its_checkpoint(spark, scene, monkeypatch):
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(ends.StageOutput, "publish", dies)
+        patched.setattr(ends.ChannelOutput, "publish", dies)
         with pytest.raises(Died):
             scene.run(spark, scene.spec("raw"))
     with pytest.raises(ChannelInconsistent, match="place in its source"):
