@@ -7,6 +7,9 @@ The name ``job`` is the function, although a package of that name holds it: ``fr
 reaches into the package.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from airflow_recovery.errors import (
     ConfigurationError,
     FingerprintError,
@@ -17,13 +20,11 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.job import (
-    APPROXIMATE,
     FilePattern,
     FileSplit,
     FileSplits,
     Job,
     RegionContext,
-    Streaming,
     Subtask,
     dates,
     enumerated_by,
@@ -47,6 +48,17 @@ from airflow_recovery.topology.result_type import (
     PIPELINED,
     ResultType,
 )
+
+if TYPE_CHECKING:
+    from airflow_recovery.streaming.options import APPROXIMATE, Streaming
+else:
+
+    def __getattr__(name: str) -> object:
+        """What belongs to one mode, when it is asked for."""
+        if name not in ("APPROXIMATE", "Streaming"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("airflow_recovery.streaming.options"), name)
+
 
 __version__ = "0.1.0"
 

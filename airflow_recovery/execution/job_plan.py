@@ -25,7 +25,7 @@ from airflow_recovery.model.records import ChannelPlan, CoordinatorPlan, PlanRec
 from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.source.batch_snapshot import takes_snapshots
-from airflow_recovery.splits.declaration import SplitAssignment, split_source
+from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.topology.regions import Region
 
@@ -203,7 +203,7 @@ class _Planner:
             replays=streaming_of(region, self._job.vertices).replays,
             split_source=source,
             pulls_splits=source is not None
-            and self._job.vertices[source].reading.assignment is SplitAssignment.DYNAMIC,
+            and reading_of(self._job.vertices[source]).assignment is SplitAssignment.DYNAMIC,
         )
 
     def _channel(self, result: str) -> ChannelPlan:

@@ -11,6 +11,7 @@ from airflow_recovery.checks import check_arguments, fits, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.cached import check_cached
 from airflow_recovery.job.context import RunLike
+from airflow_recovery.job.mode import DeclaringMode, check_strategy, modes_in
 from airflow_recovery.job.parallelism import Parallelism, resolve
 from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import Signature
@@ -27,8 +28,6 @@ from airflow_recovery.model.failover_strategy import (
 )
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.sinks.declaration import check_one_sink
-from airflow_recovery.splits.declaration import check_split_wise, split_source
-from airflow_recovery.streaming.declaration import check_stages, check_strategy, strategy_in_effect
 from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
@@ -121,7 +120,13 @@ class DeclaredJob:
     @property
     def failover_strategy(self) -> FailoverStrategy:
         """As declared, else what is usual for such a job."""
-        return strategy_in_effect(self._strategy, self.vertices)
+        usual = [self._strategy, *(mode.usual_strategy for mode in self.modes), FailoverStrategy.REGION]
+        return next(strategy for strategy in usual if strategy is not None)
+
+    @property
+    def modes(self) -> tuple[DeclaringMode, ...]:
+        """The modes other than batch that anything in the job is declared for."""
+        return modes_in(self.vertices.values())
 
     def graph(self) -> JobGraph:
         """Return the logical graph. Raises as `validate`."""
@@ -155,8 +160,8 @@ class DeclaredJob:
                 check_one_sink([(each.where, each.sink) for each in (self.vertices[name] for name in region.vertices)])
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
-            check_split_wise(regions, self.vertices)
-            check_stages(regions, self.vertices, self._graph)
+            for mode in self.modes:
+                mode.check_job(regions, self.vertices, self._graph)
             self.check_strategy(self.failover_strategy, regions)
             self._regions = regions
         return self._regions
@@ -216,13 +221,6 @@ class DeclaredJob:
             return found.splits.rendered(values)
         except JobDefinitionError as error:
             raise JobDefinitionError(f"{found.where}: {error}") from None
-
-    def split_source(self, region: str) -> str | None:
-        """Return the source whose splits the region commits one by one; `None` where it ends as a whole.
-
-        ``region`` is a region of the job, not one of its subtasks. Raises as `validate`.
-        """
-        return split_source(self.regions().region(region), self.vertices)
 
     def _check_inputs(self) -> None:
         for vertex in self.vertices.values():

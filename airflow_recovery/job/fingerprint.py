@@ -22,11 +22,11 @@ from typing import Any, cast
 
 from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
 from airflow_recovery.sinks.declaration import spec_of
-from airflow_recovery.splits.declaration import SplitAssignment
 from airflow_recovery.topology.regions import Region
 
 _LENGTH = 32
@@ -56,7 +56,7 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     """
     found = job.vertex_named(vertex)
     parallelism = job.parallelism_of(vertex)
-    is_dynamic = found.reading.assignment is SplitAssignment.DYNAMIC
+    added_by_modes = {key: value for mode in modes_in([found]) for key, value in mode.fingerprint(found).items()}
     return _digest(
         {
             **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
@@ -71,9 +71,7 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
             "vertex": found.name,
             **({"commit": asdict(spec_of(found.sink, found.name))} if found.sink else {}),
             **({"coordinator": found.coordinator.__qualname__} if found.coordinator else {}),
-            # Who takes it back, since the rows were not what they should be, has them made again as a whole.
-            **({"split_wise": True} if found.is_split_wise else {}),
-            **({"assignment": found.reading.assignment.value} if is_dynamic else {}),
+            **added_by_modes,
         }
     )
 

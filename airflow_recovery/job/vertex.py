@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import Parallelism, SameAs
 from airflow_recovery.job.sources import SplitSource
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.splits.declaration import DEFAULT_READING, SplitReading
-from airflow_recovery.streaming.options import ApproximateResult, Streaming
 from airflow_recovery.topology.result_type import ResultType
 
 if TYPE_CHECKING:
@@ -79,15 +77,8 @@ class Vertex:
     sink: CommittingSink | None = None
     """Where a sink commits what an attempt has prepared; `None`: its finish is its commit."""
 
-    is_split_wise: bool = False
-    """Declared ``commit="split"``: what it makes of some splits and of others is what it makes of all of them."""
-    reading: SplitReading = DEFAULT_READING
-    """Of a source: how its splits are handed out and committed."""
-
-    channel: ApproximateResult | None = None
-    """What is declared of its result, where that is a channel."""
-    streaming: Streaming | None = None
-    """How its stage runs, where it says so."""
+    modes: Mapping[str, object] = field(default_factory=dict)
+    """What it declares of modes other than batch, by the mode's name (`airflow_recovery.job.mode`)."""
 
     @property
     def where(self) -> str:

@@ -6,16 +6,16 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import NoneType
 from typing import Any, Literal, TypedDict
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
+from airflow_recovery.job.mode import MODE_OF_RESULT, ModeOption, ModeResult, declared_modes, modes_in
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
-    Parallelism,
     ParallelismLike,
-    SameAs,
     checked_parallelism,
 )
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
@@ -26,15 +26,6 @@ from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
 from airflow_recovery.source.coordinator import checked_coordinator
 from airflow_recovery.source.matching import Vanished
-from airflow_recovery.splits.declaration import (
-    DEFAULT_READING,
-    SPLIT,
-    SplitAssignment,
-    SplitReading,
-    checked_commit,
-    checked_reading,
-)
-from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.topology.graph import did_you_mean
 from airflow_recovery.topology.result_type import (
     BLOCKING,
@@ -42,7 +33,6 @@ from airflow_recovery.topology.result_type import (
     CACHED,
     CACHED_MEMORY_ONLY,
     PIPELINED,
-    PIPELINED_APPROXIMATE,
     ResultType,
 )
 
@@ -65,25 +55,25 @@ class CommonOptions(TypedDict, total=False):
     deterministic: DeterminismLike | None
     version: str | None
     parallelism: ParallelismLike | None
-    streaming: Streaming | None
+    streaming: ModeOption | None
 
 
 class SourceOptions(CommonOptions, total=False):
     """The options of ``@job.source``."""
 
-    result: ResultType | ApproximateResult
+    result: ResultType | ModeResult
     splits: SplitSource | None
     coordinator: type[Any] | None
     commit: Literal["split"] | None
     batch_bytes: int
     loss_budget: int
-    assignment: SplitAssignment | Literal["static", "dynamic"]
+    assignment: Literal["static", "dynamic"] | ModeOption
 
 
 class VertexOptions(CommonOptions, total=False):
     """The options of ``@job.vertex``."""
 
-    result: ResultType | ApproximateResult
+    result: ResultType | ModeResult
     inputs: Mapping[str, str] | None
     commit: Literal["split"] | None
 
@@ -143,7 +133,7 @@ def declared_vertex(
     _check_splits(signature, kind, splits, where)
     if kind is VertexKind.SOURCE:
         signature = _without_inputs(signature, where)
-    is_split_wise, reading = _declared_splits(kind, options, splits, subtasks, where)
+    commit = options.get("commit") if kind is VertexKind.SINK else None
     vertex = Vertex(
         job=job,
         name=name,
@@ -162,14 +152,11 @@ def declared_vertex(
         parallelism=subtasks,
         allow_duplicates=allow_duplicates,
         coordinator=_checked_coordinator(options.get("coordinator"), result, where),
-        sink=checked_sink(options.get("commit"), where, is_parallel=subtasks is not None)
-        if kind is VertexKind.SINK
-        else None,
-        is_split_wise=is_split_wise,
-        reading=reading,
-        channel=_checked_channel(options.get("result")),
-        streaming=_checked_streaming(options.get("streaming"), where),
+        sink=None if commit == "split" else checked_sink(commit, where, is_parallel=subtasks is not None),
     )
+    vertex = replace(vertex, modes=declared_modes(vertex, options))
+    if splits is not None:
+        _check_shared_splits(vertex, splits)
     return vertex, signature
 
 
@@ -193,32 +180,19 @@ def _check_name(name: object, where: str) -> None:
 
 
 def _checked_result(given: object, where: str) -> ResultType:
-    if _checked_channel(given) is not None:
-        return PIPELINED_APPROXIMATE
+    if isinstance(given, ModeResult):
+        return given.result_type
     runnable = ", ".join([*(each.value for each in RUNNABLE), "APPROXIMATE"])
     try:
         result = ResultType(given)
     except ValueError:
         raise JobDefinitionError(f"{where}: expected result= as one of {runnable}, found {given!r}") from None
-    if result not in RUNNABLE:
+    if result not in RUNNABLE and result not in MODE_OF_RESULT:
         raise JobDefinitionError(
             f"{where}: expected result= as one of {runnable}, found {result.value!r}, which recovery can reason about "
             "but nothing can run yet: declare it with result=BLOCKING"
         )
     return result
-
-
-def _checked_channel(given: object) -> ApproximateResult | None:
-    """What is declared of a channel: `APPROXIMATE`, or Flink's name of it; `None` for another result."""
-    if isinstance(given, ApproximateResult):
-        return given
-    return APPROXIMATE if given == PIPELINED_APPROXIMATE else None
-
-
-def _checked_streaming(given: object, where: str) -> Streaming | None:
-    if given is None or isinstance(given, Streaming):
-        return given
-    raise JobDefinitionError(f"{where}: expected streaming=Streaming(...), found {given!r}")
 
 
 def _checked_params(params: Mapping[str, Any], where: str, *, is_parallel: bool) -> dict[str, Any]:
@@ -295,66 +269,15 @@ def _checked_splits(given: object, where: str) -> SplitSource | None:
     )
 
 
-def _declared_splits(
-    kind: VertexKind,
-    options: Mapping[str, Any],
-    splits: SplitSource | None,
-    subtasks: Parallelism | SameAs | None,
-    where: str,
-) -> tuple[bool, SplitReading]:
-    """Whether ``commit="split"`` is declared, and how a source's splits are handed out and committed."""
-    commit = options.get("commit")
-    if kind is VertexKind.SINK and commit == SPLIT:
-        raise JobDefinitionError(
-            f"{where}: a sink ends as a whole, found commit='split': declare a vertex with result=BLOCKING and "
-            "commit='split' before it"
-        )
-    is_split_wise = kind is not VertexKind.SINK and checked_commit(commit, where)
-    reading = checked_reading(
-        assignment=options.get("assignment", DEFAULT_READING.assignment),
-        batch_bytes=options.get("batch_bytes", DEFAULT_READING.batch_bytes),
-        loss_budget=options.get("loss_budget", DEFAULT_READING.loss_budget),
-        is_split_wise=is_split_wise,
-        where=where,
-    )
-    if kind is VertexKind.SOURCE:
-        _check_reading(options, splits, subtasks, reading, where, is_split_wise=is_split_wise)
-    return is_split_wise, reading
-
-
-def _check_reading(
-    options: Mapping[str, Any],
-    splits: SplitSource | None,
-    subtasks: Parallelism | SameAs | None,
-    reading: SplitReading,
-    where: str,
-    *,
-    is_split_wise: bool,
-) -> None:
-    if is_split_wise and splits is None:
-        raise JobDefinitionError(
-            f"{where}: commit='split' is for a source that declares its splits, found none: add splits=files('...'), "
-            "or leave commit= out"
-        )
-    if is_split_wise and options.get("coordinator") is not None:
-        raise JobDefinitionError(
-            f"{where}: expected either commit='split' or coordinator=, found both: a coordinator is told of an "
-            "attempt as a whole, and what is adopted of an earlier one it would not know"
-        )
-    if splits is None:
-        return
-    has_own = uses_subtask(splits.declared)
-    if reading.assignment is SplitAssignment.DYNAMIC and (has_own or not isinstance(subtasks, FixedParallelism)):
-        raise JobDefinitionError(
-            f"{where}: expected assignment='dynamic' with a number of subtasks that pull from one listing, found "
-            f"parallelism={options.get('parallelism')!r}" + (" and splits of each subtask's own" if has_own else "")
-        )
-    if splits.vanished is Vanished.KEEP and not is_split_wise:
+def _check_shared_splits(vertex: Vertex, splits: SplitSource) -> None:
+    """What needs one listing for all subtasks, or a mode that keeps what was read."""
+    where = vertex.where
+    if splits.vanished is Vanished.KEEP and not any(each.keeps_vanished_splits for each in modes_in([vertex])):
         raise JobDefinitionError(
             f"{where}: expected vanished='keep' of a source with commit='split', found none: what was read of a split "
             "that is gone is kept in the parts that were committed. Declare commit='split', or vanished='drop'"
         )
-    is_shared = not has_own and (subtasks is None or isinstance(subtasks, FixedParallelism))
+    is_shared = not uses_subtask(splits.declared) and isinstance(vertex.parallelism, (FixedParallelism, NoneType))
     if isinstance(splits, EnumeratedBy) and splits.takes_snapshots and not is_shared:
         raise JobDefinitionError(
             f"{where}: expected an enumerator with snapshot_state() and restore() of a source that is not parallel, or "

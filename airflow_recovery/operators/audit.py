@@ -33,11 +33,13 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
         """Audit, then publish."""
         from airflow_recovery.execution.audit import AuditTask
         from airflow_recovery.job.loading import load_job
+        from airflow_recovery.streaming.declaration import declared_of
 
         if self.job is None:
             raise ValueError(f"{self.task_id}: expected job and group_id, since only declared jobs have channels")
         declared = load_job(self.job)
-        budgets = {name: each.channel.budget for name, each in declared.vertices.items() if each.channel is not None}
+        channels = {name: declared_of(vertex).channel for name, vertex in declared.vertices.items()}
+        budgets = {name: channel.budget for name, channel in channels.items() if channel is not None}
         audits = AuditTask(opened.run, opened.stores.results, budgets).execute()
         self._audits = audits
         published = super().publish(context, opened)

@@ -20,7 +20,6 @@ from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
-from airflow_recovery.streaming.declaration import check_refusals, has_channels
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.topology.job_recovery import declared_job_recovery
 
@@ -117,9 +116,15 @@ class SparkJobTaskGroup(TaskGroup):
         self._refuse_cached_without_recovery(declared)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
-        is_approximate = has_channels(declared.vertices)
-        if is_approximate:
-            self._check_stages(declared)
+        limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
+        for mode in declared.modes:
+            mode.check_dag(
+                declared,
+                f"SparkJobTaskGroup {self.group_id!r}",
+                recovers=job_recovery_in_effect(self.job_recovery).enabled,
+                max_active_tasks=limit,
+            )
+        is_audited = any(mode.is_audited for mode in declared.modes)
         full_id = str(self.group_id)
         with self:
             for_all = {name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO}
@@ -151,13 +156,13 @@ class SparkJobTaskGroup(TaskGroup):
             for region in regions.regions:
                 if region.name not in in_chains:
                     add(region.name)
-            last = AUDIT_TASK if is_approximate else PUBLISH_TASK
+            last = AUDIT_TASK if is_audited else PUBLISH_TASK
             if last in operators:
                 raise JobDefinitionError(
                     f"Job {job}: a region is named {last!r}, which is the id of the group's last task. Rename "
                     "that vertex."
                 )
-            publish = (RecoveryAuditOperator if is_approximate else RecoveryPublishOperator)(
+            publish = (RecoveryAuditOperator if is_audited else RecoveryPublishOperator)(
                 task_id=last,
                 job=job,
                 group_id=full_id,
@@ -184,17 +189,6 @@ class SparkJobTaskGroup(TaskGroup):
                     f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the result of {name!r} is cached by a "
                     "server that only recovery tells when to drop it: declare it with result=BLOCKING."
                 )
-
-    def _check_stages(self, declared: Job) -> None:
-        """Raises `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
-        where = f"SparkJobTaskGroup {self.group_id!r}"
-        if not job_recovery_in_effect(self.job_recovery).enabled:
-            raise JobDefinitionError(
-                f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
-                "in the journal: leave recovery on, or declare the results with result=BLOCKING."
-            )
-        limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
-        check_refusals(declared.regions(), declared.vertices, declared.graph(), max_active_tasks=limit)
 
 
 def _map_chain(

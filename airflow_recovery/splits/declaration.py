@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.mode import DeclaringMode, ModeOption
+from airflow_recovery.job.parallelism import FixedParallelism
+from airflow_recovery.job.templates import uses_subtask
+from airflow_recovery.job.vertex import Vertex, VertexKind
 
 if TYPE_CHECKING:
-    from airflow_recovery.job.vertex import Vertex
+    from airflow_recovery.topology.graph import JobGraph
     from airflow_recovery.topology.regions import Region, RegionGraph
 
 SPLIT = "split"
@@ -24,7 +28,7 @@ SPLIT = "split"
 DEFAULT_BATCH_BYTES = 256 * 1024 * 1024
 
 
-class SplitAssignment(str, Enum):
+class SplitAssignment(ModeOption, str, Enum):
     """How the splits of a parallel source come to its subtasks."""
 
     STATIC = "static"
@@ -36,7 +40,10 @@ class SplitAssignment(str, Enum):
 
 @dataclass(frozen=True)
 class SplitReading:
-    """How a source's splits are read. Of a source that doesn't commit split by split, only the defaults."""
+    """What a vertex with ``commit="split"`` declares: how the splits of its source are read.
+
+    Of a vertex that is no source, the defaults.
+    """
 
     assignment: SplitAssignment = SplitAssignment.STATIC
     batch_bytes: int = DEFAULT_BATCH_BYTES
@@ -48,17 +55,73 @@ class SplitReading:
 DEFAULT_READING = SplitReading()
 
 
-def checked_reading(
-    *,
-    assignment: object,
-    batch_bytes: object,
-    loss_budget: object,
-    is_split_wise: bool,
-    where: str,
-) -> SplitReading:
-    """The options of a source. Raises `JobDefinitionError`."""
+class SplitDeclaration(DeclaringMode):
+    """What is declared of vertices that commit split by split."""
+
+    declared_by = "commit='split'"
+    keeps_vanished_splits = True
+
+    def declared(self, vertex: Vertex, options: Mapping[str, Any]) -> SplitReading | None:
+        """How the splits are read; `None` without ``commit="split"``. Raises `JobDefinitionError`."""
+        commit = options.get("commit")
+        if vertex.kind is VertexKind.SINK and commit == SPLIT:
+            raise JobDefinitionError(
+                f"{vertex.where}: a sink ends as a whole, found commit='split': declare a vertex with result=BLOCKING "
+                "and commit='split' before it"
+            )
+        if commit not in (None, SPLIT):
+            raise JobDefinitionError(
+                f"{vertex.where}: expected commit='split' or no commit=, found {commit!r}: a target to commit to is "
+                "for a @sink"
+            )
+        reading = _checked_reading(options, vertex.where)
+        if commit is None and reading != DEFAULT_READING:
+            raise JobDefinitionError(
+                f"{vertex.where}: assignment='dynamic', batch_bytes= and loss_budget= are of a source that is read "
+                "batch by batch: declare commit='split' on it, and on every vertex from it to the blocking result"
+            )
+        if commit is None:
+            return None
+        if vertex.kind is VertexKind.SOURCE:
+            _check_source(vertex, reading, options.get("parallelism"))
+        return reading
+
+    def fingerprint(self, vertex: Vertex) -> Mapping[str, object]:
+        """``commit="split"``, and an assignment that is not the usual one.
+
+        Who takes the declaration back, since the rows were not what they should be, has them made again as a whole.
+        """
+        is_dynamic = reading_of(vertex).assignment is SplitAssignment.DYNAMIC
+        return {"split_wise": True, **({"assignment": SplitAssignment.DYNAMIC.value} if is_dynamic else {})}
+
+    def check_job(self, graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
+        """Raise `JobDefinitionError` for a region that could not be put together from parts."""
+        for region in graph.regions:
+            declared = [name for name in region.vertices if is_split_wise(vertices[name])]
+            if declared:
+                _check_region(region, declared, vertices)
+
+
+MODE = SplitDeclaration()
+
+
+def is_split_wise(vertex: Vertex) -> bool:
+    """Declared ``commit="split"``: what it makes of some splits and of others is what it makes of all of them."""
+    return SPLIT in vertex.modes
+
+
+def reading_of(vertex: Vertex) -> SplitReading:
+    """How a source's splits are handed out and committed."""
+    declared = vertex.modes.get(SPLIT)
+    return declared if isinstance(declared, SplitReading) else DEFAULT_READING
+
+
+def _checked_reading(options: Mapping[str, Any], where: str) -> SplitReading:
+    assignment = options.get("assignment", DEFAULT_READING.assignment)
+    batch_bytes = options.get("batch_bytes", DEFAULT_READING.batch_bytes)
+    loss_budget = options.get("loss_budget", DEFAULT_READING.loss_budget)
     try:
-        mode = SplitAssignment(assignment)
+        assigned = SplitAssignment(assignment)
     except ValueError:
         raise JobDefinitionError(
             f"{where}: expected assignment= as 'static' or 'dynamic', found {assignment!r}"
@@ -70,36 +133,35 @@ def checked_reading(
         )
     if isinstance(loss_budget, bool) or not isinstance(loss_budget, int) or loss_budget < 0:
         raise JobDefinitionError(f"{where}: expected loss_budget= as a number of splits from 0, found {loss_budget!r}")
-    reading = SplitReading(mode, batch_bytes, loss_budget)
-    if not is_split_wise and reading != DEFAULT_READING:
+    return SplitReading(assigned, batch_bytes, loss_budget)
+
+
+def _check_source(vertex: Vertex, reading: SplitReading, parallelism: object) -> None:
+    """``parallelism`` is as it was given. Raises `JobDefinitionError`."""
+    if vertex.splits is None:
         raise JobDefinitionError(
-            f"{where}: assignment='dynamic', batch_bytes= and loss_budget= are of a source that is read batch by "
-            "batch: declare commit='split' on it, and on every vertex from it to the blocking result"
+            f"{vertex.where}: commit='split' is for a source that declares its splits, found none: add "
+            "splits=files('...'), or leave commit= out"
         )
-    return reading
-
-
-def checked_commit(given: object, where: str) -> bool:
-    """Whether ``commit=`` of a source or vertex says ``"split"``. Raises `JobDefinitionError` for anything else."""
-    if given is None or given == SPLIT:
-        return given is not None
-    raise JobDefinitionError(
-        f"{where}: expected commit='split' or no commit=, found {given!r}: a target to commit to is for a @sink"
-    )
+    if vertex.coordinator is not None:
+        raise JobDefinitionError(
+            f"{vertex.where}: expected either commit='split' or coordinator=, found both: a coordinator is told of an "
+            "attempt as a whole, and what is adopted of an earlier one it would not know"
+        )
+    has_own = uses_subtask(vertex.splits.declared)
+    if reading.assignment is SplitAssignment.DYNAMIC and (
+        has_own or not isinstance(vertex.parallelism, FixedParallelism)
+    ):
+        raise JobDefinitionError(
+            f"{vertex.where}: expected assignment='dynamic' with a number of subtasks that pull from one listing, "
+            f"found parallelism={parallelism!r}" + (" and splits of each subtask's own" if has_own else "")
+        )
 
 
 def split_source(region: Region, vertices: Mapping[str, Vertex]) -> str | None:
     """The source whose splits the region commits one by one; `None`: it ends as a whole."""
-    found = [name for name in region.vertices if vertices[name].is_split_wise and vertices[name].splits is not None]
+    found = [name for name in region.vertices if is_split_wise(vertices[name]) and vertices[name].splits is not None]
     return found[0] if found else None
-
-
-def check_split_wise(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None:
-    """Raise `JobDefinitionError` for a region that could not be put together from parts."""
-    for region in graph.regions:
-        declared = [name for name in region.vertices if vertices[name].is_split_wise]
-        if declared:
-            _check_region(region, declared, vertices)
 
 
 def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Vertex]) -> None:
@@ -125,7 +187,7 @@ def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Ve
                 "it: every batch would make it again, and not the same. Declare it with result=BLOCKING, so that "
                 "all batches read one attempt of it"
             )
-        if not vertex.is_split_wise:
+        if not is_split_wise(vertex):
             raise JobDefinitionError(
                 f"{vertex.where}: expected commit='split' on every vertex from {sources[0]!r} to the blocking result, "
                 f"found none: {_advice(vertex, sources[0])}"
@@ -138,8 +200,6 @@ def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Ve
 
 
 def _advice(vertex: Vertex, source: str) -> str:
-    from airflow_recovery.job.vertex import VertexKind
-
     if vertex.kind is VertexKind.SINK:
         return "a sink ends as a whole. Declare a vertex with result=BLOCKING and commit='split' before it"
     return (

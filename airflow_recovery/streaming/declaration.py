@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.mode import DeclaringMode, modes_in
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.streaming.options import ApproximateResult, Streaming
+from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.topology.logical import LogicalTopology
 from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
 
 if TYPE_CHECKING:
+    from airflow_recovery.job.declared_job import DeclaredJob
     from airflow_recovery.topology.graph import JobGraph
     from airflow_recovery.topology.regions import Region, RegionGraph
 
@@ -23,40 +26,79 @@ def has_channels(vertices: Mapping[str, Vertex]) -> bool:
     return any(each.result is PIPELINED_APPROXIMATE for each in vertices.values())
 
 
+@dataclass(frozen=True)
+class StreamDeclaration:
+    """What a vertex declares of streams."""
+
+    channel: ApproximateResult | None = None
+    """Of its result, where that is a channel."""
+    streaming: Streaming | None = None
+    """How its stage runs, where it says so."""
+
+
+class StreamingDeclaration(DeclaringMode):
+    """What is declared of stages: regions at channels."""
+
+    declared_by = "result=APPROXIMATE"
+    usual_strategy = FailoverStrategy.APPROXIMATE_SINGLE  # a stage restarts alone
+    is_audited = True
+
+    def declared(self, vertex: Vertex, options: Mapping[str, Any]) -> StreamDeclaration | None:
+        """The options of its channel and its stage; `None` without either. Raises `JobDefinitionError`."""
+        result, streaming = options.get("result"), options.get("streaming")
+        if streaming is not None and not isinstance(streaming, Streaming):
+            raise JobDefinitionError(f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}")
+        channel = None
+        if vertex.result is PIPELINED_APPROXIMATE:
+            channel = result if isinstance(result, ApproximateResult) else APPROXIMATE
+        return None if channel is None and streaming is None else StreamDeclaration(channel, streaming)
+
+    def check_job(self, graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
+        """Raise `JobDefinitionError` for stages that could not run, hang, or lose more than their author knows."""
+        for region in graph.regions:
+            _check_region(region, vertices)
+        if has_channels(vertices):
+            check_refusals(graph, vertices, job_graph)
+
+    def check_strategy(self, strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
+        """Raise `JobDefinitionError` for a strategy that is about channels, of a job that has none."""
+        if not has_channels(vertices):
+            raise JobDefinitionError(
+                f"job {job!r}: expected result=APPROXIMATE somewhere, since the failover strategy is "
+                f"{strategy.value!r}, found no such result: approximate recovery is for stages that run at the same "
+                "time. A batch job loses nothing that is registered anyway: use the strategy 'region'"
+            )
+
+    def check_dag(self, job: DeclaredJob, where: str, *, recovers: bool, max_active_tasks: int | None) -> None:
+        """Raise `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
+        if not recovers:
+            raise JobDefinitionError(
+                f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
+                "in the journal: leave recovery on, or declare the results with result=BLOCKING."
+            )
+        check_refusals(job.regions(), job.vertices, job.graph(), max_active_tasks=max_active_tasks)
+
+
+MODE = StreamingDeclaration()
+
+
+def declared_of(vertex: Vertex) -> StreamDeclaration:
+    """What a vertex declares of streams; nothing where it is of another mode."""
+    declared = vertex.modes.get("streaming")
+    return declared if isinstance(declared, StreamDeclaration) else StreamDeclaration()
+
+
 def streaming_of(region: Region, vertices: Mapping[str, Vertex]) -> Streaming:
     """How a stage runs, as one of its vertices says, else the defaults."""
-    return next((found for name in region.vertices if (found := vertices[name].streaming) is not None), Streaming())
+    said = (declared_of(vertices[name]).streaming for name in region.vertices)
+    return next((streaming for streaming in said if streaming is not None), Streaming())
 
 
 def channel_of(vertex: Vertex) -> ApproximateResult:
     """What a vertex has declared of the channel that is its result."""
-    assert vertex.channel is not None, vertex.name
-    return vertex.channel
-
-
-def strategy_in_effect(declared: FailoverStrategy | None, vertices: Mapping[str, Vertex]) -> FailoverStrategy:
-    """``declared``, else what is usual: with channels a stage restarts alone."""
-    if declared is not None:
-        return declared
-    return FailoverStrategy.APPROXIMATE_SINGLE if has_channels(vertices) else FailoverStrategy.REGION
-
-
-def check_stages(graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
-    """Raise `JobDefinitionError` for stages that could not run, hang, or lose more than their author knows."""
-    for region in graph.regions:
-        _check_region(region, vertices)
-    if has_channels(vertices):
-        check_refusals(graph, vertices, job_graph)
-
-
-def check_strategy(strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
-    """Raise `JobDefinitionError` for a strategy that is about channels, of a job that has none."""
-    if strategy.is_approximate and not has_channels(vertices):
-        raise JobDefinitionError(
-            f"job {job!r}: expected result=APPROXIMATE somewhere, since the failover strategy is {strategy.value!r}, "
-            "found no such result: approximate recovery is for stages that run at the same time. A batch job loses "
-            "nothing that is registered anyway: use the strategy 'region'"
-        )
+    channel = declared_of(vertex).channel
+    assert channel is not None, vertex.name
+    return channel
 
 
 def check_refusals(
@@ -69,8 +111,8 @@ def check_refusals(
     """What `airflow_recovery.channel.refusals` refuses, as one `JobDefinitionError`."""
     channels = {
         name: ChannelDeclaration(channel.reconnect, channel.overflow, channel.budget, channel.max_bytes)
-        for name, each in vertices.items()
-        if (channel := each.channel) is not None
+        for name, vertex in vertices.items()
+        if (channel := declared_of(vertex).channel) is not None
     }
     stages = {
         name: _declaration(vertices[name], streaming_of(region, vertices))
@@ -103,7 +145,7 @@ def _guarantee(vertex: Vertex) -> SinkGuarantee | None:
 
 
 def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
-    said = [name for name in region.vertices if vertices[name].streaming is not None]
+    said = [name for name in region.vertices if declared_of(vertices[name]).streaming is not None]
     if not region.is_stage:
         if said:
             raise JobDefinitionError(
@@ -143,7 +185,7 @@ def _check_vertex(vertex: Vertex) -> None:
         ("parallelism=", vertex.parallelism is not None),
         ("coordinator=", vertex.coordinator is not None),
         ("splits=", vertex.splits is not None),
-        ("commit='split'", vertex.is_split_wise),
+        *((mode.declared_by, mode is not MODE) for mode in modes_in([vertex])),
         (f"result={vertex.result.value}", vertex.result.is_cached or vertex.result.persistent),
     ):
         if found:

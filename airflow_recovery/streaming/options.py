@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.mode import ModeOption, ModeResult
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
 
 MAX_SUBPARTITIONS = 1024
 
@@ -28,7 +30,7 @@ class StageOutput(str, Enum):
 
 
 @dataclass(frozen=True)
-class ApproximateResult:
+class ApproximateResult(ModeResult):
     """A result that is a channel. Use `APPROXIMATE`, or call it with options: ``APPROXIMATE(reconnect="latest", ...)``.
 
     - ``reconnect``: where a consumer that restarts goes on: ``"rewind"`` at its checkpoint, so that nothing is lost; or
@@ -42,6 +44,8 @@ class ApproximateResult:
 
     Raises `JobDefinitionError`.
     """
+
+    result_type = PIPELINED_APPROXIMATE
 
     reconnect: Reconnect = Reconnect.REWIND
     overflow: Overflow = Overflow.BLOCK
@@ -98,7 +102,7 @@ APPROXIMATE = ApproximateResult()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Streaming:
+class Streaming(ModeOption):
     """How the stage of a vertex runs: ``@job.vertex(streaming=Streaming(...))``. One vertex of a stage may say it.
 
     - ``trigger_s``: seconds from the start of one micro-batch to the next; ``max_rows``: how many rows of its channel

@@ -17,7 +17,7 @@ from airflow_recovery.source.enumerators import ResumedEnumerator
 from airflow_recovery.source.inventory import list_objects, object_key
 from airflow_recovery.source.matching import Vanished
 from airflow_recovery.source.split import Split
-from airflow_recovery.splits.declaration import SplitAssignment
+from airflow_recovery.splits.declaration import SplitAssignment, reading_of
 
 if TYPE_CHECKING:
     import logging
@@ -71,7 +71,7 @@ class RegionSplits:
 
     def _splits(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         subtask, declared = self._region.subtask or ONLY_SUBTASK, self._job.vertices[vertex]
-        if declared.reading.assignment is SplitAssignment.DYNAMIC:
+        if reading_of(declared).assignment is SplitAssignment.DYNAMIC:
             # Which of them this subtask reads is known when it has: its finish names them.
             return discover(
                 self._journal.split_log(vertex),

@@ -30,7 +30,7 @@ from airflow_recovery.runtime.heartbeat import INTERVAL_S
 from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
 from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
 from airflow_recovery.runtime.start_advice import start_advice, start_failure
-from airflow_recovery.splits.declaration import SplitAssignment, split_source
+from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.streaming.options import StageOutput
@@ -194,7 +194,7 @@ class RegionRunner:
         source = split_source(self._region.region, self._job.vertices)
         if source is None:
             return None
-        reading = self._job.vertices[source].reading
+        reading = reading_of(self._job.vertices[source])
         is_pulled = reading.assignment is SplitAssignment.DYNAMIC
         return SplitSpec(source, reading.batch_bytes, attempt.claim.base, reading.loss_budget, is_pulled=is_pulled)
 

@@ -10,6 +10,7 @@ from airflow_recovery import BLOCKING, PIPELINED, Job, JobDefinitionError, dates
 from airflow_recovery.job import SplitAssignment, SplitReading
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.sinks import PostgresTable
+from airflow_recovery.splits.declaration import is_split_wise, reading_of, split_source
 from airflow_recovery.topology.result_type import BLOCKING_PERSISTENT, CACHED
 
 FILES = files("/lake/*.csv")
@@ -45,23 +46,23 @@ def refused(made: Job) -> str:
 
 def test_a_region_that_is_declared_throughout_commits_split_by_split() -> None:
     made = flights()
-    assert made.split_source("cleaned") == "raw"
-    assert made.split_source("delays") is None
-    assert [made.vertices[name].is_split_wise for name in ("raw", "cleaned", "delays")] == [True, True, False]
-    assert made.vertices["raw"].reading == SplitReading(SplitAssignment.STATIC, 256 * 1024 * 1024, 0)
+    assert split_source(made.regions().region("cleaned"), made.vertices) == "raw"
+    assert split_source(made.regions().region("delays"), made.vertices) is None
+    assert [is_split_wise(made.vertices[name]) for name in ("raw", "cleaned", "delays")] == [True, True, False]
+    assert reading_of(made.vertices["raw"]) == SplitReading(SplitAssignment.STATIC, 256 * 1024 * 1024, 0)
 
 
 def test_how_a_source_is_read_is_its_own_matter() -> None:
     made = flights(parallelism=4, assignment="dynamic", batch_bytes=1000, loss_budget=2)
-    assert made.vertices["raw"].reading == SplitReading(SplitAssignment.DYNAMIC, 1000, 2)
-    assert made.split_source("cleaned") == "raw"
+    assert reading_of(made.vertices["raw"]) == SplitReading(SplitAssignment.DYNAMIC, 1000, 2)
+    assert split_source(made.regions().region("cleaned"), made.vertices) == "raw"
 
 
 def test_a_blocking_source_is_a_region_of_its_own() -> None:
     made = job("j")
     declare(made, "raw", splits=FILES, commit="split", result=BLOCKING)
     declare(made, "total", "raw", sink=True)
-    assert made.split_source("raw") == "raw"
+    assert split_source(made.regions().region("raw"), made.vertices) == "raw"
 
 
 def test_a_side_input_of_another_region_is_read_as_one_attempt_left_it() -> None:
@@ -70,8 +71,8 @@ def test_a_side_input_of_another_region_is_read_as_one_attempt_left_it() -> None
     declare(made, "airports", result=BLOCKING)
     declare(made, "joined", "raw", "airports", commit="split", result=BLOCKING)
     declare(made, "total", "joined", sink=True)
-    assert made.split_source("joined") == "raw"
-    assert made.split_source("airports") is None
+    assert split_source(made.regions().region("joined"), made.vertices) == "raw"
+    assert split_source(made.regions().region("airports"), made.vertices) is None
 
 
 def test_fault_57_whether_it_is_declared_is_in_the_fingerprint_and_how_it_is_read_is_not() -> None:
@@ -208,4 +209,4 @@ def test_parallel_sources_may_commit_split_by_split() -> None:
         declare(made, "raw", splits=FILES, commit="split", parallelism=parallelism)
         declare(made, "kept", "raw", commit="split", parallelism=same_as("raw"), result=BLOCKING)
         declare(made, "total", "kept", sink=True)
-        assert made.split_source("kept") == "raw"
+        assert split_source(made.regions().region("kept"), made.vertices) == "raw"

@@ -1,0 +1,97 @@
+"""What a mode declares of a vertex, and checks of a job, before anything runs. Batch declares nothing.
+
+A vertex is of a mode by an option that belongs to it (``commit="split"``, ``streaming=``) or by its result type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.mode import MODES, answers_of
+from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE, ResultType
+
+if TYPE_CHECKING:
+    from airflow_recovery.job.declared_job import DeclaredJob
+    from airflow_recovery.topology.graph import JobGraph
+    from airflow_recovery.topology.regions import RegionGraph
+
+
+class ModeOption:
+    """A value for an option that only a mode understands, such as ``streaming=Streaming(...)``."""
+
+
+class ModeResult(ModeOption):
+    """A value for ``result=`` that says more than a result type, such as ``APPROXIMATE(reconnect="latest")``."""
+
+    result_type: ClassVar[ResultType]
+
+
+class DeclaringMode:
+    """The questions, with batch's answers. A mode's own are in ``declaration`` of its package."""
+
+    declared_by: ClassVar[str] = ""
+    """The option that declares it, for messages."""
+    usual_strategy: ClassVar[FailoverStrategy | None] = None
+    """The failover strategy of a job that declares none, where it is not ``region``."""
+    is_audited: ClassVar[bool] = False
+    """Whether an audit of the run stands before its publish."""
+    keeps_vanished_splits: ClassVar[bool] = False
+    """Whether what was read of a split is kept when the split is gone (``vanished="keep"``)."""
+
+    def declared(self, vertex: Vertex, options: Mapping[str, Any]) -> object | None:
+        """What ``options`` declare of ``vertex`` in this mode, for `Vertex.modes`; `None` for nothing.
+
+        Raises `JobDefinitionError`.
+        """
+        return None
+
+    def fingerprint(self, vertex: Vertex) -> Mapping[str, object]:
+        """What this mode adds to the fingerprint of a vertex."""
+        return {}
+
+    def check_job(self, graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
+        """Raise `JobDefinitionError` for regions that could not run in this mode."""
+
+    def check_strategy(self, strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
+        """Raise `JobDefinitionError` for a failover strategy of this mode that the job is not declared for."""
+
+    def check_dag(self, job: DeclaredJob, where: str, *, recovers: bool, max_active_tasks: int | None) -> None:
+        """Raise `JobDefinitionError` where the job could not run in a DAG with these limits."""
+
+
+_MODE_OF_OPTION = {
+    "streaming": "streaming",
+    **dict.fromkeys(("commit", "assignment", "batch_bytes", "loss_budget"), "split"),
+}
+MODE_OF_RESULT = {PIPELINED_APPROXIMATE: "streaming"}
+
+
+def declaring(mode: str) -> DeclaringMode:
+    """How the mode of that name answers."""
+    answers: DeclaringMode = answers_of(mode, "declaration", DeclaringMode)
+    return answers
+
+
+def declared_modes(vertex: Vertex, options: Mapping[str, Any]) -> dict[str, object]:
+    """What ``options`` declare of ``vertex`` in each mode. Raises `JobDefinitionError`."""
+    given = options.keys() - ({"commit"} if vertex.sink is not None else set())
+    asked = {mode for name, mode in _MODE_OF_OPTION.items() if name in given}
+    if vertex.result in MODE_OF_RESULT:
+        asked.add(MODE_OF_RESULT[vertex.result])
+    answers = {mode: declaring(mode).declared(vertex, options) for mode in MODES if mode in asked}
+    return {mode: declared for mode, declared in answers.items() if declared is not None}
+
+
+def modes_in(vertices: Iterable[Vertex]) -> tuple[DeclaringMode, ...]:
+    """The modes that anything in a job is declared for."""
+    named = {mode for vertex in vertices for mode in vertex.modes}
+    return tuple(declaring(mode) for mode in MODES if mode in named)
+
+
+def check_strategy(strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
+    """Raise `JobDefinitionError` for a strategy that belongs to a mode which nothing in the job is declared for."""
+    if strategy.is_approximate:
+        declaring("streaming").check_strategy(strategy, vertices, job)
