@@ -10,6 +10,7 @@ reaches into the package.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import (
     ConfigurationError,
     FingerprintError,
@@ -18,7 +19,6 @@ from airflow_recovery.errors import (
     RegionFailed,
     UserCodeError,
 )
-from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.job import (
     FilePattern,
     FileSplit,
@@ -37,10 +37,7 @@ from airflow_recovery.job import (
 )
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy, RecoveryMode
-from airflow_recovery.model.retention import Retention
-from airflow_recovery.runtime.memory_policy import RaiseMemory
-from airflow_recovery.source.split import Split
-from airflow_recovery.topology.result_type import (
+from airflow_recovery.model.result_type import (
     BLOCKING,
     BLOCKING_PERSISTENT,
     CACHED,
@@ -48,6 +45,9 @@ from airflow_recovery.topology.result_type import (
     PIPELINED,
     ResultType,
 )
+from airflow_recovery.model.retention import Retention
+from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.streaming.options import APPROXIMATE, Streaming

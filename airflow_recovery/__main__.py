@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.cli.main import leave, main
+from airflow_recovery.console.main import leave, main
 
 if __name__ == "__main__":
     leave(main())

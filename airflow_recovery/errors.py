@@ -290,7 +290,7 @@ class Failure:
     chain: tuple[str, ...] = ()
     vertex: str | None = None
     labels: tuple[tuple[str, str], ...] = field(default=(), metadata={"later": True})
-    """Ours (`airflow_recovery.runtime.failure_class`) and those of a user's failure enrichers: (key, value)."""
+    """Ours (`airflow_recovery.driver.failure_class`) and those of a user's failure enrichers: (key, value)."""
 
 
 class RegionFailed(RecoveryError):

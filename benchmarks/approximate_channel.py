@@ -16,17 +16,17 @@ from statistics import median
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from airflow_recovery.channel import ChannelIdentity, Overflow, Reconnect
-from airflow_recovery.channel_io.reading import read_channel
+from airflow_recovery.driver.driver import FINISHED
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.channel_options import UNLIMITED
+from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnect
 from airflow_recovery.model.records import AttemptTrace, ChannelPin, Claim, RunIdentity
-from airflow_recovery.runtime.driver import FINISHED
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw

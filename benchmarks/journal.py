@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
-from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.events import AttemptClaimed, ExecutionVertexFinished
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
@@ -30,8 +29,9 @@ from airflow_recovery.model.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.testing import CountingStore, Verb
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.verify import verify_run

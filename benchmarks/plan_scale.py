@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from airflow_recovery.failover.judgement import Judgement
-from airflow_recovery.failover.plan import Plan
-from airflow_recovery.failover.plan_making import plan
-from airflow_recovery.failover.plan_text import plan_text
-from airflow_recovery.failover.reason import Reason, Why
-from airflow_recovery.failover.request import REBUILD, PartitionGone, Request, RestartRegion, Together
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.plan import Plan
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.plan_text import plan_text
+from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.planning.scenario import REBUILD, PartitionGone, Request, RestartRegion, Together
 from benchmarks.report import Figure, Report, Table, summary
 
 JOB_VERTICES = 1_000

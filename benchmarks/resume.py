@@ -15,10 +15,9 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
-from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
@@ -34,9 +33,10 @@ from airflow_recovery.model.records import (
     RegionPlan,
     RunIdentity,
 )
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
 from airflow_recovery.verify import verify_run

@@ -14,11 +14,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from unittest.mock import patch
 
-from airflow_recovery.execution.job_plan import JobPlan, plan_job
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.publish import PublishTask
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
+from airflow_recovery.attempt.job_plan import JobPlan, plan_job
+from airflow_recovery.attempt.publish import PublishTask
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.driver.region_spec import RunFacts, StoreSpec
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job.loading import load_job
@@ -26,10 +26,10 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.spec import RunFacts, StoreSpec
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.opening import open_store
-from airflow_recovery.storage.probe import probe
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.probe import probe
 from airflow_recovery.task.applications import ConnectApplication
 from airflow_recovery.task.region_runner import RegionRunner
 from airflow_recovery.testing.fake_airflow import FakeAirflow
@@ -249,8 +249,8 @@ def _run(stores: RecordingStores, plan: JobPlan, task: str, number: int) -> Run:
 @contextmanager
 def _recorded_drivers(stores: RecordingStores) -> Iterator[None]:
     with (
-        patch("airflow_recovery.runtime.region.open_spec_store", stores.of_spec),
-        patch("airflow_recovery.runtime.outcome.open_spec_store", stores.of_spec),
+        patch("airflow_recovery.driver.region.open_spec_store", stores.of_spec),
+        patch("airflow_recovery.driver.outcome.open_spec_store", stores.of_spec),
     ):
         yield
 

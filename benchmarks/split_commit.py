@@ -17,6 +17,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.region import run_region
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
     AdoptedParts,
@@ -28,13 +33,8 @@ from airflow_recovery.model.records import (
     Outcome,
     RunIdentity,
 )
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.region import run_region
-from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.runtime.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_log import (
+from airflow_recovery.splits.log import (
     Assign,
     Discovered,
     End,
@@ -23,7 +21,9 @@ from airflow_recovery.source.split_log import (
     record_from_json,
     record_to_json,
 )
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.split import Split
+from airflow_recovery.store.local import LocalStore
 from benchmarks.report import Figure, Report, Table, summary
 
 SIZES = (1_000, 10_000, 100_000)

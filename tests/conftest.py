@@ -22,9 +22,9 @@ from scripts.wheel import use_wheel
 use_wheel()
 
 # ruff: noqa: E402
-from airflow_recovery.storage import ObjectStore
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store import ObjectStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
@@ -108,7 +108,7 @@ OF_REAL_PROCESSES = ("airflow", "browser", "spark")
 """Tests with these markers wait for dozens of processes, with deadlines. Where CI is set, one that has failed is run a
 second time, and the summary names it as RERUN: what fails twice is red. Nothing is run again elsewhere."""
 
-ONE_UNIT = "tests/runtime"
+ONE_UNIT = "tests/driver"
 """These share a Spark of the session."""
 FIRST_WORKERS = "tests/integration"
 """These share an Airflow of the session, and take half of the time: one worker has them for its own, and the other one

@@ -10,15 +10,10 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from airflow_recovery.topology import (
-    DistributionPattern,
-    ExecutionTopology,
-    LogicalEdge,
-    LogicalResult,
-    LogicalTopology,
-    LogicalVertex,
-    ResultType,
-)
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.planning.distribution import DistributionPattern
+from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 
 Subtask = tuple[str, int]
 Partition = tuple[str, int]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
-from airflow_recovery.runtime.submit import submit_environment
+from airflow_recovery.driver.submit import submit_environment
 
 SPARK_SERIES = "4.2"
 OLDEST_JAVA = 17

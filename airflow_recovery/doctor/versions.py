@@ -11,9 +11,9 @@ from pathlib import Path
 
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.submit import submit_environment
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.runtime.shipping import build_archive
-from airflow_recovery.runtime.submit import submit_environment
 
 OURS = "airflow-recovery"
 PYTHONS = ((3, 10), (3, 13))
@@ -182,7 +182,7 @@ def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[Ch
 def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
     python = environment["PYSPARK_DRIVER_PYTHON"]
     job_module = REGION_JOB.partition(":")[0]
-    modules = ["airflow_recovery.runtime.driver", job_module, "pendulum", *(["botocore.session"] if on_s3 else [])]
+    modules = ["airflow_recovery.driver.driver", job_module, "pendulum", *(["botocore.session"] if on_s3 else [])]
     expected = f"{python} to import what is sent to drivers"
     try:
         # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
+from airflow_recovery.attempt.clear_protocol import API_PREFIX, NOTE_SIGN, Caller
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, clear_in_slices
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
-from airflow_recovery.execution.rebuild import RebuildRequest, Rebuilt
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, clear_in_slices
-from airflow_recovery.plugins.protocol import API_PREFIX, NOTE_SIGN, Caller
 
 if TYPE_CHECKING:
     import requests
@@ -93,7 +93,7 @@ class RecoveryApiHook(BaseHook):
         return Rebuilt.from_json(self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", request.to_json()))
 
     def describe(self) -> dict[str, Any]:
-        """What is installed and configured in the API server (`airflow_recovery.plugins.description`)."""
+        """What is installed and configured in the API server (`airflow_recovery.api_server.description`)."""
         return self._ask("GET", f"{API_PREFIX}/description", None)
 
     def pool_slots(self, name: str) -> int | None:

@@ -26,8 +26,8 @@ from airflow_recovery.job.templates import checked_moment
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from airflow_recovery.channel_io.committed import CommittedBatches
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.streaming.committed import CommittedBatches
 
 
 NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable)
@@ -111,8 +111,8 @@ class RecoveryResultHook(BaseHook):
         batch is all of it. Raises `NotPublished` where that vertex is not made from a channel, `NothingRecorded` where
         the run has not begun, and the store's errors.
         """
-        from airflow_recovery.channel_io.committed import committed_batches
         from airflow_recovery.journal.in_use import read_run
+        from airflow_recovery.streaming.committed import committed_batches
 
         check_arguments(RecoveryResultHook.get_committed, locals(), "RecoveryResultHook.get_committed()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery, JobRecovery
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
-from airflow_recovery.topology.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery, JobRecovery
 
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"
-"""No id begins with an underscore (`airflow_recovery.storage.names`), so results never meet a DAG's journal."""
+"""No id begins with an underscore (`airflow_recovery.store.names`), so results never meet a DAG's journal."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.stores import S3_SCHEMES, Stores
 from airflow_recovery.sinks import CommitSpec, Committer, DatabaseAddress, sink_of
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.runtime.spec import StoreSpec
-from airflow_recovery.runtime.stores import CREDENTIALS, OWN_CREDENTIALS
-from airflow_recovery.storage.encryption import Encryption
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.encryption import Encryption
+from airflow_recovery.store.opening import open_store
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
 
-    from airflow_recovery.storage.object_store import ObjectStore
-    from airflow_recovery.storage.s3 import S3Store
-    from airflow_recovery.storage.s3_clients import AnySession
+    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.store.s3 import S3Store
+    from airflow_recovery.store.s3_clients import AnySession
 
 S3_SCHEMES = ("s3://", "s3a://")
 
@@ -135,7 +135,7 @@ class Stores:
 
         Without one, the SDK's own chain of credentials has them.
         """
-        from airflow_recovery.storage.s3 import S3Store
+        from airflow_recovery.store.s3 import S3Store
 
         if conn_id not in self._clients:
             access = None if conn_id is None else self._access(conn_id)
@@ -212,7 +212,7 @@ def _has_plain_keys(config: AwsConnectionWrapper) -> bool:
 
 
 def _keys_session(config: AwsConnectionWrapper) -> tuple[AnySession, str | None]:
-    from airflow_recovery.storage.s3_clients import new_session
+    from airflow_recovery.store.s3_clients import new_session
 
     session = new_session(config.aws_access_key_id, config.aws_secret_access_key, config.aws_session_token)
     return session, config.region_name or session.get_config_variable("region")

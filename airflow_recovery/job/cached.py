@@ -12,7 +12,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.topology.regions import Region, RegionGraph
+from airflow_recovery.planning.regions import Region, RegionGraph
 
 
 def cached_results(region: Region, vertices: Mapping[str, Vertex]) -> tuple[str, ...]:

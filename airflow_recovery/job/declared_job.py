@@ -26,11 +26,11 @@ from airflow_recovery.model.failover_strategy import (
     RecoveryModeLike,
     declared_strategy,
 )
+from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
+from airflow_recovery.planning.graph import JobGraph, JobVertex, did_you_mean
+from airflow_recovery.planning.regions import Region, RegionGraph, region_graph
 from airflow_recovery.sinks.declaration import check_one_sink
-from airflow_recovery.topology.graph import JobGraph, JobVertex, did_you_mean
-from airflow_recovery.topology.job_recovery import declared_job_recovery
-from airflow_recovery.topology.regions import Region, RegionGraph, region_graph
 
 
 class DeclaredJob:

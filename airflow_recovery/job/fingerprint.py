@@ -26,8 +26,8 @@ from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
-from airflow_recovery.topology.regions import Region
 
 _LENGTH = 32
 _DECORATORS = ("source", "vertex", "sink")

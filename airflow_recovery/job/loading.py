@@ -9,7 +9,7 @@ import sys
 from airflow_recovery.checks import shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.declaration import Job
-from airflow_recovery.topology.graph import did_you_mean
+from airflow_recovery.planning.graph import did_you_mean
 
 _REFERENCE = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<name>\w+)")
 

@@ -28,10 +28,10 @@ from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSou
 from airflow_recovery.job.templates import checked_moment, plain_json, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.source.assignment import advance
-from airflow_recovery.source.coordinator import restored_coordinator, snapshots_of
-from airflow_recovery.source.split import Split
-from airflow_recovery.topology.graph import did_you_mean
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.splits.assignment import advance
+from airflow_recovery.splits.coordinator import restored_coordinator, snapshots_of
+from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

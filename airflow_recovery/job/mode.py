@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import MODES, answers_of
-from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE, ResultType
+from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE, ResultType
 
 if TYPE_CHECKING:
     from airflow_recovery.job.declared_job import DeclaredJob
-    from airflow_recovery.topology.graph import JobGraph
-    from airflow_recovery.topology.regions import RegionGraph
+    from airflow_recovery.planning.graph import JobGraph
+    from airflow_recovery.planning.regions import RegionGraph
 
 
 class ModeOption:

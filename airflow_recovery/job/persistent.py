@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.topology.regions import Region, RegionGraph
+from airflow_recovery.planning.regions import Region, RegionGraph
 
 
 def is_persistent(region: Region, vertices: Mapping[str, Vertex]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.vertex import VertexInput
-from airflow_recovery.topology.graph import did_you_mean
+from airflow_recovery.planning.graph import did_you_mean
 
 RESERVED = ("spark", "splits", "context")
 

@@ -23,16 +23,16 @@ from airflow_recovery.job.handed_splits import (
     files_handed,
 )
 from airflow_recovery.job.templates import plain_json
-from airflow_recovery.source.batch_snapshot import takes_snapshots
-from airflow_recovery.source.enumerators import (
+from airflow_recovery.splits.batch_snapshot import takes_snapshots
+from airflow_recovery.splits.enumerators import (
     ResumedEnumerator,
     date_splits,
     day_moment,
     key_range_splits,
     yielded_splits,
 )
-from airflow_recovery.source.matching import Vanished
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.split import Split
 
 
 class DeclaredSplits(ABC):
@@ -66,7 +66,7 @@ class DeclaredSplits(ABC):
 
 @dataclass(frozen=True)
 class FilePattern(DeclaredSplits):
-    """Which files a source reads: a URI or absolute path of a file, of a folder, or a glob (`airflow_recovery.source`).
+    """Which files a source reads: a URI or absolute path of a file, of a folder, or a glob (`airflow_recovery.splits`).
 
     It may be a template over the run, as parameters may.
     """
@@ -242,7 +242,7 @@ class EnumeratedBy(EnumeratedSource):
 
     @property
     def takes_snapshots(self) -> bool:
-        """Whether it is a class that has `airflow_recovery.source.SupportsBatchSnapshot`."""
+        """Whether it is a class that has `airflow_recovery.splits.SupportsBatchSnapshot`."""
         return isinstance(self.enumerator, type) and takes_snapshots(self.enumerator)
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
@@ -333,7 +333,7 @@ def enumerated_by(
     ``enumerator`` is a function, or a class whose instances can be iterated over; it is called with ``params``, in
     which texts may be templates over the run, and yields ``Split.of(name, payload, size=bytes)``. It runs in the
     region's task before every attempt, and once more wherever a try has to know whether its input has changed. A class
-    may have `snapshot_state` and `restore` as well (`airflow_recovery.source.SupportsBatchSnapshot`).
+    may have `snapshot_state` and `restore` as well (`airflow_recovery.splits.SupportsBatchSnapshot`).
     """
     if not callable(enumerator) or not hasattr(enumerator, "__qualname__"):
         raise JobDefinitionError(

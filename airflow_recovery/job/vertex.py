@@ -14,7 +14,7 @@ from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import Parallelism, SameAs
 from airflow_recovery.job.sources import SplitSource
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.topology.result_type import ResultType
+from airflow_recovery.model.result_type import ResultType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,11 +23,7 @@ from airflow_recovery.job.sources import EnumeratedBy, SplitSource
 from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
-from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
-from airflow_recovery.source.coordinator import checked_coordinator
-from airflow_recovery.source.matching import Vanished
-from airflow_recovery.topology.graph import did_you_mean
-from airflow_recovery.topology.result_type import (
+from airflow_recovery.model.result_type import (
     BLOCKING,
     BLOCKING_PERSISTENT,
     CACHED,
@@ -35,6 +31,10 @@ from airflow_recovery.topology.result_type import (
     PIPELINED,
     ResultType,
 )
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
+from airflow_recovery.splits.coordinator import checked_coordinator
+from airflow_recovery.splits.matching import Vanished
 
 RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY)
 """The result types that a region's application can make and read today."""
@@ -42,7 +42,7 @@ RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY
 MAX_VERTEX_NAME_LENGTH = 80
 # ASCII, since names become Airflow task ids. No underscore in front: Spark takes such folders for hidden ones.
 _VERTEX_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_VERTEX_NAME_LENGTH - 1}}}")
-# A part of the names of regions with many results (`airflow_recovery.topology.regions.region_name`).
+# A part of the names of regions with many results (`airflow_recovery.planning.regions.region_name`).
 _RESERVED_NAME = re.compile(r"and-[0-9]+-more")
 
 

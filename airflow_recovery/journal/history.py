@@ -16,9 +16,9 @@ from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded
 from airflow_recovery.journal.frames import MAX_SEGMENT_BYTES, SegmentHeader, TornEnd, read_segment
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.names import decode
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.storage.parallel import get_many
+from airflow_recovery.store.names import decode
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.parallel import get_many
 
 log = logging.getLogger(__name__)
 

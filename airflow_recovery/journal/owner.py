@@ -16,8 +16,8 @@ import uuid
 
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, WriteLost
 from airflow_recovery.journal.codec import canonical_json, parse_json
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.write_once import write_once
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.write_once import write_once
 
 OWNER_KEY = "_owner"
 JOURNAL_KEY = "_journal"

@@ -12,7 +12,7 @@ from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMiss
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import InputPin
-from airflow_recovery.shuffle.cached import is_cached_location
+from airflow_recovery.results.cached import is_cached_location
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from airflow_recovery.errors import ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import MAX_RECORD_BYTES, canonical_json, parse_json
 from airflow_recovery.journal.snapshot_pace import SnapshotPace
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.storage.names import encode
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 REGIONS_A_SHARD = 490
 """A claim and an outcome each, and a few more, are just below the 1,000 keys of a page: little is listed twice."""

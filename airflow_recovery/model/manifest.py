@@ -21,7 +21,7 @@ class PartitionManifest:
 
     ``location`` is an absolute URI without a slash at the end. ``rows`` and ``schema`` (Spark's JSON form) are unknown
     (`None`) for applications that are not run by our region runner. ``digest`` stands for the rows, whatever their
-    order and files (`airflow_recovery.runtime.digest`); it is there where the result is declared ``verify``.
+    order and files (`airflow_recovery.driver.digest`); it is there where the result is declared ``verify``.
     """
 
     result: str

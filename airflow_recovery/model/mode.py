@@ -4,7 +4,7 @@ A region's plan carries its mode as a value (`RegionPlan.mode`), and so do its c
 mode writes into that record. Batch is the mode that writes nothing: `BATCH`.
 
 A room that would do something else in another mode has a class of questions with batch's answers, for example
-`airflow_recovery.failover.mode.PlanningMode`. Another mode answers them in a module of its own package, whose name the
+`airflow_recovery.planning.mode.PlanningMode`. Another mode answers them in a module of its own package, whose name the
 room chooses (``planning``), by a subclass whose one instance is ``MODE``. `answers_of` finds it.
 
 A mode's package is imported when the first region of that mode is met, not before: without the package everything

@@ -96,7 +96,7 @@ class SubtaskPlan:
 
 @dataclass(frozen=True)
 class CoordinatorPlan:
-    """The vertex ``vertex`` has a coordinator (`airflow_recovery.source.coordinator`), which may be volatile."""
+    """The vertex ``vertex`` has a coordinator (`airflow_recovery.splits.coordinator`), which may be volatile."""
 
     vertex: str
     supports_batch_snapshot: bool
@@ -137,7 +137,7 @@ class RegionPlan:
     """(result, mode) of the own results that are not `Determinism.ALWAYS`."""
     subtask: SubtaskPlan | None = later(None)
     persistent: bool = later(False)
-    """Its results outlive the run and are shared between runs (`airflow_recovery.execution.shared`)."""
+    """Its results outlive the run and are shared between runs (`airflow_recovery.attempt.shared`)."""
     commit: CommitSpec | None = later(None)
     """Of a sink whose finish is not yet its commit (docs/protocol.md#commits)."""
     coordinators: tuple[CoordinatorPlan, ...] = later(())
@@ -295,7 +295,7 @@ class Claim:
     owner: RunAttempt | None = later(None)
     """In the journal of shared results: whose claim this is."""
     process: str | None = later(None)
-    """The process with which the attempt ends (`airflow_recovery.runtime.process_identity`); `None`: none is known."""
+    """The process with which the attempt ends (`airflow_recovery.driver.process_identity`); `None`: none is known."""
     base: tuple[AdoptedParts, ...] = later(())
     """Of a region that commits split by split: what it takes over from earlier attempts. The one place that says so."""
     reading: str | None = later(None)

@@ -14,7 +14,7 @@ from airflow_recovery.checks import check_arguments
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.execution.recovered import Recovered
+    from airflow_recovery.attempt.recovery_report import Recovered
 
 log = logging.getLogger(__name__)
 
@@ -60,15 +60,15 @@ class RecoveredNotifier(BaseNotifier):
 
 def _groups(context: Context) -> dict[str, Recovered]:
     """Every group of the DAG that has a journal in this run."""
+    from airflow_recovery.attempt.recovery_report import recovered
     from airflow_recovery.errors import NothingRecorded
-    from airflow_recovery.execution.recovered import recovered
     from airflow_recovery.hooks.settings import RecoverySettings
     from airflow_recovery.hooks.stores import open_stores
     from airflow_recovery.journal.in_use import read_run
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.story.run_events import events_of
     from airflow_recovery.task.dag_operators import OPERATORS_GROUP
     from airflow_recovery.task.run_context import run_identity
-    from airflow_recovery.view.run_events import events_of
 
     store = open_stores(RecoverySettings.load()).journal
     # Our operators say their group; one that has none is a job with the other operators of its DAG.

@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_recovery.attempt.job_plan import plan_job
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
 from airflow_recovery.doctor.components import Component
@@ -21,21 +25,17 @@ from airflow_recovery.doctor.region import REGION, ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, ok, summary, wrong
 from airflow_recovery.doctor.stores import FOLDER
 from airflow_recovery.doctor.versions import REGION_JOB
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import NoDoor, RecoveryError, StoreError
-from airflow_recovery.execution.job_plan import plan_job
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult
-from airflow_recovery.hooks.doctor import AirflowChecks
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.operators.region import SparkRegionOperator
-from airflow_recovery.runtime.spec import RunFacts
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.task.doctor import AirflowChecks
 from airflow_recovery.task.region_runner import RegionRunner, SparkApplication
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from airflow_recovery.task.run_context import refuse_expand, run_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.runtime.cached import CacheServer
     from airflow_recovery.task.open_run import OpenRun
 
 PUBLISH_TASK = "publish"
@@ -87,8 +87,8 @@ class RecoveryPublishOperator(BaseOperator):
 
     def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
         """Publish the present cut of the run, and let go of what nobody needs behind it."""
-        from airflow_recovery.execution.publish import PublishTask
-        from airflow_recovery.execution.release import drop_cached, release_published
+        from airflow_recovery.attempt.publish import PublishTask
+        from airflow_recovery.attempt.release import drop_cached, release_published
 
         publish = PublishTask(opened.run).execute()
         release_published(opened.run, opened.stores.results, opened.settings.retention)

@@ -12,7 +12,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.attempt.heartbeat_watch import beat_of
+from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
+from airflow_recovery.attempt.start_gate import ChannelNotOpen
 from airflow_recovery.checks import check_arguments
+from airflow_recovery.driver.heartbeat import interval_s
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.errors import (
     ChannelFailed,
     ConfigurationError,
@@ -21,20 +28,13 @@ from airflow_recovery.errors import (
     StoreError,
     SubtasksUnknown,
 )
-from airflow_recovery.execution.drivers import BOUND
-from airflow_recovery.execution.liveness import beat_of
-from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
-from airflow_recovery.execution.start_gate import ChannelNotOpen
-from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.runtime.heartbeat import interval_s
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.task.cluster_drivers import ClusterDrivers
@@ -48,14 +48,14 @@ from airflow_recovery.task.supervision import die_with_supervisor
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
-    from airflow_recovery.channel_io.run_channels import ChannelReport
-    from airflow_recovery.execution.run import Run
-    from airflow_recovery.execution.runner import ClaimedAttempt
-    from airflow_recovery.execution.shared import SharedRunner
+    from airflow_recovery.attempt.run import Run
+    from airflow_recovery.attempt.runner import ClaimedAttempt
+    from airflow_recovery.attempt.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.build_in_progress import Making
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
+    from airflow_recovery.streaming.run_channels import ChannelReport
     from airflow_recovery.task.job_run import OpenJobRun
     from airflow_recovery.task.region_runner import SparkApplication
     from airflow_recovery.task.subtask_batch import BeforeClaim
@@ -299,8 +299,8 @@ class SparkRegionOperator(SubmittingOperator):
         self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
     ) -> RegionResult:
         """The protocol of one region. Raises `SharedMadeElsewhere` where this task may wait in the triggerer."""
-        from airflow_recovery.execution.release import release_consumed
-        from airflow_recovery.execution.shared import SharedRunner
+        from airflow_recovery.attempt.release import release_consumed
+        from airflow_recovery.attempt.shared import SharedRunner
         from airflow_recovery.job.cached import cached_results
         from airflow_recovery.task.region_runner import RegionRunner
 
@@ -435,7 +435,7 @@ class SparkRegionOperator(SubmittingOperator):
         )
 
     def _submit(self, job: Job, context: Context, spec: RegionSpec, path: Path, *, is_cluster: bool) -> None:
-        from airflow_recovery.runtime.shipping import build_archive
+        from airflow_recovery.driver.code_archive import build_archive
 
         os.environ.update(submit_environment(os.environ))
         conf = dict(QUIET_CONF)

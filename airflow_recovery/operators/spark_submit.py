@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
+from airflow_recovery.driver.submit import s3a_conf, submit_environment
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.probing import OnAltered
-from airflow_recovery.execution.region_task import RegionResult, RegionTask
 from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.runtime.submit import s3a_conf, submit_environment
+from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
@@ -166,7 +166,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
 
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
-        from airflow_recovery.execution.release import release_consumed
+        from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.task.application_runner import ApplicationRunner, application_fingerprint
         from airflow_recovery.task.dag_operators import (
             OPERATORS_GROUP,

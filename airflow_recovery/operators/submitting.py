@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.definitions.retry_policy import RetryPolicy
 
+from airflow_recovery.attempt.drivers import DriverStatus
+from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.checks import check_arguments
-from airflow_recovery.execution.drivers import DriverStatus
-from airflow_recovery.execution.restarts import Restarts
-from airflow_recovery.failover.restart_strategy import RestartStrategy
+from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
+from airflow_recovery.driver.memory_policy import RaiseMemory
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.hooks.settings import SECTION, job_recovery_in_effect
-from airflow_recovery.runtime.enrichers import enrich, load_enrichers
-from airflow_recovery.runtime.memory_policy import RaiseMemory
-from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.runtime.start_advice import MAX_LINES, keep_output, relevant
+from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
+from airflow_recovery.planning.restart_strategy import RestartStrategy
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink
@@ -29,16 +30,15 @@ from airflow_recovery.task.restart_options import advice_on_few_retries, check_d
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
 from airflow_recovery.task.summary import summary_of
-from airflow_recovery.topology.job_recovery import DeclaredJobRecovery, declared_job_recovery
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
+    from airflow_recovery.attempt.region_task import RegionResult
+    from airflow_recovery.attempt.run import Run
+    from airflow_recovery.attempt.runner import ClaimedAttempt
     from airflow_recovery.errors import Failure
-    from airflow_recovery.execution.region_task import RegionResult
-    from airflow_recovery.execution.run import Run
-    from airflow_recovery.execution.runner import ClaimedAttempt
     from airflow_recovery.task.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, ru
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.execution.run import Run
-    from airflow_recovery.execution.runner import ClaimedAttempt
+    from airflow_recovery.attempt.run import Run
+    from airflow_recovery.attempt.runner import ClaimedAttempt
+    from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
     from airflow_recovery.journal.run_state import RunState
     from airflow_recovery.model.records import Claim, ExternalObject, Outcome
-    from airflow_recovery.runtime.spec import RunFacts
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ class RecoverySubtasksOperator(BaseOperator):
     def _decide(self, context: Context) -> Sequence[str]:
         from airflow.sdk import conf
 
-        from airflow_recovery.execution.job_plan import plan_job
-        from airflow_recovery.execution.region_task import RegionTask
+        from airflow_recovery.attempt.job_plan import plan_job
+        from airflow_recovery.attempt.region_task import RegionTask
         from airflow_recovery.hooks.settings import RecoverySettings
         from airflow_recovery.hooks.stores import open_stores
         from airflow_recovery.job.chains import initializers
@@ -188,12 +188,12 @@ def check_length(count: int, size: int, limit: int, where: str) -> None:
 
 
 def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[str, ...], tuple[ExternalObject, ...]]:
-    from airflow_recovery.execution.job_plan import rendered_keys
+    from airflow_recovery.attempt.job_plan import rendered_keys
     from airflow_recovery.job.chains import initializers
     from airflow_recovery.job.parallelism import PerFile, checked_keys
     from airflow_recovery.job.sources import FilePattern
     from airflow_recovery.model.records import ExternalObject
-    from airflow_recovery.source.inventory import object_key
+    from airflow_recovery.splits.inventory import object_key
     from airflow_recovery.task.externals import list_external
 
     rendered = rendered_keys(job, name, facts)

@@ -15,18 +15,18 @@ from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches,
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
+from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
 from airflow_recovery.task.run_context import refuse_mapped_group
-from airflow_recovery.topology.job_recovery import declared_job_recovery
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-    from airflow_recovery.topology.regions import Region
+    from airflow_recovery.planning.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
 FOR_PUBLISH_TOO = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")

@@ -2,7 +2,7 @@
 
 A job's module imports this, so it is light: drivers, pyarrow and delta-rs are imported when a committer is opened, in
 the task's process (never in Spark). Knows nothing of the journal, nor of who may commit when: that is
-`airflow_recovery.execution.commit`. Names are Flink's two-phase commit's: `Committer`, `Committable`, prepare, commit.
+`airflow_recovery.attempt.commit`. Names are Flink's two-phase commit's: `Committer`, `Committable`, prepare, commit.
 """
 
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec

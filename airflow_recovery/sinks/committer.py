@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 from airflow_recovery.errors import HoldsOther
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.storage.names import encode
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectStore
 
 
 @dataclass(frozen=True)

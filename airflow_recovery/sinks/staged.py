@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, InputAltered
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 
 BATCH_ROWS = 65_536
 

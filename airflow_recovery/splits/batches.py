@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_recovery.source.assignment import batches
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.assignment import batches
+from airflow_recovery.splits.split import Split
 
 ALONE = 2
 """From this degree of suspicion on, a split is a batch by itself; below it, suspects are read batch by batch."""

@@ -20,8 +20,8 @@ from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
 
 if TYPE_CHECKING:
-    from airflow_recovery.topology.graph import JobGraph
-    from airflow_recovery.topology.regions import Region, RegionGraph
+    from airflow_recovery.planning.graph import JobGraph
+    from airflow_recovery.planning.regions import Region, RegionGraph
 
 SPLIT = "split"
 

@@ -23,25 +23,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from airflow_recovery.driver.exit_report import forget_failure, leave_word
+from airflow_recovery.driver.failure import describe, is_user_error
+from airflow_recovery.driver.failure_class import FailureClass, classify, labelled
+from airflow_recovery.driver.fencing import is_fenced
+from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.errors import AttemptLost, Failure, JobDefinitionError, RecoveryError, RegionFailed, UserCodeError
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
-from airflow_recovery.runtime.failure import describe, is_user_error
-from airflow_recovery.runtime.failure_class import FailureClass, classify, labelled
-from airflow_recovery.runtime.fence import is_fenced
-from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.receipt import forget_failure, leave_word
-from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
-from airflow_recovery.source.matching import names
-from airflow_recovery.source.split import Split
 from airflow_recovery.splits.batches import Batch, SplitAssignment
+from airflow_recovery.splits.matching import names
 from airflow_recovery.splits.plan_guard import RowLocalGuard
 from airflow_recovery.splits.poison import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.spec import SplitSpec
+from airflow_recovery.splits.split import Split
 
 MAX_FAILED = 2
 """Beside the loss budget: when more batches, or more splits, have failed, it is not for a few splits' sake."""

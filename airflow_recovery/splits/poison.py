@@ -6,7 +6,7 @@ An attempt whose code raised says which split it was (`SPLITS_LABEL` of its fail
 ran out of memory, says nothing; but batches are a pure function of what was to be read (`planned_batches`), and its log
 of parts says how far it came: it had the first batches after the log's end in its hands. These are suspects, and no
 more: drivers die for other reasons, also before they have read anything. Who is poison is said by one that has died
-with this split alone, which leaves word of that beforehand (`airflow_recovery.runtime.receipt`).
+with this split alone, which leaves word of that beforehand (`airflow_recovery.driver.exit_report`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_recovery.driver.failure_class import CLASS_LABEL, FailureClass, classify, label_of
 from airflow_recovery.errors import Failure
-from airflow_recovery.runtime.failure_class import CLASS_LABEL, FailureClass, classify, label_of
-from airflow_recovery.source.split import Split
 from airflow_recovery.splits.batches import ALONE, planned_batches
+from airflow_recovery.splits.split import Split
 
 SPLITS_LABEL = "splits"
 """Label of a failure: the content keys of the splits that failed, with commas between them."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.exit_report import read_failure_at
+from airflow_recovery.driver.failure_class import label_of
 from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, Part
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.failure_class import label_of
-from airflow_recovery.runtime.receipt import read_failure_at
-from airflow_recovery.source.parts import (
+from airflow_recovery.splits.batches import StaticAssignment
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.parts import (
     accumulated,
     check_cover,
     folder_of,
@@ -23,17 +25,15 @@ from airflow_recovery.source.parts import (
     to_read,
     union_of,
 )
-from airflow_recovery.source.split import Split
-from airflow_recovery.splits.batches import StaticAssignment
-from airflow_recovery.splits.loop import SplitLoop
 from airflow_recovery.splits.poison import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
 from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.pull import PulledSplits
+from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
-    from airflow_recovery.runtime.progress import Progress
-    from airflow_recovery.runtime.spec import RegionSpec
-    from airflow_recovery.runtime.vertex_pass import OpenRegion
+    from airflow_recovery.driver.progress import Progress
+    from airflow_recovery.driver.region_spec import RegionSpec
+    from airflow_recovery.driver.vertex_pass import OpenRegion
     from airflow_recovery.splits.spec import SplitSpec
 
 

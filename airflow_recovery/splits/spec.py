@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from airflow_recovery.driver.region_spec import ModeSpec, from_fields
 from airflow_recovery.model.records import AdoptedParts
-from airflow_recovery.runtime.spec import ModeSpec, from_fields
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_recovery.channel.records import Offsets
-from airflow_recovery.channel_io.folder import StageFolder
 from airflow_recovery.errors import ChannelInconsistent, ObjectMissing
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_records import Offsets
+from airflow_recovery.streaming.folder import StageFolder
 
 _BATCH = re.compile(r"(?:offsets|commits)/(\d+)(?:\.compact)?")
 _STATE = re.compile(r"state/.*/(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|zip|changelog)")

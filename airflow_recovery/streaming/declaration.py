@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.channel.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.mode import DeclaringMode, modes_in
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE
+from airflow_recovery.planning.logical import LogicalTopology
 from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
-from airflow_recovery.topology.logical import LogicalTopology
-from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
+from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
 
 if TYPE_CHECKING:
     from airflow_recovery.job.declared_job import DeclaredJob
-    from airflow_recovery.topology.graph import JobGraph
-    from airflow_recovery.topology.regions import Region, RegionGraph
+    from airflow_recovery.planning.graph import JobGraph
+    from airflow_recovery.planning.regions import Region, RegionGraph
 
 
 def has_channels(vertices: Mapping[str, Vertex]) -> bool:
@@ -108,7 +108,7 @@ def check_refusals(
     *,
     max_active_tasks: int | None = None,
 ) -> None:
-    """What `airflow_recovery.channel.refusals` refuses, as one `JobDefinitionError`."""
+    """What `airflow_recovery.streaming.refusals` refuses, as one `JobDefinitionError`."""
     channels = {
         name: ChannelDeclaration(channel.reconnect, channel.overflow, channel.budget, channel.max_bytes)
         for name, vertex in vertices.items()

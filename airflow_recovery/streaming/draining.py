@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.channel import ChannelState, commit_batch, create_view, make_plan, published_of
-from airflow_recovery.channel.records import ViewCreated
-from airflow_recovery.channel_io.client import ChannelClient
 from airflow_recovery.errors import ChannelInconsistent
 from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.streaming.channel_records import ViewCreated
+from airflow_recovery.streaming.channel_state import ChannelState
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, published_of
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.mode import DriverMode
+from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.vertex_pass import OpenRegion
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.mode import DriverMode
-from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.vertex_pass import OpenRegion
 from airflow_recovery.streaming.region import run_streaming
 from airflow_recovery.streaming.spec import StreamingSpec
 

@@ -7,30 +7,21 @@ import threading
 import uuid
 from dataclasses import dataclass
 
-from airflow_recovery.channel import (
-    ChannelIdentity,
-    ChannelState,
-    Consumed,
-    LossReport,
-    Part,
-    commit_batch,
-    create_view,
-    loss_report,
-    open_producer,
-    published_of,
-    release,
-)
-from airflow_recovery.channel.ranges import size
-from airflow_recovery.channel.records import ProducerOpened
-from airflow_recovery.channel_io.client import ChannelClient
-from airflow_recovery.channel_io.producer import ChannelProducer
-from airflow_recovery.channel_io.sweep import sweep
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import ChannelFailed, ChannelInconsistent
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity, Consumed, ProducerOpened
+from airflow_recovery.streaming.channel_state import ChannelState
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.consuming import commit_batch, create_view, published_of, release
 from airflow_recovery.streaming.draining import Leaving, begin_leaving
+from airflow_recovery.streaming.ledger import LossReport, loss_report
+from airflow_recovery.streaming.producer import ChannelProducer
+from airflow_recovery.streaming.producing import Part, open_producer
+from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.spec import ChannelSpec
+from airflow_recovery.streaming.sweep import sweep
 
 WAIT_POLL_S = 0.5
 

@@ -14,7 +14,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.mode import ModeOption, ModeResult
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
-from airflow_recovery.topology.result_type import PIPELINED_APPROXIMATE
+from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE
 
 MAX_SUBPARTITIONS = 1024
 

@@ -12,11 +12,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_recovery.channel import ChannelState
-from airflow_recovery.channel_io.folder import ChannelFolder
 from airflow_recovery.errors import ChannelEvicted, ChannelFailed, ChannelInconsistent
+from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.checkpoint import Checkpoint
 from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, PlannedBatch
+from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.streaming.writing import Body, Target, empty_file, write_parts
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from airflow_recovery.runtime.progress import Progress
-    from airflow_recovery.runtime.vertex_pass import OpenRegion
+    from airflow_recovery.driver.progress import Progress
+    from airflow_recovery.driver.vertex_pass import OpenRegion
 
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.2, 5.0
 SAY_EVERY_S = 10.0

@@ -6,17 +6,17 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.channel.records import LossCause
-from airflow_recovery.channel_io.folder import StageFolder
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.driver.progress import Progress, is_remote
+from airflow_recovery.driver.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.errors import ChannelEvicted, JobDefinitionError
 from airflow_recovery.job.accumulators import Accumulators
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.paths import spark_path
-from airflow_recovery.runtime.progress import Progress, is_remote
-from airflow_recovery.runtime.vertex_pass import OpenRegion, VertexPass
+from airflow_recovery.streaming.channel_records import LossCause
 from airflow_recovery.streaming.checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
 from airflow_recovery.streaming.draining import Leaving
 from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, check_both_logs
+from airflow_recovery.streaming.folder import StageFolder
 from airflow_recovery.streaming.frame import (
     check_columns,
     check_options,

@@ -6,11 +6,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from airflow_recovery.channel_io.client import ChannelClient
-from airflow_recovery.channel_io.reading import committed_outputs
-from airflow_recovery.runtime.paths import spark_glob
-from airflow_recovery.runtime.writer import write_result
+from airflow_recovery.driver.paths import spark_glob
+from airflow_recovery.driver.writer import write_result
+from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.ends import channel_client
+from airflow_recovery.streaming.reading import committed_outputs
 from airflow_recovery.streaming.spec import StreamingSpec
 
 if TYPE_CHECKING:

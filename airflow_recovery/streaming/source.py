@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from airflow_recovery.channel import ChannelIdentity, ChannelState, make_plan, next_end, release
-from airflow_recovery.channel.ranges import Ranges, between, common
-from airflow_recovery.channel.records import Offsets
-from airflow_recovery.channel_io.client import ChannelClient
-from airflow_recovery.channel_io.folder import ChannelFolder
+from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, ObjectMissing
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.spec import StoreSpec
+from airflow_recovery.streaming.channel_records import ChannelIdentity, Offsets
+from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.checkpoint import Place, read_lineage
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.consuming import make_plan, next_end, release
+from airflow_recovery.streaming.folder import ChannelFolder
+from airflow_recovery.streaming.ranges import Ranges, between, common
 from airflow_recovery.streaming.writing import shared_store
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql.types import StructType
 
-    from airflow_recovery.storage.object_store import ObjectStore
+    from airflow_recovery.store.object_store import ObjectStore
 
 SOURCE = "recovery_channel"
 _OPTION = "reading"

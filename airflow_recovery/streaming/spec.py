@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from airflow_recovery.driver.region_spec import ModeSpec, from_fields
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
-from airflow_recovery.runtime.spec import ModeSpec, from_fields
 
 
 @dataclass(frozen=True)

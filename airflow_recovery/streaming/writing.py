@@ -17,16 +17,16 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.channel.producing import Part
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
-from airflow_recovery.runtime.spec import StoreSpec
-from airflow_recovery.runtime.stores import open_spec_store
+from airflow_recovery.streaming.producing import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
-    from airflow_recovery.storage.object_store import ObjectStore
+    from airflow_recovery.store.object_store import ObjectStore
 
 SUB = "__airflow_recovery_subpartition"
 """The column that says where a row goes; it is not written."""

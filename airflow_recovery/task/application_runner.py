@@ -9,6 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.drivers import Drivers, DriverStatus
+from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
+from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.fencing import FenceWatch, is_fenced
+from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
+from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.driver.start_advice import start_failure
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
@@ -19,23 +28,14 @@ from airflow_recovery.errors import (
     RegionFailed,
     StoreError,
 )
-from airflow_recovery.execution.drivers import Drivers, DriverStatus
-from airflow_recovery.execution.probing import OnAltered
-from airflow_recovery.execution.release_check import ensure_inputs_kept
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, RunIdentity
-from airflow_recovery.runtime.failure import MAX_MESSAGE_CHARACTERS
-from airflow_recovery.runtime.failure_class import ERRORS, classify
-from airflow_recovery.runtime.fence import FenceWatch, is_fenced
-from airflow_recovery.runtime.heartbeat import Heartbeat, interval_s
-from airflow_recovery.runtime.paths import spark_path
-from airflow_recovery.runtime.start_advice import start_failure
-from airflow_recovery.shuffle.availability import probe_manifest
+from airflow_recovery.results.availability import probe_manifest
+from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.cluster_drivers import ClusterDrivers
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
@@ -80,7 +80,7 @@ def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
 
 
 class ApplicationRunner:
-    """The `airflow_recovery.execution.runner.RegionRunner` of a drop-in operator."""
+    """The `airflow_recovery.attempt.runner.RegionRunner` of a drop-in operator."""
 
     def __init__(
         self,

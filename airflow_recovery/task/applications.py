@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_recovery.execution.drivers import BOUND, Drivers
+from airflow_recovery.attempt.drivers import BOUND, Drivers
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.records import Claim, RunIdentity
-from airflow_recovery.runtime.shipping import build_archive
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 
 ORPHAN_DEADLINE_S = 30.0
 
@@ -90,7 +90,7 @@ class ConnectApplication:
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         """Run in a session of its own. Raises what the vertices or the server raise."""
-        from airflow_recovery.runtime.connect import run_over_connect
+        from airflow_recovery.driver.connect import run_over_connect
 
         archive = build_archive(spec.job, self._packages)
         self._running = spec
@@ -132,7 +132,7 @@ class ConnectApplication:
             self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
 
     def _interrupt(self, identity: RunIdentity, region: str, attempt: int, tag: str) -> None:
-        from airflow_recovery.runtime.connect_session import interrupt_attempt, session_id_of
+        from airflow_recovery.driver.connect_session import interrupt_attempt, session_id_of
 
         session_id = session_id_of(identity, region, attempt)
         try:
@@ -146,7 +146,7 @@ class ConnectApplication:
 
 
 def _import_client() -> None:
-    from airflow_recovery.runtime.connect_session import import_client
+    from airflow_recovery.driver.connect_session import import_client
 
     with suppress(Exception):  # it is told where the session is opened
         import_client()

@@ -10,9 +10,9 @@ from airflow_recovery.job.cached import cached_results
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.job import Job
-    from airflow_recovery.runtime.cached import CacheServer
-    from airflow_recovery.topology.regions import Region
+    from airflow_recovery.planning.regions import Region
 
 CONNECT = "spark_connect"
 """The type of connection that runs regions over Spark Connect."""
@@ -29,7 +29,7 @@ def connect_url(connection: Connection) -> str:
 
 def cache_server(connection: Connection) -> CacheServer:
     """Of a connection of type `CONNECT`. Asks nobody anything yet."""
-    from airflow_recovery.runtime.cached import CacheServer
+    from airflow_recovery.driver.cached import CacheServer
 
     return CacheServer(connect_url(connection), user_id=user_of(connection))
 

@@ -18,18 +18,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.drivers import DriverStatus
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.exit_report import forget_failure_at, read_failure_at
 from airflow_recovery.errors import Failure, StoreError
-from airflow_recovery.execution.drivers import DriverStatus
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import Claim, Outcome, RunIdentity
-from airflow_recovery.runtime.receipt import forget_failure_at, read_failure_at
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.operators.submitting import SubmittingOperator
-    from airflow_recovery.storage.object_store import ObjectStore
+    from airflow_recovery.store.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ ASK_EVERY_S = 10.0
 
 
 class ClusterDrivers:
-    """The `airflow_recovery.execution.drivers.Drivers` of a declared job's regions, in deploy mode ``cluster``."""
+    """The `airflow_recovery.attempt.drivers.Drivers` of a declared job's regions, in deploy mode ``cluster``."""
 
     def __init__(
         self,

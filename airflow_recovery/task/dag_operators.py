@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.job.chains import batch_size
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
 from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.references import qualified
-from airflow_recovery.topology.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
 
 if TYPE_CHECKING:
     from airflow_recovery.model.failover_strategy import FailoverStrategy

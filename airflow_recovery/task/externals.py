@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.dynamic_splits import discover
 from airflow_recovery.errors import ObjectMissing
-from airflow_recovery.execution.dynamic_splits import discover
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.source.assignment_log import AssignmentLog
-from airflow_recovery.source.committed import check_kept, committed_splits
-from airflow_recovery.source.enumerators import ResumedEnumerator
-from airflow_recovery.source.inventory import list_objects, object_key
-from airflow_recovery.source.matching import Vanished
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.assignment_log import AssignmentLog
+from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of
+from airflow_recovery.splits.enumerators import ResumedEnumerator
+from airflow_recovery.splits.inventory import list_objects, object_key
+from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     import logging
 
-    from airflow_recovery.execution.job_plan import ExecutionRegion
+    from airflow_recovery.attempt.job_plan import ExecutionRegion
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.job.sources import SplitSource

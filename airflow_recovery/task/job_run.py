@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_recovery.attempt.job_plan import JobPlan, plan_job
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import SubtasksUnknown
-from airflow_recovery.execution.job_plan import JobPlan, plan_job
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job import Job
@@ -19,7 +20,6 @@ from airflow_recovery.journal.events import JobVertexInitialized
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.task.dag_operators import (
     batch_size_of,
     job_recovery_of,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_recovery.source.split import SCHEME
+from airflow_recovery.splits.split import SCHEME
 
 if TYPE_CHECKING:
-    from airflow_recovery.execution.region_task import RegionResult
-    from airflow_recovery.execution.run import Run
+    from airflow_recovery.attempt.region_task import RegionResult
+    from airflow_recovery.attempt.run import Run
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 

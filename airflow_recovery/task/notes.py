@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import NotMine
-from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.task.repair_advice import end_log_with_advice
 from airflow_recovery.task.run_context import is_last_try
 from airflow_recovery.task.subtask_batch import BatchResult
@@ -55,7 +55,7 @@ def noting_failure(context: Mapping[str, Any]) -> Iterator[None]:
 
 def leave_note(context: Mapping[str, Any], text: str) -> None:
     """Give the task instance of ``context`` this note, masked. Never raises: the log and the journal say the same."""
-    from airflow_recovery.hooks.doors import open_door
+    from airflow_recovery.hooks.clear_clients import open_door
     from airflow_recovery.hooks.masking import mask_secrets
     from airflow_recovery.hooks.settings import RecoverySettings
 

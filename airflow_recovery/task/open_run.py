@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.stage_failover import channels_in
 from airflow_recovery.errors import HistoryIncomplete
-from airflow_recovery.execution.liveness import Patience
-from airflow_recovery.execution.probing import OnAltered, ResultProber
-from airflow_recovery.execution.run import Run
-from airflow_recovery.execution.stage_failover import channels_in
-from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
@@ -24,19 +23,15 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.model.job_recovery import NOTHING_DECLARED, ON_FAILURE, DeclaredJobRecovery, OnStoreFailure
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
-from airflow_recovery.shuffle.places import Asker, ResultPlaces
-from airflow_recovery.storage.probe import probe
-from airflow_recovery.storage.timed import TimedStore
+from airflow_recovery.results.places import Asker, ResultPlaces
+from airflow_recovery.results.prober import OnAltered, ResultProber
+from airflow_recovery.store.probe import probe
+from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.run_context import is_live_run, task_identity
-from airflow_recovery.topology.job_recovery import (
-    NOTHING_DECLARED,
-    ON_FAILURE,
-    DeclaredJobRecovery,
-    OnStoreFailure,
-)
 
 
 @dataclass(frozen=True)

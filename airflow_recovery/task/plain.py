@@ -17,26 +17,26 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.attempt.region_task import Decision, RegionResult
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.errors import ConfigurationError, NotSetUp, ObjectMissing, RegionFailed, UserCodeError
-from airflow_recovery.execution.region_task import Decision, RegionResult
-from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
-from airflow_recovery.runtime.paths import spark_path
-from airflow_recovery.storage.names import encode
+from airflow_recovery.store.names import encode
 from airflow_recovery.task.references import filled, qualified
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.execution.job_plan import JobPlan
+    from airflow_recovery.attempt.job_plan import JobPlan
+    from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.job import Job
     from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
-    from airflow_recovery.runtime.spec import RunFacts
 
 FOLDER = "_plain"
 WHY = "recovery is off"
@@ -144,7 +144,7 @@ def run_plain_region(
 
 def plain_plan(job: Job, ref: str, facts: RunFacts, run: PlainRun) -> JobPlan:
     """The job as this run has it."""
-    from airflow_recovery.execution.job_plan import plan_job
+    from airflow_recovery.attempt.job_plan import plan_job
 
     return plan_job(job, ref, facts, plain_keys(run, job))
 

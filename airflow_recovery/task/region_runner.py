@@ -12,10 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from airflow_recovery.attempt.drivers import Drivers
+from airflow_recovery.attempt.job_plan import ExecutionRegion
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.cached import STORAGE_LEVELS
+from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
+from airflow_recovery.driver.failure import is_user_error
+from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.heartbeat import INTERVAL_S
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
+from airflow_recovery.driver.start_advice import start_advice, start_failure
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
-from airflow_recovery.execution.drivers import Drivers
-from airflow_recovery.execution.job_plan import ExecutionRegion
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
@@ -23,13 +30,6 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
-from airflow_recovery.runtime.cached import STORAGE_LEVELS
-from airflow_recovery.runtime.failure import is_user_error
-from airflow_recovery.runtime.failure_class import ERRORS, classify
-from airflow_recovery.runtime.heartbeat import INTERVAL_S
-from airflow_recovery.runtime.receipt import forget_failure, read_failure, read_receipt
-from airflow_recovery.runtime.spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
-from airflow_recovery.runtime.start_advice import start_advice, start_failure
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
@@ -62,7 +62,7 @@ class SparkApplication(Protocol):
 
 
 class RegionRunner:
-    """The `airflow_recovery.execution.runner.RegionRunner` of a job's region."""
+    """The `airflow_recovery.attempt.runner.RegionRunner` of a job's region."""
 
     def __init__(
         self,

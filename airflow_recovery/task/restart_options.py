@@ -13,10 +13,10 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
-from airflow_recovery.failover.restart_budget import RestartLimits
-from airflow_recovery.failover.restart_strategy import RestartStrategy, parse_restart_strategy
 from airflow_recovery.hooks.settings import SECTION
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
+from airflow_recovery.planning.restart_budget import RestartLimits
+from airflow_recovery.planning.restart_strategy import RestartStrategy, parse_restart_strategy
 
 WAITING_TRIES = 10
 """Tries beside the restarts: for producers that are made again, and for stores and Airflow itself being away."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision, RetryPolicy
 
 from airflow_recovery import errors
-from airflow_recovery.execution.restarts import decision_of
-from airflow_recovery.failover.restart_strategy import ExponentialDelay
+from airflow_recovery.attempt.restarts import decision_of
 from airflow_recovery.hooks.masking import mask_secrets
+from airflow_recovery.planning.restart_strategy import ExponentialDelay
 from airflow_recovery.task.failures import is_final
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
+from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
-from airflow_recovery.execution.run import RetryGrant, TaskIdentity
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.plugins.protocol import CLEARS_KEY, RecoveryClear, clears_from_json
-from airflow_recovery.runtime.spec import RunFacts
 
 if TYPE_CHECKING:
     from airflow.sdk import TaskGroup

@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from airflow_recovery.channel_io.run_channels import ChannelReport
+from airflow_recovery.attempt.channels import give_up_input, give_up_output, input_channel, stage_reports
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.attempt.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
 from airflow_recovery.errors import (
     ChannelFailed,
     ConfigurationError,
@@ -21,19 +24,11 @@ from airflow_recovery.errors import (
     NotMine,
     RecoveryError,
 )
-from airflow_recovery.execution.channels import (
-    give_up_input,
-    give_up_output,
-    input_channel,
-    stage_reports,
-)
-from airflow_recovery.execution.run import Run
-from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.execution.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.run_channels import ChannelReport
 
 WATCH_INTERVAL_S = 10.0
 """How often a running consumer asks Airflow for its producer's state; one request each."""

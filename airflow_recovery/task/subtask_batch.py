@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_recovery import errors
-from airflow_recovery.execution.region_task import Decision, RegionResult
-from airflow_recovery.execution.run import LISTING_ROUNDS, Run, is_untouched
-from airflow_recovery.execution.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.attempt.region_task import Decision, RegionResult
+from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_recovery.execution.region_task import Decision, RegionResult
+from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.task.subtask_batch import BatchResult
 

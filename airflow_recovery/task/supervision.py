@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.driver.process import die_with_parent
 
 
 def die_with_supervisor() -> None:

@@ -2,7 +2,7 @@
 
 Keeps to what was found in real Airflow: a task instance gets a new id with every retry and every clear, which is what
 shuts a zombie out; a cleared task that is running is restarted, and its old process's success does not count. The
-comparison is that of `airflow_recovery.plugins.compare_and_clear`.
+comparison is that of `airflow_recovery.api_server.compare_and_clear`.
 
 Not thread-safe: a test or a simulation makes one call at a time.
 """
@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from airflow_recovery.errors import NoDoor, NotMine
-from airflow_recovery.execution.run import RetryGrant
-from airflow_recovery.execution.scheduler import (
+from airflow_recovery.attempt.run import RetryGrant
+from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
     RUNNING_STATES,
     ClearRequest,
@@ -22,6 +21,7 @@ from airflow_recovery.execution.scheduler import (
     Observation,
     TaskTry,
 )
+from airflow_recovery.errors import NoDoor, NotMine
 
 STARTABLE = frozenset({None, "up_for_retry", "restarting"})
 BLOCKING = frozenset({"failed", "upstream_failed"})
@@ -148,7 +148,7 @@ class FakeAirflow:
         return Observation(dict(self._tries))
 
     def compare_and_clear(self, request: ClearRequest, caller: str) -> ClearResult:
-        """One transaction, as `airflow_recovery.plugins.compare_and_clear.clear`."""
+        """One transaction, as `airflow_recovery.api_server.compare_and_clear.clear`."""
         unmoved: dict[str, tuple[int, str | None]] = {}
 
         def matching(observed: Mapping[str, str], states: frozenset[str]) -> list[str]:
@@ -208,7 +208,7 @@ class FakeAirflow:
 
 
 class FakeDoor:
-    """An `airflow_recovery.execution.scheduler.Scheduler` of one task process. A zombie is refused."""
+    """An `airflow_recovery.attempt.task_instances.Scheduler` of one task process. A zombie is refused."""
 
     def __init__(self, airflow: FakeAirflow, own: TaskTry, has_door: bool, gate: Callable[[str], None]) -> None:
         self._airflow = airflow

@@ -20,7 +20,7 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 PAGE_KEYS = 1000
 

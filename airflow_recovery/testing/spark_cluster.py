@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.runtime.process import die_with_parent
 
 START_DEADLINE_S = 120.0
 

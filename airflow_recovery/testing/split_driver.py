@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 
+from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, Outcome, Part
-from airflow_recovery.source.parts import check_cover, lost_splits_of, numbers_of, refs_of, union_of
-from airflow_recovery.source.split import Split
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.splits.parts import check_cover, lost_splits_of, numbers_of, refs_of, union_of
+from airflow_recovery.splits.split import Split
+from airflow_recovery.store.object_store import ObjectStore
 
 
 class SplitDriver:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.runtime.submit import submit_environment
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.submit import submit_environment
 
 DEADLINE_S = 240.0
 """A JVM on a busy machine takes its time."""
@@ -24,9 +24,9 @@ DEADLINE_S = 240.0
 _APPLICATION = """
 import json, os, signal, sys, time
 from pathlib import Path
-from airflow_recovery.runtime import driver
+from airflow_recovery.driver import driver
 from airflow_recovery.streaming import ends
-from airflow_recovery.runtime.spec import RegionSpec
+from airflow_recovery.driver.region_spec import RegionSpec
 
 def at(do):
     def wrapped(end, batch, *given):

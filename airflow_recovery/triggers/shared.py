@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
 from airflow_recovery.errors import RecoveryError
-from airflow_recovery.execution.liveness import SilenceWatch, last_beat
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.names import encoded
 from airflow_recovery.verify.reading import CONNECTIONS, RunName
 from airflow_recovery.verify.records import Channel

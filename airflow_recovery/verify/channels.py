@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.channel_log import ChannelAccount, folder_of, read_account
 from airflow_recovery.verify.closure import plan_in_use
 from airflow_recovery.verify.finding import Answer, Finding, answer, not_applicable

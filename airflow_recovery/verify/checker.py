@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.attempts import growing, one_commit, one_finish
 from airflow_recovery.verify.causes import everything_has_a_cause
 from airflow_recovery.verify.channels import Channels, every_record_once, within_budget

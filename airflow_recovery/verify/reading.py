@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from airflow_recovery.storage.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.verify.history import Attempt, Entry, History, Region
 from airflow_recovery.verify.names import decoded, encoded
 from airflow_recovery.verify.records import (

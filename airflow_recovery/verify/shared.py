@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.history import Attempt, History
 from airflow_recovery.verify.reading import RunName, read_history
 from airflow_recovery.verify.records import Named

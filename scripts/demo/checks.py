@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from airflow_recovery.storage import ObjectStore
+from airflow_recovery.store import ObjectStore
 from scripts.demo.acts import DAYS, FAILS, KILLED, KILLED_READING, LOST, Act
 from scripts.demo.reference import reference_rows
 from scripts.demo.results import sink_rows

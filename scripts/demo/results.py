@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
-from airflow_recovery.storage import ObjectStore
+from airflow_recovery.store import ObjectStore
 from scripts.demo.journal_view import JournalView
 from scripts.demo.rows import Rows, rows_of
 

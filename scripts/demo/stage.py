@@ -16,8 +16,8 @@ from jobs.flights import MONTHS
 
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage import ObjectStore, open_store
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store import ObjectStore, open_store
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,

@@ -8,7 +8,7 @@ from datetime import date
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
-from airflow_recovery.channel_io.run_channels import ChannelReport
+from airflow_recovery.streaming.run_channels import ChannelReport
 from airflow_recovery.verify import verify_run
 from scripts.demo.journal_view import JournalView
 from scripts.demo_approximate.acts import Act, Recovery

@@ -15,14 +15,14 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 from jobs.rehearsal import PACE
 
-from airflow_recovery.channel import ChannelIdentity
-from airflow_recovery.channel_io import ChannelClient
-from airflow_recovery.channel_io.reading import batch_of, committed_outputs
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.reading import batch_of, committed_outputs
 from airflow_recovery.testing.spark_drivers import driver_of
 from scripts.demo_approximate.stage import LiveStage
 

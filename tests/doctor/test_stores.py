@@ -13,11 +13,11 @@ from airflow_recovery.doctor.components import DRIVING, READING, Component, Righ
 from airflow_recovery.doctor.result import CheckResult, Status
 from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
 from airflow_recovery.journal.owner import own_prefix, own_results
-from airflow_recovery.storage import ObjectStore, open_store
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import StoredObject
-from airflow_recovery.storage.s3 import S3Store
-from airflow_recovery.storage.s3_clients import new_session
+from airflow_recovery.store import ObjectStore, open_store
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import StoredObject
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, MotoServer, S3Proxy, Verb
 from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
 from airflow_recovery.testing.s3_server import REGION

@@ -16,7 +16,7 @@ from airflow_recovery.model.records import (
     PublishedRegion,
     RunIdentity,
 )
-from airflow_recovery.storage import open_store
+from airflow_recovery.store import open_store
 
 DATE = "2024-01-02T00:00:00+00:00"
 

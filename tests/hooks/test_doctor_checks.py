@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from doctor_results import wrongs
 
+from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Operation
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.components import Component
 from airflow_recovery.doctor.result import CheckResult, Status
 from airflow_recovery.errors import ConfigurationError, RecoveryError
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult
-from airflow_recovery.hooks.doctor import (
+from airflow_recovery.hooks.clear_clients import BACKEND_PATH
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.task.doctor import (
     NO_RUN,
     AirflowChecks,
     ApiServer,
@@ -28,9 +31,6 @@ from airflow_recovery.hooks.doctor import (
     read_connection,
     spark_connection,
 )
-from airflow_recovery.hooks.doors import BACKEND_PATH
-from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.plugins.protocol import CALL_KEY, Answer, Call, Operation
 
 JOURNAL = "file:///recovery/journal"
 SETTINGS = RecoverySettings(JOURNAL, f"{JOURNAL}/_results")
@@ -60,7 +60,7 @@ def described(*, has_other_door: bool = False, **other: Any) -> dict[str, CheckR
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOURNAL", JOURNAL)
-    monkeypatch.setattr("airflow_recovery.hooks.doctor.installed_versions", lambda: {"airflow-recovery": VERSION})
+    monkeypatch.setattr("airflow_recovery.task.doctor.installed_versions", lambda: {"airflow-recovery": VERSION})
 
 
 # What the API server says
@@ -126,7 +126,7 @@ def over_rest(
     cleared: Exception | None,
     context: Mapping[str, Any] | None = None,
 ) -> list[CheckResult]:
-    monkeypatch.setattr("airflow_recovery.hooks.doctor.RecoveryApiHook", FakeHook)
+    monkeypatch.setattr("airflow_recovery.task.doctor.RecoveryApiHook", FakeHook)
     monkeypatch.setattr(FakeHook, "description", description)
     monkeypatch.setattr(FakeHook, "cleared", cleared)
     return list(run_checks(ApiServer("api", context).checks(SETTINGS)))
@@ -296,7 +296,7 @@ def test_where_a_connection_leads(
 
 def results_of(component: Component, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, CheckResult]:
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{folder}/journal")
-    monkeypatch.setattr("airflow_recovery.hooks.doctor.check_archive", lambda environment, on_s3: ())
+    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, on_s3: ())
     connection(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
     return {each.check: each for each in run_checks(AirflowChecks(component, "spark_default").checks(), 60.0)}
 
@@ -319,7 +319,7 @@ def test_what_a_component_does_not_need_is_not_looked_at(monkeypatch: pytest.Mon
 
 
 def test_a_connection_that_is_not_there_stops_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("airflow_recovery.hooks.doctor.check_archive", lambda environment, on_s3: ())
+    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, on_s3: ())
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{tmp_path}/journal", RECOVERY__AWS_CONN_ID="gone")
     found = wrongs(run_checks(AirflowChecks(Component.WORKER, "no_spark").checks(), 60.0))
     assert set(found) == {"[recovery] aws_conn_id", "connection no_spark"}

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from airflow_recovery import errors
-from airflow_recovery.execution.scheduler import CLEAR_AT_ONCE, ClearRequest, ClearResult, Observation, TaskTry
-from airflow_recovery.hooks.doors import OwnTaskInstance, StateStoreDoor, open_door
-from airflow_recovery.plugins.protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
+from airflow_recovery.attempt.clear_protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
+from airflow_recovery.attempt.task_instances import CLEAR_AT_ONCE, ClearRequest, ClearResult, Observation, TaskTry
+from airflow_recovery.hooks.clear_clients import OwnTaskInstance, StateStoreDoor, open_door
 
 OBSERVED = Observation({"a": TaskTry("a", -1, 1, "id-a", "success")})
 

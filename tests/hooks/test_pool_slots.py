@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Operation
 from airflow_recovery.errors import ConfigurationError, NotMine
-from airflow_recovery.hooks.doors import open_door
+from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
-from airflow_recovery.plugins.protocol import CALL_KEY, Answer, Call, Operation
 
 
 class Store:
@@ -110,5 +110,5 @@ def test_a_zombie_asks_in_vain_and_learns_it_elsewhere(monkeypatch: pytest.Monke
     def gone(*arguments: Any) -> None:
         raise NotMine("gone")
 
-    monkeypatch.setattr("airflow_recovery.hooks.doors.StateStoreDoor._call", gone)
+    monkeypatch.setattr("airflow_recovery.hooks.clear_clients.StateStoreDoor._call", gone)
     assert door.pool_slots("own") is None

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery.attempt.clear_protocol import Caller
+from airflow_recovery.attempt.task_instances import ClearRequest, Observation, TaskTry
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
-from airflow_recovery.execution.scheduler import ClearRequest, Observation, TaskTry
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
-from airflow_recovery.plugins.protocol import Caller
 
 OBSERVED = Observation({"a": TaskTry("a", -1, 1, "id-a", "success")})
 

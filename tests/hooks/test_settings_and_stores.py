@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
-from airflow_recovery.runtime.spec import StoreSpec
-from airflow_recovery.runtime.stores import open_spec_store
-from airflow_recovery.runtime.submit import s3a_conf
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import MotoServer, S3Server
 
 

@@ -33,13 +33,13 @@ import sys
 __all__ = []
 if "scheduler" in sys.argv:
     import boto3
-    from airflow_recovery.runtime.connect_session import import_client
+    from airflow_recovery.driver.connect_session import import_client
 
     import_client()
     import airflow.providers.amazon.aws.hooks.s3
     import airflow_recovery.operators
     import airflow_recovery.task.region_runner
-    import airflow_recovery.execution.region_task
+    import airflow_recovery.attempt.region_task
 """
 """Airflow's local settings. Tasks are forked from the scheduler: what it has imported costs none of them a second."""
 

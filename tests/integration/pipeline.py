@@ -18,9 +18,9 @@ from urllib.parse import quote
 import psutil
 from journal_objects import JournalObjects, decoded
 
-from airflow_recovery.cli.exit_codes import ExitCode
-from airflow_recovery.storage import open_store
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.store import open_store
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION

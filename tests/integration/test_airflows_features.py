@@ -12,8 +12,8 @@ from journal_objects import JournalObjects
 from metrics_listener import MetricsListener
 from pipeline import SPARK_HISTORY, DagRun, Pipeline
 
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.s3 import S3Store
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

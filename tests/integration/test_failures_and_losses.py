@@ -14,7 +14,7 @@ from pipeline import DagRun, Pipeline
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import differences, replay
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store.s3 import S3Store
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

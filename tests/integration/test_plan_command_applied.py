@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pipeline import Pipeline
 
-from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.console.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

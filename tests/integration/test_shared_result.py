@@ -6,10 +6,10 @@ import pytest
 from pipeline import STEP_TIMEOUT_S, Pipeline
 
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
-from airflow_recovery.shuffle.sweep_report import Action
-from airflow_recovery.storage import open_store
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep_report import Action
+from airflow_recovery.store import open_store
+from airflow_recovery.store.s3 import S3Store
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

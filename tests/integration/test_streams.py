@@ -22,11 +22,11 @@ import pytest
 from journal_objects import JournalObjects
 from pipeline import AWS_CONNECTION, HERE, DagRun, Pipeline, environment, is_gone
 
-from airflow_recovery.channel.records import ChannelIdentity
-from airflow_recovery.channel.state import ChannelState
-from airflow_recovery.channel_io.reading import read_channel
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.channel_state import ChannelState
+from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import REGION, SECRET_KEY

@@ -53,7 +53,7 @@ def test_fault_80_a_sink_that_is_seen_to_append_is_refused_though_nobody_declare
 
 
 def test_fault_80_control_without_the_check_it_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What then happens at run time: tests/runtime/test_region.py.
+    # What then happens at run time: tests/driver/test_region.py.
     monkeypatch.setattr(vertex_options, "_check_idempotent", lambda *_: None)
     assert with_sink(appending).vertices["report"].allow_duplicates is False
 

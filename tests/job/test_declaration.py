@@ -10,7 +10,8 @@ import pytest
 
 from airflow_recovery import BLOCKING, PIPELINED, FilePattern, Job, JobDefinitionError, ResultType, files, job
 from airflow_recovery.job import VertexInput, VertexKind
-from airflow_recovery.topology import Determinism, JobVertex
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.planning.graph import JobVertex
 
 
 def make_flights() -> Job:

@@ -9,7 +9,7 @@ import pytest
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, job
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.topology.result_type import BLOCKING
+from airflow_recovery.model.result_type import BLOCKING
 
 
 def pair(**options: Any) -> Job:

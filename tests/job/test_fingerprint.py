@@ -19,7 +19,7 @@ import pytest
 import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
 from airflow_recovery.job import region_fingerprint, vertex_fingerprint
-from airflow_recovery.topology import Region
+from airflow_recovery.planning.regions import Region
 
 JOB = '''
 """The jobs of the shop."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_recovery import BLOCKING, BLOCKING_PERSISTENT, Job, JobDefinitionError, files, job
-from airflow_recovery.execution.job_plan import plan_job
-from airflow_recovery.runtime.spec import RunFacts
+from airflow_recovery.attempt.job_plan import plan_job
+from airflow_recovery.driver.region_spec import RunFacts
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 

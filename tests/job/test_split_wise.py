@@ -9,9 +9,9 @@ import pytest
 from airflow_recovery import BLOCKING, PIPELINED, Job, JobDefinitionError, dates, files, job, per_file, same_as
 from airflow_recovery.job import SplitAssignment, SplitReading
 from airflow_recovery.job.fingerprint import vertex_fingerprint
+from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.sinks import PostgresTable
 from airflow_recovery.splits.declaration import is_split_wise, reading_of, split_source
-from airflow_recovery.topology.result_type import BLOCKING_PERSISTENT, CACHED
 
 FILES = files("/lake/*.csv")
 

@@ -34,7 +34,7 @@ from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
 from airflow_recovery.model.records import InputPin, RunIdentity
-from airflow_recovery.storage import ObjectStore
+from airflow_recovery.store import ObjectStore
 
 AT = "2026-01-01T00:00:00+00:00"
 FOR_EVER = 3600.0

@@ -23,7 +23,7 @@ from example_events import (
 from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS: dict[str, list[JobEvent]] = {

@@ -18,8 +18,8 @@ from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import Closed, InputPin, RunIdentity
-from airflow_recovery.storage import StoredObject
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store import StoredObject
+from airflow_recovery.store.local import LocalStore
 
 
 def line(number: int, event: JobEvent | dict[str, object], writer: str = "w") -> bytes:

@@ -11,7 +11,7 @@ from airflow_recovery.journal.in_use import read_run
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.records import Claim, Closed, PlanRecord, RegionPlan, RunIdentity
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")

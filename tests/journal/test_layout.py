@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from airflow_recovery.journal import layout as layout_module
 from airflow_recovery.journal.layout import AttemptKey, JournalLayout, run_key
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.names import checked_key, encode
+from airflow_recovery.store.names import checked_key, encode
 
 ODD = [
     "a/b",

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_recovery.errors import ConfigurationError, RecordInvalid, StoreAccessDenied
 from airflow_recovery.journal.owner import JOURNAL_KEY, OWNER_KEY, check_owner, check_results, own_prefix, own_results
-from airflow_recovery.storage import ObjectStore
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store import ObjectStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 

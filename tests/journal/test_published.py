@@ -18,7 +18,7 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 
 def finish(journal: Journal, region: str, attempt: int, *inputs: InputPin) -> None:

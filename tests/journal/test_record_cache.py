@@ -16,8 +16,8 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "g")

@@ -14,7 +14,7 @@ from airflow_recovery.journal.history import Gap
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.records import Lost, Released
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 
 RELEASED = EXAMPLES["released"]

@@ -41,7 +41,7 @@ from airflow_recovery.model.records import (
     Released,
     Reset,
 )
-from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 
 REGIONS = ("a", "b", "c/1")

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from airflow_recovery.errors import RecordInvalid, StoreTimeout
-from airflow_recovery.journal.split_log_store import SplitLogStore
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_log import Assign, Discovered, End, LogRecord, SplitBook
-from airflow_recovery.storage import ObjectStore
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.log import Steps, WriteOnceLog, fill
+from airflow_recovery.splits.log import Assign, Discovered, End, LogRecord, SplitBook
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.split import Split
+from airflow_recovery.store import ObjectStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.log import Steps, WriteOnceLog, fill
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")

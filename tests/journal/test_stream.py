@@ -13,8 +13,8 @@ from example_events import AT, EXAMPLE_EVENTS, FOR_EVER, IDENTITY, STREAMS, read
 from airflow_recovery.journal.events import EventsDropped, RegionKept, StreamEnded
 from airflow_recovery.journal.history import GapKind, read_stream
 from airflow_recovery.journal.stream import MAX_TEXT, EventSink, EventWriter, NoEvents, StreamClosed
-from airflow_recovery.storage import ObjectStore
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store import ObjectStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 # What streams say of themselves is not for callers to record.

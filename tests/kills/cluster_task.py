@@ -10,16 +10,16 @@ from pathlib import Path
 
 from outliving import IDENTITY, Submitted, task_of
 
-from airflow_recovery.execution.liveness import Patience
-from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan
-from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.runtime.shipping import build_archive
-from airflow_recovery.runtime.spec import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.runtime.submit import APPLICATION, QUIET_CONF
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.spark_cluster import spark_home
 

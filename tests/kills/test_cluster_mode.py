@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.execution.liveness import Patience
-from airflow_recovery.execution.region_task import Decision
+from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.region_task import Decision
+from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState
-from airflow_recovery.runtime.heartbeat import Beat
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "execution"), str(HERE.parent / "runtime" / "code")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "attempt"), str(HERE.parent / "driver" / "code")]
 
 import cluster_task  # noqa: E402
 from outliving import IDENTITY, task_of  # noqa: E402

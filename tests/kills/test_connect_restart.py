@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-RUNTIME = Path(__file__).parent.parent / "runtime"
+RUNTIME = Path(__file__).parent.parent / "driver"
 sys.path[:0] = [str(RUNTIME), str(RUNTIME / "code")]
 
 from runtime_specs import outcome_of, region_spec, troubled  # noqa: E402
 
+from airflow_recovery.driver.code_archive import build_archive  # noqa: E402
+from airflow_recovery.driver.exit_report import read_failure  # noqa: E402
 from airflow_recovery.errors import SessionLost  # noqa: E402
 from airflow_recovery.model.records import AttemptState, Claim  # noqa: E402
-from airflow_recovery.runtime.receipt import read_failure  # noqa: E402
-from airflow_recovery.runtime.shipping import build_archive  # noqa: E402
-from airflow_recovery.storage import open_store  # noqa: E402
+from airflow_recovery.store import open_store  # noqa: E402
 from airflow_recovery.task.applications import ConnectApplication  # noqa: E402
 from airflow_recovery.task.region_runner import region_failed  # noqa: E402
 from airflow_recovery.testing.spark_cluster import connect_server, free_port  # noqa: E402

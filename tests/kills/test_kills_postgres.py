@@ -29,8 +29,8 @@ from disturbances import (
 )
 from pipeline import Pipeline
 
-from airflow_recovery.storage import open_store
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store import open_store
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.verify import verify_run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]

@@ -10,12 +10,12 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators import SparkJobTaskGroup
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.spec import RegionSpec
 
 GROUP = "g"
 

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from job_tasks import Drivers
 
-from airflow_recovery.channel.records import ChannelIdentity
-from airflow_recovery.channel.state import ChannelState
-from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
-from airflow_recovery.channel_io.reading import read_channel
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.channel_state import ChannelState
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.consumer import ChannelConsumer
+from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
+from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 
 RUN = RunIdentity("d", "date-2024-01-02T000000Z", "g")

@@ -13,7 +13,7 @@ from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
 from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFailed, UserCodeError
-from airflow_recovery.hooks import doors
+from airflow_recovery.hooks import clear_clients as doors
 from airflow_recovery.operators import RecoveryPublishOperator, SparkRegionOperator
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
 from airflow_recovery.task.notes import noting_failure
@@ -133,7 +133,7 @@ def test_no_task_is_declared_with_a_callback_for_which_airflow_would_forget_a_pe
 
 
 def test_the_link_to_the_tab_is_where_the_plugin_puts_it() -> None:
-    from airflow_recovery.plugins.plugin import RecoveryPlugin
+    from airflow_recovery.api_server.plugin import RecoveryPlugin
 
     (route,) = [each["url_route"] for each in RecoveryPlugin.external_views if each["destination"] == "dag_run"]
     link = RecoveryTabLink().get_link(aside(), ti_key=SimpleNamespace(dag_id="d", run_id="r"))

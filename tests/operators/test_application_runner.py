@@ -12,14 +12,14 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, state_in, submissions
 
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import InputLost, NoDoor, OutputAltered, RegionFailed
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.run import Run
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.shuffle.places import Look, ResultPlaces
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.results.places import Look, ResultPlaces
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task.application_runner import ApplicationRunner
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
 

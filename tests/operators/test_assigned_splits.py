@@ -19,9 +19,9 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.source.assignment import Assignment
-from airflow_recovery.source.assignment_log import AssignmentLog
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.assignment import Assignment
+from airflow_recovery.splits.assignment_log import AssignmentLog
+from airflow_recovery.splits.split import Split
 from airflow_recovery.task import failures
 from airflow_recovery.testing import S3Server
 
@@ -78,7 +78,7 @@ def is_a_fresh_run(lake: Path) -> bool:
 
 
 def listed(path: Path) -> Any:
-    from airflow_recovery.source import list_objects
+    from airflow_recovery.splits.inventory import list_objects
 
     return list_objects(str(path), vertex="raw")
 

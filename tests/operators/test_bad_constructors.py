@@ -40,7 +40,6 @@ from airflow_recovery import (
     load_job,
     same_as,
 )
-from airflow_recovery.failover.restart_budget import RestartLimits
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
@@ -56,6 +55,7 @@ from airflow_recovery.operators import (
     SparkRegionOperator,
 )
 from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.sensors import RecoveryResultSensor
 from airflow_recovery.sinks import DeltaTable, PostgresTable, ProbedSink
 

@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 import fakes
 
+from airflow_recovery.attempt.region_task import RegionResult, RegionTask
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import InputLost, RegionFailed
-from airflow_recovery.execution.region_task import RegionResult, RegionTask
-from airflow_recovery.execution.run import Run
-from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.task import subtask_batch

@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try
 
+from airflow_recovery.driver.cached import CacheServer
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.runtime.cached import CacheServer
 from airflow_recovery.task import cached as operators_cached
 
 KEPT = "dagjobs.kept:keeping"

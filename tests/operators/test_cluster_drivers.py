@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, task_context
 
-from airflow_recovery.execution.drivers import DriverStatus
+from airflow_recovery.attempt.drivers import DriverStatus
 from airflow_recovery.model.records import FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.submitting import SubmittingOperator

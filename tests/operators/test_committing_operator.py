@@ -17,10 +17,10 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, submissions
 
-from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.attempt import commit, region_task
+from airflow_recovery.attempt.confirm import confirm_dead
+from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
-from airflow_recovery.execution import commit, region_task
-from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
 from airflow_recovery.task.application_runner import application_fingerprint

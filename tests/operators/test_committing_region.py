@@ -10,12 +10,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers, job_dag
 from tries import run_try
 
+from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import ConfigurationError, SinkNotApplied, SinkUnavailable
-from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 KEY = "date-2024-01-02T000000Z"
 

@@ -17,7 +17,7 @@ from airflow_recovery.testing.local_airflow.sqlite import template_database
 CODE = Path(__file__).parent / "code"
 pytestmark = pytest.mark.airflow
 
-BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
+BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from job_tasks import Drivers, job_dag
 from tries import run_try
 
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task import open_run
 
 LATER = datetime(2024, 1, 3, tzinfo=timezone.utc)

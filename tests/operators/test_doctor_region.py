@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers
 
-from airflow_recovery.cli.exit_codes import ExitCode
+from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong

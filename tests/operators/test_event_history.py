@@ -17,7 +17,7 @@ from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.history import read_stream
 from airflow_recovery.journal.replay import differences, replay
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task import open_run
 
 SECRET = "hunter2-and-more"

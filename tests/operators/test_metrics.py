@@ -20,8 +20,8 @@ from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.records import AttemptState, LostSplit, Outcome
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.timed import TimedStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task import metrics
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics
 

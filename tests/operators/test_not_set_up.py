@@ -15,8 +15,8 @@ from job_tasks import GROUP, job_dag
 from test_application_runner import dag_of
 from tries import journal_in, run_try
 
+from airflow_recovery.driver import code_archive as shipping
 from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed
-from airflow_recovery.runtime import shipping
 from airflow_recovery.task import application_runner, region_runner
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
@@ -120,7 +120,7 @@ def test_fault_123_control_where_nobody_reads_the_output_it_is_retried(
 ) -> None:
     for each in (region_runner, application_runner):
         monkeypatch.setattr(each, "start_failure", lambda error: None)
-    monkeypatch.setattr("airflow_recovery.runtime.failure_class.start_advice", lambda failure: None)
+    monkeypatch.setattr("airflow_recovery.driver.failure_class.start_advice", lambda failure: None)
     monkeypatch.setattr(region_runner, "start_advice", lambda failure: None)
     write(spark_submit, says(NO_PYTHON))
     with pytest.raises(DriverLost, match="said nothing"):

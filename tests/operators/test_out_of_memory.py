@@ -11,9 +11,9 @@ import pytest
 from job_tasks import GROUP, job_dag
 from tries import run_try, state_in, task_context
 
+from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
+from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
 from airflow_recovery.errors import Failure, OutOfMemory, RegionFailed
-from airflow_recovery.runtime.failure_class import CLASS_LABEL, label_of
-from airflow_recovery.runtime.memory_policy import Memory, RaiseMemory
 from airflow_recovery.task.region_runner import region_failed
 
 DECLARED = "512m"

@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator, RecoveryPublishOperator
+from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.dag_operators import on_altered_of, operators_of, plan_of_dag
 from airflow_recovery.task.references import filled, placeholders
 

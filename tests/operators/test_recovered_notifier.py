@@ -11,8 +11,8 @@ from airflow.sdk import BaseNotifier
 from job_tasks import Drivers, job_dag
 from tries import journal_in, run_try, task_context
 
+from airflow_recovery.attempt.recovery_report import Recovered
 from airflow_recovery.errors import RegionFailed
-from airflow_recovery.execution.recovered import Recovered
 from airflow_recovery.model.records import Reset
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import SparkRegionOperator

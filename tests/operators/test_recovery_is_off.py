@@ -12,11 +12,11 @@ from airflow.sdk import DAG, conf
 from job_tasks import Drivers, job_dag
 from tries import run_try, submissions
 
+from airflow_recovery.driver.exit_report import write_failure
 from airflow_recovery.errors import Failure, JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
-from airflow_recovery.runtime.receipt import write_failure
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 OFF = {"execution.batch.job-recovery.enabled": False}

@@ -16,14 +16,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.runtime.submit import APPLICATION
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.opening import open_store
 from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -84,7 +84,7 @@ def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input
     group = tasks()
     run_try(group["cleaned"], params={"lake": str(lake)})
     monkeypatch.setattr("airflow_recovery.hooks.stores.open_store", open_counting)
-    monkeypatch.setattr("airflow_recovery.storage.opening.open_store", open_counting)
+    monkeypatch.setattr("airflow_recovery.store.opening.open_store", open_counting)
     run_try(group["left"], params={"lake": str(lake)})
 
     truth = [
@@ -176,8 +176,8 @@ def _job() -> Any:
 
 
 def spec() -> Any:
+    from airflow_recovery.driver.region_spec import StoreSpec
     from airflow_recovery.model.records import RunIdentity
-    from airflow_recovery.runtime.spec import StoreSpec
 
     store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")
     return SimpleNamespace(
@@ -316,7 +316,7 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     told: dict[str, Any] = {}
     monkeypatch.setattr(
-        "airflow_recovery.runtime.connect.run_over_connect", lambda url, spec, **given: told.update(given, url=url)
+        "airflow_recovery.driver.connect.run_over_connect", lambda url, spec, **given: told.update(given, url=url)
     )
     task = tasks(conn_id="cluster", conf={"spark.sql.shuffle.partitions": 4})["aside"]
     stores = open_stores(RecoverySettings("/journal", "/results"))

@@ -11,20 +11,20 @@ import pytest
 from job_tasks import Drivers, job_dag
 from tries import RUN_KEY, journal_in, run_try
 
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.attempt.job_plan import RunFacts, plan_job
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.exit_report import write_failure, write_receipt
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import Failure, RegionFailed, StoreTimeout, UserCodeError
-from airflow_recovery.execution.drivers import BOUND
-from airflow_recovery.execution.job_plan import RunFacts, plan_job
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, InputPin, Outcome, RunIdentity
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.receipt import write_failure, write_receipt
-from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.task.region_runner import RegionRunner, region_failed
 
 log = logging.getLogger("tests.operators")

@@ -23,9 +23,9 @@ from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import FenceCause, RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.shuffle.release import Releaser
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.results.release import Releaser
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import application_runner
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server

@@ -10,14 +10,14 @@ import pytest
 from airflow.sdk import DAG
 from tries import task_context
 
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.failure_class import labelled
+from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import Failure, JobDefinitionError
-from airflow_recovery.execution.runner import ClaimedAttempt
-from airflow_recovery.failover.restart_budget import RestartLimits
-from airflow_recovery.failover.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.model.records import Claim
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
-from airflow_recovery.runtime.failure_class import labelled
-from airflow_recovery.runtime.memory_policy import RaiseMemory
+from airflow_recovery.planning.restart_budget import RestartLimits
+from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 

@@ -1,4 +1,4 @@
-"""What Airflow is told after each exception. After a kill it is told nothing: `tests/execution/test_restarts.py`."""
+"""What Airflow is told after each exception. After a kill it is told nothing: `tests/attempt/test_restarts.py`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
 
 from airflow_recovery import errors
-from airflow_recovery.execution.restarts import attach
-from airflow_recovery.failover.restart_budget import Budget, RestartDecision
+from airflow_recovery.attempt.restarts import attach
+from airflow_recovery.planning.restart_budget import Budget, RestartDecision
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 POLICY = RecoveryRetryPolicy(retries=12)

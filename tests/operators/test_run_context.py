@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tries import DATE, RUN_KEY, task_context
 
+from airflow_recovery.attempt.clear_protocol import CLEARS_KEY
+from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.run import RetryGrant
-from airflow_recovery.plugins.protocol import CLEARS_KEY
 from airflow_recovery.task.run_context import (
     is_live_run,
     recompute_epoch,

@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
 from tries import task_context
 
+from airflow_recovery.api_server import notes as plugin_notes
 from airflow_recovery.errors import InputLost, RegionFailed
-from airflow_recovery.plugins import notes as plugin_notes
 from airflow_recovery.task import notes, retry_policy
 
 KNOWN = "hunter2-and-more"
@@ -33,7 +33,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The notes that went through a door."""
     found: list[str] = []
     door = SimpleNamespace(note=found.append)
-    monkeypatch.setattr("airflow_recovery.hooks.doors.open_door", lambda context, connection: door)
+    monkeypatch.setattr("airflow_recovery.hooks.clear_clients.open_door", lambda context, connection: door)
     monkeypatch.setattr(
         "airflow_recovery.hooks.settings.RecoverySettings.load", lambda: SimpleNamespace(api_conn_id=None)
     )

@@ -13,17 +13,17 @@ from airflow.sdk.exceptions import TaskDeferred
 from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
-from airflow_recovery.execution.shared import SharedRunner
-from airflow_recovery.failover.restart_strategy import NoRestart
+from airflow_recovery.attempt.shared import SharedRunner
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.heartbeat import Heartbeat
+from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.heartbeat import Heartbeat
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.planning.restart_strategy import NoRestart
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.triggers import SharedResultTrigger
 
 FIRST, SECOND = (datetime(2024, 1, day, tzinfo=timezone.utc) for day in (2, 3))
@@ -130,7 +130,7 @@ def test_a_dag_may_ask_for_waiting_in_the_worker(
     key = []
 
     def second() -> None:
-        monkeypatch.setattr("airflow_recovery.execution.shared.SharedRunner._wait", ends_first)
+        monkeypatch.setattr("airflow_recovery.attempt.shared.SharedRunner._wait", ends_first)
         run_try(airports(deferrable=False), logical_date=SECOND)
 
     def ends_first(self: Any, journal: Journal, found: Any) -> None:

@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, submissions, task_context
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.probing import OnAltered
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator
+from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.application_runner import application_fingerprint
 from airflow_recovery.task.dag_operators import plan_of_dag
 

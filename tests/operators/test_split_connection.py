@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from airflow.sdk import Connection
 
+from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.execution.region_task import Decision, RegionResult
 from airflow_recovery.job import files, job
 from airflow_recovery.model.records import AttemptState, LostSplit, Outcome, PartRef
+from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.task.split_connection import check_split_connection
 from airflow_recovery.task.summary import summary_of
-from airflow_recovery.topology.result_type import BLOCKING
 
 flights = job("flights")
 

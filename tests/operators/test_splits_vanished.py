@@ -15,17 +15,17 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import job_dag
 from tries import RUN_KEY, run_try, task_context
 
-from airflow_recovery.execution.drivers import BOUND
-from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.source.parts import SplitWork, numbers_of
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.splits.spec import SplitSpec
+from airflow_recovery.splits.split import Split
 from airflow_recovery.task.externals import RegionSplits
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 

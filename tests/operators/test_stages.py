@@ -17,11 +17,8 @@ from job_tasks import job_dag
 from stage_drivers import EPOCHS, RECORDS, RUN, StageDrivers, client_of, log_of
 from tries import journal_in, run_try, state_in, task_context
 
-from airflow_recovery.channel.consuming import commit_batch, create_view, make_plan
-from airflow_recovery.channel.producing import open_producer
 from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
-from airflow_recovery.failover.restart_strategy import NoRestart
-from airflow_recovery.hooks.doors import FirstDoor
+from airflow_recovery.hooks.clear_clients import FirstDoor
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import (
@@ -30,6 +27,9 @@ from airflow_recovery.operators import (
     SparkJobTaskGroup,
     SparkRegionOperator,
 )
+from airflow_recovery.planning.restart_strategy import NoRestart
+from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan
+from airflow_recovery.streaming.producing import open_producer
 from airflow_recovery.task import stages as stages_module
 from airflow_recovery.task.stages import StageRunner
 from airflow_recovery.triggers import ChannelOpenTrigger
@@ -486,7 +486,7 @@ def test_an_account_that_is_not_complete_is_not_published(
     def incomplete(state: Any) -> None:
         raise ChannelInconsistent("subpartition 0: a hole")
 
-    monkeypatch.setattr("airflow_recovery.execution.audit.check_ledger", incomplete)
+    monkeypatch.setattr("airflow_recovery.attempt.audit.check_ledger", incomplete)
     with pytest.raises(ChannelInconsistent, match="channel 'events', generation 1: subpartition 0: a hole"):
         run_try(task("audit"))
     assert state_in(recovery, "g", *STAGES).newest_publish == 0

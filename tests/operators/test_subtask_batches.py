@@ -18,14 +18,14 @@ from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery import errors
+from airflow_recovery.attempt import final_check as settle_module
+from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed, SubtasksFailed
-from airflow_recovery.execution import settle as settle_module
-from airflow_recovery.execution.restarts import Restarts
-from airflow_recovery.execution.run import RetryGrant
-from airflow_recovery.failover.restart_strategy import FixedDelay
 from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.planning.restart_strategy import FixedDelay
 from airflow_recovery.task import open_run, region_runner
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.subtask_batch import BeforeClaim, SubtaskBatch, batch_of

@@ -15,7 +15,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 DATE = datetime(2024, 1, 2, tzinfo=timezone.utc)
 RUN_KEY = "date-2024-01-02T000000Z"

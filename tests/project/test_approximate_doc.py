@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_recovery import APPROXIMATE, FailoverStrategy, Streaming, job
-from airflow_recovery.cli.run_ledger import RunLedger
+from airflow_recovery.console.run_ledger import RunLedger
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
 from staged_run import RUN, StagedRun
@@ -125,7 +125,7 @@ def test_control_the_chain_by_itself_is_not_refused() -> None:
 
 
 def test_the_table_of_show_has_these_columns() -> None:
-    from airflow_recovery.channel_io.run_channels import channel_reports
+    from airflow_recovery.streaming.run_channels import channel_reports
 
     run = StagedRun(MemoryStore("memory://journal"), MemoryStore("memory://results"))
     run.to_the_end()

@@ -106,7 +106,7 @@ def test_the_vertices_agree_with_a_count_without_spark(
     from jobs.live_flights import delays_by_day, departures, predicted
     from pyspark.sql import SparkSession
 
-    from airflow_recovery.runtime.region import avoid_udf_hang
+    from airflow_recovery.driver.region import avoid_udf_hang
     from scripts.demo_approximate.flights import FlightsByDay
     from scripts.demo_approximate.stage import date_files
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.cli.exit_codes import EXIT_CODES
-from airflow_recovery.cli.main import SUBCOMMANDS
+from airflow_recovery.console.exit_codes import EXIT_CODES
+from airflow_recovery.console.main import SUBCOMMANDS
 from airflow_recovery.task import metrics
 from scripts.configuration_reference import PAGE, page
 

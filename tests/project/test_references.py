@@ -28,7 +28,7 @@ PAPERS = re.compile(
 """What a project's notes were called before they were pages of docs/."""
 EXAMPLES = frozenset({"test_one", "test_two"})
 """Tests of a table that a test makes up."""
-TO_COME = frozenset({"airflow_recovery.failover.mode.PlanningMode"})
+TO_COME = frozenset({"airflow_recovery.planning.mode.PlanningMode"})
 """Named before it is there."""
 PATH = re.compile(rf"(?:(?:{'|'.join(FOLDERS)})/[\w./-]*|[a-z_]+/\w[\w/]*\.py)(?:::\w+)?")
 TICKED = re.compile(r"`([^`\n]+)`")

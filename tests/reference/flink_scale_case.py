@@ -17,15 +17,10 @@ from typing import TypeVar
 
 _BEGUN = time.perf_counter()
 
-from airflow_recovery.topology import (  # noqa: E402
-    DistributionPattern,
-    ExecutionTopology,
-    LogicalEdge,
-    LogicalResult,
-    LogicalTopology,
-    LogicalVertex,
-    ResultType,
-)
+from airflow_recovery.model.result_type import ResultType  # noqa: E402
+from airflow_recovery.planning.distribution import DistributionPattern  # noqa: E402
+from airflow_recovery.planning.execution_topology import ExecutionTopology  # noqa: E402
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex  # noqa: E402
 from reference.restart_set import region_restart_set  # noqa: E402
 
 T = TypeVar("T")

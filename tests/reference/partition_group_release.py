@@ -3,7 +3,7 @@
 A group goes when every region that reads it is finished, if we are the ones to let it go and it is not persistent. So
 an all-to-all input goes as a whole, and only when the last of its readers is done.
 
-`airflow_recovery.shuffle.release.reader_left` says the same of the regions of a run's plan; `reference.unread` puts the
+`airflow_recovery.results.release.reader_left` says the same of the regions of a run's plan; `reference.unread` puts the
 question of the one to the other.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_recovery.topology.execution_topology import ExecutionTopology
+from airflow_recovery.planning.execution_topology import ExecutionTopology
 
 
 class PartitionGroupRelease:

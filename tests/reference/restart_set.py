@@ -10,7 +10,7 @@ A partition is available unless it is the lost one, or its source of truth says 
 
 What is decided here is which subtasks; whether and when they restart is for the restart limits to say. The product
 has no such function: each task judges its own region, and what then runs together is held equal to this rule
-(`tests/execution/test_flinks_restart_set.py`).
+(`tests/attempt/test_flinks_restart_set.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable
-from airflow_recovery.topology.execution_topology import ExecutionTopology
+from airflow_recovery.planning.execution_topology import ExecutionTopology
 
 
 def lost_partition(topology: ExecutionTopology, cause: BaseException | None) -> int | None:

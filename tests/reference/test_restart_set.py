@@ -9,7 +9,9 @@ from naive_topology import NaiveTopology, Partition, Subtask, logical_topologies
 from topologies import ALL_TO_ALL, chain, single_subtasks
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
-from airflow_recovery.topology import BLOCKING, PIPELINED, ExecutionTopology, LogicalTopology, ResultType
+from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
+from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.planning.logical import LogicalTopology
 from reference import restart_set
 from reference.restart_set import (
     full_restart_set,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.source.matching import Vanished
+from airflow_recovery.splits.matching import Vanished
 from reference.split_exploration import CONTROLS, Case, Change, Control, Fault, explore, walk
 from reference.split_exploration.command import main
 from reference.split_exploration.explore import found_by_walks

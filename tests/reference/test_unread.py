@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.model.records import PlanRecord, RegionPlan, SubtaskPlan
-from airflow_recovery.shuffle.release import reader_left
+from airflow_recovery.results.release import reader_left
 from reference.unread import unread_regions
 
 

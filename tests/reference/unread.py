@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from airflow_recovery.model.records import PlanRecord, RegionPlan
-from airflow_recovery.topology.distribution import DistributionPattern
-from airflow_recovery.topology.execution_topology import ExecutionTopology
-from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
-from airflow_recovery.topology.result_type import BLOCKING, BLOCKING_PERSISTENT
+from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT
+from airflow_recovery.planning.distribution import DistributionPattern
+from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from reference.partition_group_release import PartitionGroupRelease
 
 _Place = tuple[str, int]

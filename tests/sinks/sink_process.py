@@ -16,18 +16,18 @@ from pathlib import Path
 
 from staging import ROWS, Warehouse, stage
 
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
-from airflow_recovery.execution.runner import ClaimedAttempt
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.records import Claim, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks import postgres as module
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectInfo
 
 IDENTITY = RunIdentity("dag", "date-1", "flights")
 REGION = "delays"

@@ -12,9 +12,9 @@ import pyarrow.parquet
 
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks import Committable, CommitToken, DatabaseAddress
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
 
 ROWS = {"carrier": ["AA", "UA", None, ""], "delay": [1.5, -2.0, 3.0, None]}
 

@@ -15,8 +15,8 @@ from airflow_recovery.errors import InputAltered, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks import Committable, Committer, DeltaTable, Probe
 from airflow_recovery.sinks import delta as module
 from airflow_recovery.sinks.staged import StagedRows
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.s3 import S3Store
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 
 CARRIERS = ["AA", "UA", None, ""]

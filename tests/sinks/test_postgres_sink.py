@@ -17,7 +17,7 @@ from staging import Resources, Warehouse, token
 from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks import Committer, DatabaseAddress, Held, PostgresTable, Probe
 from airflow_recovery.sinks import postgres as module
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
 

@@ -9,11 +9,11 @@ import pytest
 from staging import Resources, token
 
 from airflow_recovery import BLOCKING, job
+from airflow_recovery.attempt.job_plan import plan_job
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
-from airflow_recovery.execution.job_plan import plan_job
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.runtime.spec import RunFacts
 from airflow_recovery.sinks import (
     CommitKind,
     CommitMode,

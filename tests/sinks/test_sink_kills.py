@@ -9,7 +9,7 @@ import pytest
 from sink_process import STEPS, Case, TaskProcess
 from staging import Warehouse
 
-from airflow_recovery.execution.confirm import confirm_dead
+from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import Committable, PostgresTable, ProbedSink, SinkResources

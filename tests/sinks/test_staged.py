@@ -13,7 +13,7 @@ import pytest
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks.staged import StagedRows
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
 LATE = datetime.datetime(9999, 12, 31)

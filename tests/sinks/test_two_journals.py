@@ -15,12 +15,12 @@ import pytest
 from sink_process import IDENTITY, REGION, Case
 from staging import Resources, Warehouse, token
 
+from airflow_recovery.attempt import commit, region_task
 from airflow_recovery.errors import AppendedAlready, Overtaken, SinkRefused
-from airflow_recovery.execution import commit, region_task
 from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTable
-from airflow_recovery.storage.local import LocalStore
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectStore
 
 BEFORE = {"carrier": ["AA", "UA"], "delay": [1.0, 2.0]}
 REPAIRED = {"carrier": ["B6"], "delay": [9.0]}

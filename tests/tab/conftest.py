@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "api_server"))
 
 from browser import Browser, open_browser
 from pages import Site, serve

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 
-from airflow_recovery.plugins.app import app as plugin_app
-from airflow_recovery.plugins.protocol import API_PREFIX
+from airflow_recovery.api_server.app import app as plugin_app
+from airflow_recovery.attempt.clear_protocol import API_PREFIX
 
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
 """What Airflow lets a framed page do."""

@@ -1,4 +1,4 @@
-"""What can't be shown or done: the tab says so in one line, and nothing is changed. See also `tests/plugins`.
+"""What can't be shown or done: the tab says so in one line, and nothing is changed. See also `tests/api_server`.
 
          +--> by_route ----+
 raw -----+                 +--> busiest
@@ -18,12 +18,15 @@ from night import MakeRest, bad_night
 from pages import Site
 from rest_world import RestWorld
 
-from airflow_recovery.channel import ChannelIdentity, LossBudget, Reconnect
-from airflow_recovery.channel_io import ChannelClient, ChannelConsumer, ChannelProducer, SegmentBody
+from airflow_recovery.api_server import page
 from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
 from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.plugins import page
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.consumer import ChannelConsumer
+from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 pytestmark = pytest.mark.browser
 

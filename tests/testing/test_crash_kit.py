@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_recovery.attempt import previous_attempt as predecessor
+from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt.commit import commit_own
+from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution import predecessor, region_task
-from airflow_recovery.execution.commit import commit_own
-from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.crash_kit import (
     CrashLoop,

@@ -12,7 +12,7 @@ from airflow_recovery.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.errors import StoreUnavailable
-from airflow_recovery.storage import open_store
+from airflow_recovery.store import open_store
 from airflow_recovery.testing import SERVERS, S3Server
 
 

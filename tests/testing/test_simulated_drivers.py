@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_recovery.execution import region_task
+from airflow_recovery.attempt import region_task
 from airflow_recovery.testing.simulation import TOPOLOGIES, Report, Schedule, Settings, Trouble, job_of
 
 KILLS = Settings(job_of(TOPOLOGIES["diamond"]), {Trouble.KILL_TASK: 3}, publishes=False, detached_share=1.0)

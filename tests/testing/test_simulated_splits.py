@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from test_simulation_finds import finds
 
-from airflow_recovery.execution import adoption, attempt, region_task
+from airflow_recovery.attempt import adoption, attempt, region_task
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import AdoptedParts, Claim, Part
-from airflow_recovery.shuffle.release import Releaser, ReleaseRule
-from airflow_recovery.source.parts import SplitWork, numbers_of
+from airflow_recovery.results.release import Releaser, ReleaseRule
+from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
 from airflow_recovery.testing.simulation.jobs import with_splits

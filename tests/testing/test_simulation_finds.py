@@ -13,20 +13,22 @@ from dataclasses import replace
 import pytest
 from scripted import Scripted, before_a_listing, to_its_end
 
+from airflow_recovery.attempt import clear_producers as wake
+from airflow_recovery.attempt import commit, region_task
+from airflow_recovery.attempt import final_check as settle
+from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, StoreTimeout, StoreUnavailable
-from airflow_recovery.execution import commit, region_task, settle, wake
-from airflow_recovery.execution.region_task import Decision, RegionResult, RegionTask
-from airflow_recovery.execution.run import Run
-from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Reset
-from airflow_recovery.shuffle import release
-from airflow_recovery.storage.object_store import ObjectInfo
-from airflow_recovery.storage.write_once import Written, write_once
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.results import release
+from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.store.write_once import Written, write_once
 from airflow_recovery.testing.fake_airflow import FakeDoor
 from airflow_recovery.testing.simulation import (
     TOPOLOGIES,

@@ -10,7 +10,7 @@ from airflow_recovery.testing.local_airflow import LocalAirflow
 
 BACKEND, PLUGIN = "API server's [state_store] backend", "API server's airflow-recovery"
 STORE_DOOR, REST_DOOR = "the state store's door", "the REST door"
-OUR_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
+OUR_BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
 
 def doctor_command(airflow: LocalAirflow, *arguments: str, **settings: str) -> dict[str, dict[str, str]]:

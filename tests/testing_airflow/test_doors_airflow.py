@@ -20,8 +20,8 @@ import requests
 from doctor_in_airflow import BACKEND, PLUGIN, REST_DOOR, STORE_DOOR, doctor_command, doctor_task, wrong
 from silent_store import ReportingTask, SilentStore
 
-from airflow_recovery.plugins.protocol import API_PREFIX, CALL_KEY
-from airflow_recovery.plugins.store_routes import ROOM
+from airflow_recovery.api_server.store_routes import ROOM
+from airflow_recovery.attempt.clear_protocol import API_PREFIX, CALL_KEY
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = pytest.mark.airflow
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.airflow
 UNPROTECTED = """
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_recovery.plugins.plugin import LazyApp
+from airflow_recovery.api_server.plugin import LazyApp
 
 
 class Unprotected(AirflowPlugin):
@@ -213,7 +213,7 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
 
 
 def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: LocalAirflow) -> None:
-    #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/plugins/test_setups_in_use.py
+    #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/api_server/test_setups_in_use.py
     run_id = airflow.trigger("door_setup_in_use", conf={"door": "store"})
 
     assert airflow.wait_run("door_setup_in_use", run_id, 240) == "success", airflow.describe(

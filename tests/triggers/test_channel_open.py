@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery.channel.producing import give_up, open_producer
-from airflow_recovery.channel.records import ChannelIdentity
-from airflow_recovery.channel_io import ChannelClient
 from airflow_recovery.errors import StoreAccessDenied, StoreUnavailable
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Claim, Reset, RunIdentity
-from airflow_recovery.storage.local import LocalStore
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.producing import give_up, open_producer
 from airflow_recovery.triggers import ChannelOpenTrigger
 from airflow_recovery.triggers import channel as module
 

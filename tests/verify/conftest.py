@@ -1,4 +1,4 @@
-"""Journals of whole runs, written by the real protocol code (`tests/execution/fakes.py`)."""
+"""Journals of whole runs, written by the real protocol code (`tests/attempt/fakes.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "execution"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 import fakes
 from spoiled_journal import Spoiled

@@ -14,9 +14,10 @@ import pytest
 from fakes import MemoryStore
 from staged_run import RUN, StagedRun, parquet
 
-from airflow_recovery.channel import LossBudget, Reconnect
-from airflow_recovery.channel_io import ChannelConsumer, ChannelProducer
 from airflow_recovery.errors import LossBudgetExceeded
+from airflow_recovery.model.channel_options import LossBudget, Reconnect
+from airflow_recovery.streaming.consumer import ChannelConsumer
+from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.testing import CountingStore, Verb
 from airflow_recovery.verify import Report, verify_run
 from airflow_recovery.verify.finding import Verdict

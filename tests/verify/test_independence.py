@@ -10,12 +10,12 @@ import pytest
 from spoiled_journal import Spoiled
 
 import airflow_recovery.verify as package
-from airflow_recovery.storage import names as product_names
+from airflow_recovery.store import names as product_names
 from airflow_recovery.testing import CountingStore, Verb
 from airflow_recovery.verify import names
 
 MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
-ALLOWED = ("airflow_recovery.verify", "airflow_recovery.storage.object_store", "airflow_recovery.errors")
+ALLOWED = ("airflow_recovery.verify", "airflow_recovery.store.object_store", "airflow_recovery.errors")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=[each.stem for each in MODULES])

@@ -13,8 +13,8 @@ import pyarrow.parquet as parquet
 import pytest
 from spoiled_journal import PREFIX, Spoiled
 
+from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import StoreAccessDenied
-from airflow_recovery.execution import region_task
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import Closed, InputPin, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb

@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
-from airflow_recovery.failover.approximate import approximate_restart
-from airflow_recovery.storage.log import PutAnswer, PutSlot
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.planning.approximate import approximate_restart
+from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.store.log import PutAnswer, PutSlot
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.verdict import check_end
 from airflow_recovery.testing.channel_simulation.world import World
-from airflow_recovery.topology.execution_topology import ExecutionTopology
-from airflow_recovery.topology.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
-from airflow_recovery.topology.result_type import ResultType
 
 MAX_STEPS = 6_000
 TRACE_TAIL = 60

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_recovery.failover.approximate import ApproximateStrategy
 from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
+from airflow_recovery.planning.approximate import ApproximateStrategy
 
 
 class Violation(AssertionError):

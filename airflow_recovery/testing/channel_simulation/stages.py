@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from airflow_recovery.channel.appending import ChannelLog
-from airflow_recovery.channel.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
-from airflow_recovery.channel.producing import Part, finish, open_producer, publish
-from airflow_recovery.channel.records import ChannelIdentity, CheckpointPlanned, Consumed, Offsets
-from airflow_recovery.channel.retention import Room, make_room
-from airflow_recovery.channel.state import ChannelState
-from airflow_recovery.storage.log import Request, Steps
+from airflow_recovery.store.log import Request, Steps
+from airflow_recovery.streaming.appending import ChannelLog
+from airflow_recovery.streaming.channel_records import ChannelIdentity, CheckpointPlanned, Consumed, Offsets
+from airflow_recovery.streaming.channel_retention import Room, make_room
+from airflow_recovery.streaming.channel_state import ChannelState
+from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
+from airflow_recovery.streaming.producing import Part, finish, open_producer, publish
 from airflow_recovery.testing.channel_simulation.settings import Settings
 
 Rows = list[tuple[Any, ...]]

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_recovery.channel.records import ChannelIdentity
-from airflow_recovery.channel.state import ChannelState
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.testing.channel_simulation.settings import Violation
 
 Place = tuple[int, int]

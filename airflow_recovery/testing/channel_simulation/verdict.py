@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from airflow_recovery.channel.ledger import loss_report
 from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.streaming.ledger import loss_report
 from airflow_recovery.testing.channel_simulation.settings import Settings, Violation
 from airflow_recovery.testing.channel_simulation.world import World
 

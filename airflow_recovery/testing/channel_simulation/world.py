@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_recovery.channel.codec import decode_entry, encode_entry
-from airflow_recovery.channel.folding import apply
-from airflow_recovery.channel.records import ChannelIdentity, ProducerRecord
-from airflow_recovery.channel.state import ChannelState
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.storage.log import PutAnswer, PutSlot
+from airflow_recovery.store.log import PutAnswer, PutSlot
+from airflow_recovery.streaming.channel_codec import decode_entry, encode_entry
+from airflow_recovery.streaming.channel_folding import apply
+from airflow_recovery.streaming.channel_records import ChannelIdentity, ProducerRecord
+from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.testing.channel_simulation.settings import Violation
 from airflow_recovery.testing.channel_simulation.stages import Arrived, Ask, DeleteRows, GetRows, OnLog, PutRows, Rows
 from airflow_recovery.testing.channel_simulation.truth import ChannelTruth

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.records import Claim, RunIdentity
-from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.runtime.spec import RegionSpec
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step, When
 

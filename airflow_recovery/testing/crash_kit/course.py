@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_recovery.execution.commit import token_of
-from airflow_recovery.execution.confirm import confirm_dead
+from airflow_recovery.attempt.commit import token_of
+from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.records import AttemptState
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.opening import open_store
-from airflow_recovery.storage.probe import RACED
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.probe import RACED
 from airflow_recovery.testing.crash_kit.plain_driver import rows_of
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, When
 from airflow_recovery.testing.crash_kit.stage import PUBLISH, Scenario, Stage

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_recovery.runtime.process import die_with_parent
+from airflow_recovery.driver.process import die_with_parent
 
 R = TypeVar("R")
 

@@ -10,22 +10,22 @@ import hashlib
 import io
 import time
 
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.driver import driver_log, exit_code_of
+from airflow_recovery.driver.exit_report import reporting_failure
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.driver.writer import listed_objects
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.driver import driver_log, exit_code_of
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.progress import Progress
-from airflow_recovery.runtime.receipt import reporting_failure
-from airflow_recovery.runtime.spec import RegionSpec, VertexSpec
-from airflow_recovery.runtime.stores import open_spec_store
-from airflow_recovery.runtime.writer import listed_objects
-from airflow_recovery.source.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.splits.split import Split
+from airflow_recovery.store.object_store import ObjectStore
 
 FILES = 2
 """Of a result: an attempt that dies between them leaves a part of it."""

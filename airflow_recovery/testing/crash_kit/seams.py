@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from airflow_recovery.storage import s3_clients
-from airflow_recovery.storage.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
-from airflow_recovery.storage.s3_clients import new_session
+from airflow_recovery.store import s3_clients
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
 from airflow_recovery.testing.crash_kit.warmth import shared_session
@@ -46,13 +46,13 @@ class FunctionSeam:
 
 
 FUNCTIONS = (
-    FunctionSeam("airflow_recovery.runtime.vertex_pass", "write_result", Step.RESULT, changes=True),
-    FunctionSeam("airflow_recovery.execution.region_task", "settle", Step.SETTLE),
-    FunctionSeam("airflow_recovery.execution.wake", "wake_producers", Step.DECISION),
-    FunctionSeam("airflow_recovery.execution.publish", "wake_producers", Step.DECISION),
+    FunctionSeam("airflow_recovery.driver.vertex_pass", "write_result", Step.RESULT, changes=True),
+    FunctionSeam("airflow_recovery.attempt.region_task", "settle", Step.SETTLE),
+    FunctionSeam("airflow_recovery.attempt.clear_producers", "wake_producers", Step.DECISION),
+    FunctionSeam("airflow_recovery.attempt.publish", "wake_producers", Step.DECISION),
 )
 
-_OPENERS = ("airflow_recovery.storage.opening", "airflow_recovery.hooks.stores")
+_OPENERS = ("airflow_recovery.store.opening", "airflow_recovery.hooks.stores")
 """Modules whose ``open_store`` opens every store of a task and of its driver."""
 
 

@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from airflow_recovery.attempt.job_plan import JobPlan, plan_job
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.execution.job_plan import JobPlan, plan_job
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import initializers
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.runtime.spec import RunFacts
 
 LOGICAL_DATE = "2026-01-01T00:00:00+00:00"
 PUBLISH = "publish"

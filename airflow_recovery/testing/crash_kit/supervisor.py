@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
+from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError, SinkInDoubt
-from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
 from airflow_recovery.testing.crash_kit.stage import Engine, Stage
 from airflow_recovery.testing.crash_kit.task_process import BROKE, ENDED, FROZEN, be_the_task

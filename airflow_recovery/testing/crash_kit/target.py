@@ -11,7 +11,7 @@ import uuid
 from airflow_recovery.errors import ObjectExists
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, refused
-from airflow_recovery.storage.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
 

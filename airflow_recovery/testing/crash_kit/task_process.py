@@ -14,22 +14,22 @@ from datetime import datetime, timezone
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+from airflow_recovery.attempt.publish import PublishTask
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.release import release_consumed, release_published
+from airflow_recovery.attempt.run import RetryGrant, Run, TaskIdentity
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, TaskTry
+from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.errors import RecoveryError
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.publish import PublishTask
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.release import release_consumed, release_published
-from airflow_recovery.execution.run import RetryGrant, Run, TaskIdentity
-from airflow_recovery.execution.scheduler import ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter
-from airflow_recovery.runtime.process import die_with_parent
-from airflow_recovery.storage.object_store import ObjectStore
-from airflow_recovery.storage.opening import open_store
-from airflow_recovery.storage.probe import probe
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.probe import probe
 from airflow_recovery.task.region_runner import RegionRunner
 from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
 from airflow_recovery.testing.crash_kit.crasher import Crasher
@@ -127,7 +127,7 @@ def _region_task(stage: Stage, region: str, run: Run, stores: Stores, crasher: C
 def _drive(engine: Engine) -> Drive:
     if engine is Engine.PLAIN:
         return drive_plain
-    from airflow_recovery.runtime.driver import drive
+    from airflow_recovery.driver.driver import drive
 
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "

@@ -6,7 +6,7 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_recovery.storage.s3_clients import new_session
+from airflow_recovery.store.s3_clients import new_session
 
 if TYPE_CHECKING:
     import botocore.session

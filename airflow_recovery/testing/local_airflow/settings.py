@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-STATE_BACKEND = "airflow_recovery.plugins.state_backend.RecoveryStateBackend"
+STATE_BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
 FAST_SETTINGS = {
     # Crash tests take seconds instead of minutes.

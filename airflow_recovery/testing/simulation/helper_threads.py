@@ -14,12 +14,12 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_recovery.journal import journal
-from airflow_recovery.shuffle import sweep
-from airflow_recovery.storage.object_store import ObjectStore, StoredObject
+from airflow_recovery.results import sweep
+from airflow_recovery.store.object_store import ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Killed, Strand, stage
 
-_ROOMS = ("airflow_recovery.execution.", "airflow_recovery.shuffle.")
+_ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.")
 
 
 class HelperThread:

@@ -14,7 +14,7 @@ from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
@@ -200,9 +200,9 @@ def declared_job(
 
     Parallel vertices with literal keys become a region a subtask. Raises `JobDefinitionError` as a DAG file would.
     """
-    from airflow_recovery.execution.job_plan import plan_job
+    from airflow_recovery.attempt.job_plan import plan_job
+    from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.job.loading import load_job
-    from airflow_recovery.runtime.spec import RunFacts
 
     facts = RunFacts(logical_date, logical_date, logical_date, {}, dict(params or {}))
     return SimulatedJob(plan_job(load_job(reference), reference, facts).record)

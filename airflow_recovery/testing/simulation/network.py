@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_recovery.errors import ObjectExists, StoreTimeout
-from airflow_recovery.storage.object_store import ObjectInfo
+from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing.faulty_store import SeededFaults
 from airflow_recovery.testing.simulation.memory import MemoryStore
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import InputUnreachable, RecoveryError
-from airflow_recovery.execution.scheduler import TaskTry
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM

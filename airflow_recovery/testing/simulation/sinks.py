@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
-from airflow_recovery.execution.confirm import confirm_dead
 from airflow_recovery.testing.simulation.settings import Violation
 from airflow_recovery.testing.simulation.stage import stage
 

@@ -11,14 +11,14 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from airflow_recovery.attempt.drivers import BoundDrivers
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
-from airflow_recovery.execution.drivers import BoundDrivers
-from airflow_recovery.execution.runner import ClaimedAttempt
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
-from airflow_recovery.runtime.heartbeat import Beat
-from airflow_recovery.source.split import Split
+from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Process, Strand, stage
@@ -128,7 +128,7 @@ class FakeSpark(BoundDrivers):
             self._cluster.hasty.append(f"{claim.region}@{claim.attempt}, {silent_s:.1f} s after a sign of the driver")
 
     def _beat(self, claim: Claim) -> None:
-        """As `airflow_recovery.runtime.heartbeat.Heartbeat`, whose thread takes turns with nobody here."""
+        """As `airflow_recovery.driver.heartbeat.Heartbeat`, whose thread takes turns with nobody here."""
         if self._driver is None:
             return
         self._beats += 1

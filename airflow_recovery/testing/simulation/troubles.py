@@ -8,9 +8,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_recovery.execution.scheduler import TaskTry
-from airflow_recovery.failover.request import RestartFrom, RestartRegion
+from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.apply_plan import apply_plan
 from airflow_recovery.errors import JournalError, RecoveryError, StoreError
-from airflow_recovery.execution.apply_plan import apply_plan
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.failover.plan_making import plan
-from airflow_recovery.failover.request import Request
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.shuffle.sweep import Sweeper, SweepOptions
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.scenario import Request
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.results.sweep import Sweeper, SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.stage import stage
 

@@ -6,16 +6,16 @@ import logging
 import random
 from collections.abc import Callable
 
-from airflow_recovery.execution.liveness import Patience
-from airflow_recovery.execution.probing import ResultProber
-from airflow_recovery.execution.publish import PublishTask
-from airflow_recovery.execution.region_task import RegionTask
-from airflow_recovery.execution.run import Run, TaskIdentity
-from airflow_recovery.execution.scheduler import TaskTry
+from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.publish import PublishTask
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob

@@ -13,9 +13,9 @@ from typing import Any
 from airflow.state import TaskScope
 from airflow.state.metastore import MetastoreBackend
 
-from airflow_recovery.plugins.compare_and_clear import observe
-from airflow_recovery.plugins.protocol import CALL_KEY
-from airflow_recovery.plugins.state_backend import answer
+from airflow_recovery.api_server.compare_and_clear import observe
+from airflow_recovery.api_server.state_backend import answer
+from airflow_recovery.attempt.clear_protocol import CALL_KEY
 
 
 class WeakenedBackend(MetastoreBackend):

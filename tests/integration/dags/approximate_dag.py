@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, task
 
-from airflow_recovery.failover.restart_strategy import FixedDelay, NoRestart
 from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.planning.restart_strategy import FixedDelay, NoRestart
 
 OFTEN = FixedDelay(attempts=20, delay_s=0.1)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_recovery.execution.drivers import BOUND
+from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
-from airflow_recovery.runtime.attempt_result import AttemptResult
-from airflow_recovery.runtime.outcome import finish_attempt
-from airflow_recovery.runtime.spec import RegionSpec
-from airflow_recovery.storage.opening import open_store
+from airflow_recovery.store.opening import open_store
 
 LOG = logging.getLogger(__name__)
 EVENTS: list[str] = []

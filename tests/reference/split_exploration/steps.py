@@ -21,19 +21,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+from airflow_recovery.attempt import dynamic_splits
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
-from airflow_recovery.execution import dynamic_splits
-from airflow_recovery.failover.judgement import Judgement
 from airflow_recovery.model.records import Part, PartRef
-from airflow_recovery.source import assignment as assigning
-from airflow_recovery.source import parts as parts_module
-from airflow_recovery.source.assignment import Assignment
-from airflow_recovery.source.committed import check_kept
-from airflow_recovery.source.enumerators import Enumeration
-from airflow_recovery.source.matching import Vanished
-from airflow_recovery.source.parts import adoptable, check_cover, numbers_of, refs_of
-from airflow_recovery.source.split import Split, in_order
-from airflow_recovery.source.split_log import Assign
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.splits import assignment as assigning
+from airflow_recovery.splits import parts as parts_module
+from airflow_recovery.splits.assignment import Assignment
+from airflow_recovery.splits.committed import check_kept
+from airflow_recovery.splits.enumerators import Enumeration
+from airflow_recovery.splits.log import Assign
+from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of
+from airflow_recovery.splits.split import Split, in_order
 from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
     VERTEX,

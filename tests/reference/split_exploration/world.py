@@ -21,9 +21,9 @@ from airflow_recovery.model.records import (
     SplitGeneration,
     SubtaskPlan,
 )
-from airflow_recovery.source.parts import reading_of
-from airflow_recovery.source.split import Split
-from airflow_recovery.source.split_log import LogRecord, SplitBook, fold
+from airflow_recovery.splits.log import LogRecord, SplitBook, fold
+from airflow_recovery.splits.parts import reading_of
+from airflow_recovery.splits.split import Split
 
 VERTEX = "S"
 

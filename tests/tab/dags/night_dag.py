@@ -33,9 +33,9 @@ def region(name: str) -> Any:
             PlanRecord,
             RegionPlan,
         )
-        from airflow_recovery.storage import open_store
+        from airflow_recovery.store import open_store
+        from airflow_recovery.story.clearing import OPERATORS_GROUP
         from airflow_recovery.task.run_context import run_identity
-        from airflow_recovery.view.clearing import OPERATORS_GROUP
 
         context = get_current_context()
         identity = run_identity(context, OPERATORS_GROUP)

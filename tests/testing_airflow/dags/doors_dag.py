@@ -55,7 +55,7 @@ def what_came(act: Callable[[], Any]) -> str:
 
 
 def door_of(context: Any) -> Any:
-    from airflow_recovery.hooks.doors import OwnTaskInstance, RestDoor, StateStoreDoor, open_door
+    from airflow_recovery.hooks.clear_clients import OwnTaskInstance, RestDoor, StateStoreDoor, open_door
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
     kind = context["dag_run"].conf["door"]
@@ -92,7 +92,7 @@ with DAG("door_wake", schedule=None, catchup=False):
 
     @task(**RETRY)
     def consume(index: int) -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
@@ -141,7 +141,7 @@ with DAG("door_settle", schedule=None, catchup=False):
 
     @task(task_id="S", **RETRY)
     def settle() -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
@@ -162,7 +162,7 @@ with DAG("door_unblock", schedule=None, catchup=False):
 
     @task(task_id="X")
     def fail_once() -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         if context["ti"].try_number == 1:
@@ -186,7 +186,7 @@ with DAG("door_zombie", schedule=None, catchup=False):
 
     @task(task_id="Z", **RETRY)
     def zombie() -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
@@ -215,7 +215,7 @@ with DAG("door_choice", schedule=None, catchup=False):
 
     @task(task_id="ask")
     def ask() -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
@@ -246,7 +246,7 @@ def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
 
         @task(task_id="C", **RETRY)
         def reader() -> None:
-            from airflow_recovery.execution.scheduler import ClearRequest
+            from airflow_recovery.attempt.task_instances import ClearRequest
 
             context = get_current_context()
             run_id = context["dag_run"].run_id
@@ -284,7 +284,7 @@ with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
 
     @task(task_id="C", **RETRY)
     def wakes() -> None:
-        from airflow_recovery.execution.scheduler import ClearRequest
+        from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id

@@ -1,6 +1,6 @@
 """In the API server, for tests: its journal can be exchanged for one in a store that never answers.
 
-And the routes of a run as FastAPI makes them of plain functions: what they were without `plugins/store_routes.py`.
+And the routes of a run as FastAPI makes them of plain functions: what they were without `api_server/store_routes.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import inspect
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from airflow_recovery.api_server import journals, rest_run
+from airflow_recovery.api_server.rest_errors import add_error_handlers
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
-from airflow_recovery.plugins import journals, rest_run
-from airflow_recovery.plugins.rest_errors import add_error_handlers
 
 app = FastAPI()
 add_error_handlers(app)

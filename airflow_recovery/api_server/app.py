@@ -1,0 +1,97 @@
+"""The application below `API_PREFIX`: the Recovery tab, its REST API, and door 2.
+
+Door 2 is the compare-and-clear as an endpoint, for deployments that keep another state store backend.
+
+Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
+instances, and is written into the audit log. Imported by `plugin.LazyApp` on the first request. Response codes: 401
+nobody, 403 not allowed, 404 no such run, 410 the caller is no longer its own try, 415 no JSON, 422 not a request, 503
+the database did not answer: ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException
+
+from airflow_recovery.api_server import (
+    page,
+    rest_channels,
+    rest_description,
+    rest_pin,
+    rest_plan,
+    rest_release,
+    rest_run,
+)
+from airflow_recovery.api_server.access import MAY_CLEAR, audit
+from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
+from airflow_recovery.api_server.rebuild import run_of_key, set_finished
+from airflow_recovery.api_server.rest_errors import add_error_handlers
+from airflow_recovery.attempt.clear_protocol import Caller, clear_request_from_json
+from airflow_recovery.attempt.rebuild import RebuildRequest
+from airflow_recovery.attempt.task_instances import ClearRequest
+from airflow_recovery.errors import NotMine
+
+app = FastAPI(
+    title="Airflow Recovery",
+    version="1",
+    description="Runs as recovery sees them, plans and their execution, and the compare-and-clear that tasks use.",
+    # Its pages would fetch their scripts from elsewhere; the document itself is at openapi.json.
+    docs_url=None,
+    redoc_url=None,
+)
+add_error_handlers(app)
+for each in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
+    app.include_router(each.router)
+
+
+@app.post(
+    "/dags/{dag_id}/runs/{run_id}/observe",
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))],
+)
+def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]:
+    """All task instances of one run: an `Observation` as JSON."""
+    try:
+        return observe(session, dag_id, run_id).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
+
+
+@app.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR)
+def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
+    """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
+    try:
+        request = clear_request_from_json(body.get("request"))
+        caller = Caller.from_json(body.get("caller"))
+        asked = {
+            "caller": None if caller is None else caller.key,
+            "producers": list(request.producers),
+            "consumers": list(request.consumers),
+        }
+        if request != ClearRequest():  # which asks for nothing, but whether one may ask
+            audit(session, user.get_name(), "airflow_recovery.clear", dag_id, run_id, asked)
+        return clear(session, dag_id, run_id, request, caller=caller).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
+    except NotMine as error:
+        raise HTTPException(410, str(error)) from error
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error
+
+
+@app.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR)
+def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
+    """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
+    try:
+        request = RebuildRequest.from_json(body)
+        if not request.dry_run:
+            run_id = run_of_key(session, dag_id, request.run_key)
+            audit(session, user.get_name(), "airflow_recovery.rebuild", dag_id, run_id, {"tasks": list(request.notes)})
+        return set_finished(session, dag_id, request).to_json()
+    except RunMissing as error:
+        raise HTTPException(404, str(error)) from error
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from error

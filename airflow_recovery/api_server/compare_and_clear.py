@@ -1,0 +1,246 @@
+"""Observe the tries of a run, and clear exactly those that are still what was observed. API server only.
+
+Airflow gives a task instance a new id with every try and every clear, so the id names one try: "still the observed try"
+is an equality of ids under the run's lock. Both functions work in the caller's session and neither commits.
+
+It judges nothing: a clear only starts a task, whose own pre-check decides (docs/protocol.md#clear and #final-check).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
+from airflow.utils.sqlalchemy import get_dialect_name
+from airflow.utils.state import DagRunState, TaskInstanceState
+from sqlalchemy import select, tuple_, update
+
+from airflow_recovery.api_server.recovery_clears import note_clears
+from airflow_recovery.attempt.clear_protocol import Caller
+from airflow_recovery.attempt.task_instances import (
+    FINISHED_STATES,
+    RUNNING_STATES,
+    ClearRequest,
+    ClearResult,
+    Observation,
+    TaskTry,
+)
+from airflow_recovery.errors import NotMine, RecoveryError
+
+if TYPE_CHECKING:
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from sqlalchemy import Select
+    from sqlalchemy.orm import Session
+
+
+USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred", "up_for_reschedule"}
+"""States of a task that works with what a setup has made, or is about to: nobody looks at its upstream any more."""
+
+
+MAX_MAP_INDEX = 2**31 - 1
+"""The largest number that the column holds."""
+
+
+class RunMissing(RecoveryError, LookupError):
+    """The DAG has no such run."""
+
+
+def observe(session: Session, dag_id: str, run_id: str) -> Observation:
+    """All task instances of one run. Raises `RunMissing`. Takes no lock: what it says may be old when it is read."""
+    columns = (
+        TaskInstance.task_id,
+        TaskInstance.map_index,
+        TaskInstance.try_number,
+        TaskInstance.id,
+        TaskInstance.state,
+    )
+    rows = session.execute(select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)).all()
+    if not rows and session.scalar(_run(dag_id, run_id)) is None:
+        raise RunMissing(_missing(dag_id, run_id))
+    tries = [
+        TaskTry(task_id, map_index, try_number, str(ti_id), None if state is None else TaskInstanceState(state).value)
+        for task_id, map_index, try_number, ti_id, state in rows
+    ]
+    return Observation({each.key: each for each in tries})
+
+
+def clear(
+    session: Session, dag_id: str, run_id: str, request: ClearRequest, *, caller: Caller | None = None
+) -> ClearResult:
+    """Compare and clear with the run locked until the session ends.
+
+    1. A producer is cleared iff it is finished and still the observed try.
+    2. A consumer is cleared, running or finished, iff it is still the observed try and (there are no producers, or one
+       of them was cleared here): where no producer moved, somebody else has decided already.
+    3. ``unblock``: what is ``upstream_failed`` downstream of the caller and of what was cleared is cleared too.
+    4. Setups that what is cleared depends on are cleared with their teardowns, as in Airflow's own clear: what a
+       teardown has removed is set up again (faults 68 and 69). Not while a task uses them that runs or is about to.
+    5. The caller is never cleared. A run that has ended is queued again.
+
+    ``unmoved`` names what was compared and found to be another try, another state, or not there (try 0).
+    Raises `RunMissing`, and `NotMine` where the caller's ``ti_id`` is given and is no longer its try.
+    """
+    run = lock_run(session, dag_id, run_id)
+    if caller is not None and caller.ti_id is not None:
+        current = session.scalar(instances_of(dag_id, run_id, [caller.key]))
+        if current is None or str(current.id) != caller.ti_id:
+            raise NotMine(
+                f"Expected {caller.key} of {dag_id} / {run_id} to be task instance {caller.ti_id}, found "
+                f"{None if current is None else current.id}: it was cleared or retried. This process must stop."
+            )
+    own_key = None if caller is None else caller.key
+    wanted = sorted({*request.producers, *request.consumers} - {own_key})
+    # Rows are locked as well: a task's own state report takes no lock on the run, and must not commit between the
+    # comparison and the clear. Airflow's id in the identity map may be old, hence populate_existing.
+    found = {key_of(each): each for each in session.scalars(instances_of(dag_id, run_id, wanted))} if wanted else {}
+
+    unmoved: dict[str, tuple[int, str | None]] = {}
+
+    def matching(observed: Iterable[tuple[str, str]], states: frozenset[str]) -> list[TaskInstance]:
+        chosen = []
+        for key, ti_id in observed:
+            if key == own_key:
+                continue
+            instance = found.get(key)
+            state = None if instance is None else state_of(instance)
+            if instance is not None and str(instance.id) == ti_id and state in states:
+                chosen.append(instance)
+            else:
+                unmoved[key] = (0 if instance is None else instance.try_number, state)
+        return chosen
+
+    chosen = matching(request.producers.items(), FINISHED_STATES)
+    if chosen or not request.producers:
+        consumers = [pair for pair in request.consumers.items() if pair[0] not in request.producers]
+        chosen += matching(consumers, FINISHED_STATES | RUNNING_STATES)
+    dag = DBDagBag().get_dag_for_run(run, session=session) if chosen or request.unblock else None
+    if dag is not None and request.unblock:
+        chosen += _blocked(session, run, dag, chosen, own_key)
+    if dag is not None and chosen:
+        chosen += _setups(session, run, dag, chosen, own_key)
+    if chosen:
+        if caller is not None:
+            note_clears(session, run, chosen)
+        clear_task_instances(chosen, session, DagRunState.QUEUED)
+        # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
+        session.flush()
+    return ClearResult(tuple(key_of(each) for each in chosen), unmoved)
+
+
+def lock_run(session: Session, dag_id: str, run_id: str) -> DagRun:
+    """The run, locked until the session ends. Raises `RunMissing`."""
+    if get_dialect_name(session) == "sqlite":
+        # SQLite has no row locks, and pysqlite begins a transaction only at the first write: without one, two threads
+        # would both compare and then both clear. An update that changes nothing takes the database's write lock.
+        unchanged = update(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+        session.execute(
+            unchanged.values(clear_number=DagRun.clear_number, updated_at=DagRun.updated_at),
+            execution_options={"synchronize_session": False},
+        )
+    run: DagRun | None = session.scalar(
+        _run(dag_id, run_id).with_for_update(of=DagRun).execution_options(populate_existing=True),
+    )
+    if run is None:
+        raise RunMissing(_missing(dag_id, run_id))
+    return run
+
+
+def _blocked(
+    session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
+) -> list[TaskInstance]:
+    """What stayed ``upstream_failed`` below the caller and below what is cleared (fault 65)."""
+    roots = {each.task_id for each in cleared}
+    if own_key is not None:
+        roots.add(own_key.partition("|")[0])
+    below: set[str] = set()
+    for task_id in roots:
+        if dag.has_task(task_id):
+            below |= dag.get_task(task_id).get_flat_relative_ids(upstream=False)
+    stuck: Iterable[TaskInstance] = session.scalars(
+        _lockable(
+            select(TaskInstance).where(
+                TaskInstance.dag_id == run.dag_id,
+                TaskInstance.run_id == run.run_id,
+                TaskInstance.state == TaskInstanceState.UPSTREAM_FAILED,
+            )
+        )
+    )
+    taken = {key_of(each) for each in cleared} | {own_key}
+    return [each for each in stuck if each.task_id in below and key_of(each) not in taken]
+
+
+def _setups(
+    session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
+) -> list[TaskInstance]:
+    """The finished setups of what is cleared, and their finished teardowns, unless a task at work depends on them."""
+    taken = {key_of(each) for each in cleared} | {own_key}
+    needed: set[str] = set()
+    for task_id in {each.task_id for each in cleared}:
+        if dag.has_task(task_id):
+            needed |= {each.task_id for each in dag.get_task(task_id).get_upstreams_only_setups_and_teardowns()}
+    if not needed:
+        return []
+    of_run = _lockable(select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id))
+    instances: list[TaskInstance] = list(session.scalars(of_run))
+    using = {each.task_id for each in instances if state_of(each) in USING_STATES and key_of(each) not in taken}
+    in_use = {
+        task_id
+        for task_id in needed
+        if dag.get_task(task_id).is_setup and using & dag.get_task(task_id).get_flat_relative_ids(upstream=False)
+    }
+    in_use |= {each.task_id for task_id in in_use for each in dag.get_task(task_id).downstream_list if each.is_teardown}
+    return [
+        each
+        for each in instances
+        if each.task_id in needed - in_use and key_of(each) not in taken and state_of(each) in FINISHED_STATES
+    ]
+
+
+def instances_of(dag_id: str, run_id: str, keys: Iterable[str]) -> Select[Any]:
+    """The task instances with these keys, locked when they are read."""
+    pairs = [_split(key) for key in keys]
+    return _lockable(
+        select(TaskInstance).where(
+            TaskInstance.dag_id == dag_id,
+            TaskInstance.run_id == run_id,
+            tuple_(TaskInstance.task_id, TaskInstance.map_index).in_(pairs),
+        )
+    )
+
+
+def _lockable(statement: Any) -> Select[Any]:
+    # One order for everybody, so that two clears of one run can't wait for each other.
+    ordered: Select[Any] = statement.order_by(TaskInstance.task_id, TaskInstance.map_index)
+    return ordered.with_for_update(of=TaskInstance).execution_options(populate_existing=True)
+
+
+def _run(dag_id: str, run_id: str) -> Select[Any]:
+    return select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+
+
+def _split(key: str) -> tuple[str, int]:
+    """Raises `ValueError` for what can't be a task's key: the database would refuse it, and the client ask again."""
+    task_id, mapped, index = key.partition("|")
+    if not mapped:
+        return task_id, -1
+    digits = index if index.isascii() and index.isdecimal() and len(index) <= len(str(MAX_MAP_INDEX)) else "-1"
+    if not 0 <= int(digits) <= MAX_MAP_INDEX:
+        raise ValueError(f"expected a map index from 0 to {MAX_MAP_INDEX} after the task id, found {key[:200]!r}")
+    return task_id, int(digits)
+
+
+def key_of(instance: TaskInstance) -> str:
+    """`airflow_recovery.attempt.task_instances.TaskTry.key`."""
+    return instance.task_id if instance.map_index < 0 else f"{instance.task_id}|{instance.map_index}"
+
+
+def state_of(instance: TaskInstance) -> str | None:
+    """Its state as text; `None` before it is scheduled."""
+    return None if instance.state is None else TaskInstanceState(instance.state).value
+
+
+def _missing(dag_id: str, run_id: str) -> str:
+    return f"Expected DAG {dag_id!r} to have a run {run_id!r}, found none."

@@ -1,0 +1,80 @@
+"""Set the finished tasks of a re-created run to success, in one transaction. API server, or its database.
+
+As `airflow_recovery.api_server.compare_and_clear` it judges nothing, works in the caller's session, and does not commit.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dagrun import DagRun
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
+
+from airflow_recovery.api_server.compare_and_clear import RunMissing, instances_of, key_of, lock_run, state_of
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy.orm import Session
+
+_DATE = re.compile(r"date-(.+T\d{2})(\d{2})(\d{2}.*)Z")
+_NOT_BEGUN = {None: 0, "scheduled": 1}
+"""State -> the try number of a task instance that has never run: the scheduler counts a try when it schedules it."""
+
+
+def set_finished(session: Session, dag_id: str, request: RebuildRequest) -> Rebuilt:
+    """Each task that is named, if it has never run in this run and nobody is about to start it; with its note.
+
+    Nothing else is touched, so that doing it again does nothing. Raises `RunMissing` where there is no run of that key,
+    and `ValueError` where the run asks for recomputing.
+    """
+    run_id = run_of_key(session, dag_id, request.run_key)
+    run = lock_run(session, dag_id, run_id)
+    asked = (run.conf or {}).get("recovery")
+    if isinstance(asked, dict) and asked.get("mode") == "recompute":
+        raise ValueError(f"run {run_id!r} of DAG {dag_id!r} asks for recomputing: everything in it runs again")
+    found = {key_of(each): each for each in session.scalars(instances_of(dag_id, run_id, request.notes))}
+    done, left = [], {}
+    for key, note in request.notes.items():
+        why = _why_left(found.get(key))
+        if why is not None:
+            left[key] = why
+            continue
+        done.append(key)
+        if not request.dry_run:
+            found[key].note = note
+            found[key].set_state(TaskInstanceState.SUCCESS, session=session)
+    session.flush()
+    return Rebuilt(run_id, tuple(done), left)
+
+
+def _why_left(instance: TaskInstance | None) -> str | None:
+    if instance is None:
+        return "the run has no such task instance: not mapped yet (rebuild again when it is), or renamed"
+    state = state_of(instance)
+    if instance.try_number > _NOT_BEGUN.get(state, -1):
+        return f"it is {state or 'cleared'}, try {instance.try_number}"
+    return None
+
+
+def run_of_key(session: Session, dag_id: str, run_key: str) -> str:
+    """The run id; of several runs of one asset partition, that of the newest. Raises `RunMissing`."""
+    runs = select(DagRun.run_id).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1)
+    kind, _, name = run_key.partition("-")
+    dated = _DATE.fullmatch(run_key)
+    found: Any = None
+    if dated is not None:
+        moment = datetime.fromisoformat(f"{dated[1]}:{dated[2]}:{dated[3]}+00:00")
+        found = session.scalar(runs.where(DagRun.logical_date == moment))
+    elif kind == "partition":
+        found = session.scalar(runs.where(DagRun.partition_key == name))
+    elif kind == "run":
+        found = session.scalar(runs.where(DagRun.run_id == name))
+    if found is None:
+        raise RunMissing(
+            f"Expected DAG {dag_id!r} to have a run of {run_key}, found none. Trigger one, then rebuild it."
+        )
+    return str(found)

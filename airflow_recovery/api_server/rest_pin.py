@@ -1,0 +1,54 @@
+"""``POST``: no release policy, gc or purge deletes the data of an attempt, until it is let go again."""
+
+from __future__ import annotations
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_recovery.api_server.access import MAY_ACT, audit
+from airflow_recovery.api_server.dag_runs import find_dag_run
+from airflow_recovery.api_server.journals import view_of
+from airflow_recovery.api_server.rest_errors import RESPONSES
+from airflow_recovery.api_server.rest_plan import Group
+from airflow_recovery.api_server.rest_release import WhichAttempt
+from airflow_recovery.api_server.store_routes import StoreRoute
+from airflow_recovery.attempt.pin import hold, let_go
+from airflow_recovery.journal.recorded import recorded_journal
+
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
+
+
+class Pin(WhichAttempt):
+    """``pinned``: pin it, or let it go again. ``why`` is for whoever wants the room one day."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pinned: bool = True
+    why: str = Field("pinned on the Recovery tab", max_length=1000)
+
+
+class Pinned(BaseModel):
+    """Who has pinned it, or let it go. What was pinned already stays pinned by whoever it was."""
+
+    region: str
+    attempt: int
+    pinned: bool
+    who: str
+    why: str
+
+
+@router.post("/dags/{dag_id}/runs/{run_id}/pin", dependencies=MAY_ACT)
+def pin(dag_id: str, run_id: str, which: Pin, session: SessionDep, user: GetUserDep, group: Group = None) -> Pinned:
+    """Pin the data of one attempt, or let them go again. Twice is once."""
+    who = user.get_name()
+    row = find_dag_run(session, dag_id, run_id)
+    session.close()
+    view = view_of(dag_id, row.run_key, group)
+    audit(session, who, "airflow_recovery.pin", dag_id, run_id, which.model_dump())
+    session.close()
+    change = hold if which.pinned else let_go
+    with recorded_journal(view.journal) as journal:
+        said = change(journal, view.in_use.state, which.region, which.attempt, who, which.why)
+    return Pinned(region=said.region, attempt=said.attempt, pinned=said.is_pinned, who=said.who, why=said.why)

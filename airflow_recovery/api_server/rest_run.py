@@ -1,0 +1,123 @@
+"""``GET``: a run as it is, and the last runs of a DAG."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Header, Query, Response
+from pydantic.dataclasses import dataclass
+
+from airflow_recovery.api_server.access import MAY_READ, may_act
+from airflow_recovery.api_server.compare_and_clear import observe
+from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs
+from airflow_recovery.api_server.journals import deployment_journal, journal_of, version_of
+from airflow_recovery.api_server.rest_errors import RESPONSES
+from airflow_recovery.api_server.store_routes import StoreRoute
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.errors import JournalError
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.run_document import RunDocument, run_document
+from airflow_recovery.story.run_lookup import groups_of
+from airflow_recovery.story.run_view import view_run
+
+MAX_RUNS = 50
+
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
+
+
+@dataclass(frozen=True)
+class RunAnswer:
+    """A run, and whether the user may act on it. ``version`` changes with whatever is in ``run``."""
+
+    version: str
+    can_act: bool
+    run: RunDocument
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group of a run. ``problem``: why its journal could not be read; then the rest is empty."""
+
+    group_id: str
+    statuses: dict[str, int]
+    regions: int
+    seconds_saved: float
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run. No groups: nothing of it is recorded."""
+
+    run_id: str
+    run_key: str
+    state: str | None
+    run_after: str | None
+    groups: list[GroupSummary]
+
+
+@dataclass(frozen=True)
+class RunsAnswer:
+    """The newest runs of a DAG, the newest first."""
+
+    dag_id: str
+    runs: list[RunSummary]
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}", dependencies=MAY_READ, responses={304: {"description": "As it was"}})
+def get_run(
+    dag_id: str,
+    run_id: str,
+    session: SessionDep,
+    user: GetUserDep,
+    response: Response,
+    group: Annotated[str | None, Query(description="Task group; the first one, where it is left out")] = None,
+    if_none_match: Annotated[str | None, Header(description='``"<version>"`` of an earlier answer')] = None,
+) -> RunAnswer:
+    """Everything that is known of a run: regions, what they read, attempts, history, and the time that was saved."""
+    row, tries, can_act = find_dag_run(session, dag_id, run_id), observe(session, dag_id, run_id), may_act(user, dag_id)
+    session.close()  # the connection serves others while the store is asked
+    store = deployment_journal()
+    groups = groups_of(store, dag_id, row.run_key)
+    journal = journal_of(store, dag_id, row.run_key, group, groups)
+    version = version_of(journal, tries, row.state, str(can_act), *groups)
+    headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
+    if if_none_match == f'"{version}"':
+        return Response(status_code=304, headers=headers)  # type: ignore[return-value]
+    response.headers.update(headers)
+    others = tuple(each for each in groups if each != journal.identity.group_id)
+    view = view_run(journal)
+    return RunAnswer(
+        version,
+        can_act,
+        run_document(view, run_id=run_id, run_state=row.state, observation=tries, others=others),
+    )
+
+
+@router.get("/dags/{dag_id}/runs", dependencies=MAY_READ)
+def get_runs(dag_id: str, session: SessionDep, limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 10) -> RunsAnswer:
+    """The newest runs of a DAG, with how many regions are in which status. A run that can't be read says why."""
+    rows = [(row, observe(session, dag_id, row.run_id)) for row in newest_dag_runs(session, dag_id, limit)]
+    session.close()
+    store = deployment_journal()
+    return RunsAnswer(dag_id, [_summary(store, dag_id, row, tries) for row, tries in rows])
+
+
+def _summary(store: ObjectStore, dag_id: str, row: RunRow, tries: Observation) -> RunSummary:
+    groups = groups_of(store, dag_id, row.run_key)
+    told = [_group(store, dag_id, row, tries, group, groups) for group in groups]
+    return RunSummary(row.run_id, row.run_key, row.state, row.run_after, told)
+
+
+def _group(
+    store: ObjectStore, dag_id: str, row: RunRow, tries: Observation, group: str, groups: list[str]
+) -> GroupSummary:
+    try:
+        view = view_run(journal_of(store, dag_id, row.run_key, group, groups))
+        found = run_document(view, run_id=row.run_id, run_state=row.state, observation=tries)
+    except JournalError as error:
+        # The others can be read: a store that gives no answer is another matter, and raised.
+        return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
+    return GroupSummary(group, found.statuses, len(found.regions), found.saved.seconds_saved)

@@ -1,0 +1,89 @@
+"""A person gives up a commit that its target refuses for good, or that can't be completed: then the region runs again.
+
+Never where the target has taken it, or may still take it: it is asked first, and a process that might still commit has
+to be confirmed dead (`airflow_recovery.attempt.confirm`), but for a token sink in mode replace: its target refuses a
+late one once a later attempt is there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_recovery.attempt.commit import declared, token_of_finish
+from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.records import CommitEnd, Committed, CommitterTurn
+from airflow_recovery.sinks.committer import Committer, Probe
+
+
+@dataclass(frozen=True)
+class Abandonable:
+    """A finish whose commit may be given up. ``said``: what its target says of it. ``turn``: the committer's so far."""
+
+    region: str
+    attempt: int
+    turn: int
+    spec: CommitSpec
+    said: str
+
+    @property
+    def name(self) -> str:
+        """``region@attempt``."""
+        return f"{self.region}@{self.attempt}"
+
+
+def look_at_abandon(
+    journal: Journal,
+    state: RunState,
+    region: str,
+    open_committer: Callable[[CommitSpec], Committer],
+    *,
+    not_applied: bool = False,
+) -> Abandonable:
+    """The finish of ``region`` that waits for its commit. Changes nothing.
+
+    ``not_applied``: a person's word in place of the target's, which is not asked then. Raises `NothingRecorded` where
+    no commit waits, `Refused` where the target has taken it or may still take it, and what the committer raises.
+    """
+    prepared = state.of(region).prepared_attempt
+    if prepared is None or prepared.outcome is None or prepared.outcome.commit is None:
+        raise NothingRecorded(
+            f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to abandon."
+        )
+    outcome, spec, turn = prepared.outcome, prepared.outcome.commit, max(prepared.turns, 1)
+    name, identity = f"{region}@{prepared.number}", journal.identity
+    if prepared.dead_turns < turn and (spec.kind, spec.mode) != (CommitKind.TOKEN, CommitMode.REPLACE):
+        which = (identity.dag_id, identity.run_key, region, "--group", identity.group_id)
+        writer = outcome.writer if turn == 1 else journal.read_turn(region, prepared.number, turn).writer
+        raise Refused(
+            f"Expected the process that might still commit {name} to be confirmed dead, found {writer}, of which "
+            "nobody has said so. Make sure that it does not run any more (worker, supervisor, pod), then: "
+            f"{shlex.join(('airflow', 'recovery', 'confirm', *which))}; and abandon it after that."
+        )
+    if not_applied:
+        return Abandonable(region, prepared.number, turn, spec, "not asked")
+    plans = [journal.read_plan(each) for each in sorted(state.plans)]
+    specs = [each.commit for plan in plans for each in plan.regions if each.name == region and each.commit is not None]
+    probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
+        token_of_finish(journal.identity, outcome)
+    )
+    if probe is Probe.APPLIED:
+        raise Refused(
+            f"The target has taken {name}: there is nothing to abandon. Clear the task: its next try writes that down."
+        )
+    return Abandonable(region, prepared.number, turn, spec, probe.value)
+
+
+def abandon(journal: Journal, found: Abandonable, who: str, why: str) -> None:
+    """Write down that it will never be committed. Raises `Refused` where somebody has gone on meanwhile."""
+    try:
+        if found.spec.kind is CommitKind.PROBE_ONLY:
+            # Whoever else has seen the confirmation, and is about to commit, loses here.
+            journal.take_turn(CommitterTurn(found.region, found.attempt, found.turn + 1, journal.writer))
+        journal.commit(Committed(found.region, found.attempt, CommitEnd.ABANDONED, who, "", f"{found.said}; {why}"))
+    except AttemptLost as error:
+        raise Refused(f"A try has gone on with {found.name} meanwhile, and nothing was abandoned: {error}") from error

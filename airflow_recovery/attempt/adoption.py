@@ -1,0 +1,135 @@
+"""What an attempt takes over of earlier ones, of a region that commits split by split (`source.parts` decides it).
+
+Read before the claim, which pins it. So it is looked at once, and whatever a zombie commits later is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.errors import ObjectMissing, RecordInvalid
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
+    AttemptState,
+    ExternalObject,
+    InputPin,
+    Outcome,
+    Part,
+    ReadMetrics,
+    RegionPlan,
+)
+from airflow_recovery.splits.committed import check_kept, committed_splits
+from airflow_recovery.splits.log import SplitBook
+from airflow_recovery.splits.parts import (
+    SplitWork,
+    accumulated,
+    adoptable,
+    check_cover,
+    folder_of,
+    lost_splits_of,
+    numbers_of,
+    reading_of,
+    refs_of,
+    taken,
+    union_of,
+    usable,
+)
+from airflow_recovery.splits.split import Split
+
+
+def split_work(
+    run: Run, region: RegionPlan, state: RunState, pins: Sequence[InputPin], externals: Sequence[ExternalObject]
+) -> SplitWork:
+    """What the next attempt of ``region`` has to read of ``externals``, and what it can take over.
+
+    One read for each earlier attempt and each of its parts, and one listing of the data. Where splits are pulled, only
+    parts are taken over whose splits the log says were never given back since. Raises the store's errors,
+    `RecordInvalid` where a part that was adopted before is not there, and `UserCodeError` where rows that are to be
+    kept of splits which have vanished can't be taken over.
+    """
+    assert region.split_source is not None
+    assigned = tuple(Split.of_external(each) for each in externals if each.vertex == region.split_source)
+    reading = reading_of(region.fingerprint, pins)
+    mine = state.of(region.name)
+    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.void_up_to]
+    claims = {each.attempt: each for each in run.journal.read_claims(before)}
+    base = adoptable(mine, claims, reading)
+    parts = _read(run, region.name, numbers_of(base))
+    book = run.journal.split_log(region.split_source).book if before and region.pulls_splits else None
+    index = region.subtask.index if region.subtask is not None else 0
+
+    def is_own(part: Part) -> bool:
+        return book is None or book.has(index, part.attempt, part.splits)
+
+    base = usable(base, parts, {each.key for each in assigned}, _gone(run, region.name, parts), is_own=is_own)
+    if book is not None:
+        _check_kept(run, region, book, index, assigned, {key for each in taken(base, parts) for key in each.splits})
+    work = SplitWork(assigned, base, taken(base, parts), reading, region.pulls_splits)
+    if before:
+        lost = len(parts) - len(work.adopted)
+        beside = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
+        run.log.info("%s: %s%s.", region.name, work.text(), beside)
+    return work
+
+
+def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
+    """Finish an attempt that takes everything over. Raises `SplitsNotCovered`; `AttemptLost` where it was fenced."""
+    work = attempt.splits
+    if work is None:
+        raise AssertionError(f"{attempt.claim.region} does not commit split by split")
+    check_cover(work.assigned, work.adopted)
+    region = run.regions[attempt.claim.region]
+    outcome = attempt.trace.finished(
+        run.now(),
+        union_of(folder_of(work.adopted), region.results, work.adopted),
+        spark_seconds=0.0,
+        read=ReadMetrics.of((), ()),
+        accumulators=accumulated(work.adopted),
+        parts=refs_of(work.adopted),
+        lost_splits=lost_splits_of(work.adopted, work.assigned),
+    )
+    run.journal.finish(outcome)
+    run.log.info("%s@%d is finished without Spark: %s.", region.name, outcome.attempt, work.text())
+    return outcome
+
+
+def _check_kept(
+    run: Run, region: RegionPlan, book: SplitBook, index: int, assigned: Sequence[Split], adopted: Collection[str]
+) -> None:
+    """Before the claim, after which it would be given back: what has vanished can't be read again."""
+    assert region.split_source is not None
+    gone = book.vanished() & {*book.held_by(index)}
+    left = [each for each in assigned if each.key in gone and each.key not in adopted]
+    if left:
+        committed = committed_splits(run.journal, region.name, region.split_source)
+        check_kept(region.name, [each for each in left if each.key in committed])
+
+
+def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[Part, ...]:
+    try:
+        return run.journal.read_parts_of(region, numbers)
+    except ObjectMissing as error:
+        raise RecordInvalid(
+            f"{region}: expected {len(numbers)} parts of its earlier attempts in the journal, found one missing "
+            f"({error}): somebody deleted it. Restart the region, which reads everything anew."
+        ) from error
+
+
+def _gone(run: Run, region: str, parts: Sequence[Part]) -> frozenset[tuple[int, int]]:
+    """The parts whose objects are not there as they were written. One listing, where nothing is amiss."""
+    made = [each for each in parts if each.outputs]
+    if not made:
+        return frozenset()
+    results = [each.result for each in made[0].outputs]
+    if _is_there(run, region, union_of(folder_of(made), results, made)):
+        return frozenset()
+    return frozenset((each.attempt, each.number) for each in made if not _is_there(run, region, each.outputs))
+
+
+def _is_there(run: Run, region: str, outputs: tuple[PartitionManifest, ...]) -> bool:
+    # As if they were an attempt's: what looks for a finished result looks for these.
+    made = Outcome(region, 0, AttemptState.FINISHED, run.journal.writer, "", outputs=outputs)
+    return run.available(region, Attempt(0, is_claimed=True, has_outcome=True, outcome=made)) is None

@@ -1,0 +1,134 @@
+"""One attempt: claimed once, run to its end, and finished or fenced."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from airflow_recovery.attempt.adoption import finish_without_spark
+from airflow_recovery.attempt.attempt_outcome import own_finish
+from airflow_recovery.attempt.dynamic_splits import finish_pulled
+from airflow_recovery.attempt.failed_attempt import FailedAttempt
+from airflow_recovery.attempt.inputs_kept import ReleaseCheck, check_base
+from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.attempt.stage_failover import check_channels
+from airflow_recovery.attempt.stage_work import StageWork
+from airflow_recovery.errors import Failure, RegionFailed
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Claim, InputPin, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.splits.parts import SplitWork
+
+
+def claim_attempt(
+    run: Run,
+    region: str,
+    state: RunState,
+    inputs: Sequence[InputPin],
+    *,
+    splits: SplitWork | None,
+    stage: StageWork | None,
+    epoch: str | None,
+    owner: RunAttempt | None,
+    process: str | None,
+    commit_number: int | None,
+    prepare_journal: Callable[[], None],
+) -> Claim:
+    """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
+
+    A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
+    ``splits``: of a region that commits split by split; what the attempt takes over is pinned by its claim.
+    ``process`` is the one with which the attempt ends, where that is so; ``commit_number`` is what its target is to
+    count it as.
+    ``prepare_journal`` is called before the first claim with this plan.
+    """
+    run.scheduler.live_check()
+    if run.plan_hash not in state.plans:
+        prepare_journal()
+        run.journal.put_plan(run.plan)
+    number = state.of(region).top + 1
+    claim = Claim(
+        region=region,
+        attempt=number,
+        writer=run.journal.writer,
+        plan_hash=run.plan_hash,
+        inputs=tuple(inputs),
+        airflow_run_id=run.task.airflow_run_id,
+        try_number=run.task.try_number,
+        ti_id=run.task.ti_id,
+        tag=f"airflow-recovery-{uuid.uuid5(uuid.NAMESPACE_OID, f'{run.journal.writer}/{region}/{number}')}",
+        claimed_at=run.now(),
+        epoch=epoch,
+        owner=owner,
+        process=process,
+        max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
+        base=splits.base if splits is not None else (),
+        reading=splits.reading if splits is not None else stage.code if stage is not None else None,
+        channels=stage.pins if stage is not None else (),
+        after=stage.after if stage is not None else (),
+        commit_number=commit_number,
+    )
+    run.journal.claim(claim)
+    run.log.info(
+        "Attempt %d of %s claimed; it reads %s.",
+        number,
+        region,
+        ", ".join(f"{pin.region}@{pin.attempt}" for pin in claim.inputs) or "no other region",
+    )
+    return claim
+
+
+def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputPin, ...]:
+    """What an attempt of ``region`` pins that reads ``inputs``."""
+    return tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items())
+
+
+def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputPin:
+    """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
+    digests = (
+        (each.result, each.digest) for each in outcome.outputs if not reader.reads or each.result in reader.reads
+    )
+    return InputPin(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
+
+
+def run_claimed(
+    run: Run,
+    attempt: ClaimedAttempt,
+    runner: RegionRunner,
+    restarts: Restarts,
+    label: Callable[[Failure], Failure],
+) -> Outcome:
+    """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more."""
+    claim = attempt.claim
+    todo = attempt.splits is None or not attempt.splits.is_done
+    failed = FailedAttempt(run, claim, restarts, label)
+    check = ReleaseCheck(run, claim, runner.stop)
+    looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
+    attempt = replace(attempt, found_inputs_kept=check.found_them_kept)
+    try:
+        looking.start()
+        if attempt.comes_back:
+            run.journal.put_plan(run.plan)
+        check_base(run, claim)
+        check_channels(run, claim)
+        early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
+        confirmed = early or runner.run(attempt)
+    except BaseException as error:
+        outcome = failed.end(error)
+    else:
+        outcome = confirmed or own_finish(run, claim) or failed.end(_silence(claim))
+    finally:
+        looking.join()
+    # The driver has written it, not this process.
+    run.journal.noticed(outcome)
+    return outcome
+
+
+def _silence(claim: Claim) -> RegionFailed:
+    return RegionFailed(
+        f"{claim.region}@{claim.attempt}: the Spark application ended without an error, and without an outcome in the "
+        "journal. Look into its log above; was it stopped, or did it call sys.exit()?"
+    )

@@ -1,0 +1,146 @@
+"""The failover: report what is lost, wake its producers, stop those who read what will be made again.
+
+See docs/protocol.md#clear.
+
+A wake-up has no authority. Each woken region's own pre-check judges with the same pure function; so a wake-up that is
+doubled, late, or lost in a crash does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.task_instances import (
+    FINISHED_STATES,
+    HOW_TO_GET_A_DOOR,
+    REMOVED_STATE,
+    RUNNING_STATES,
+    ClearRequest,
+    Observation,
+    TaskTry,
+)
+from airflow_recovery.errors import InputLost, InputSkipped, InputUnreachable, NoDoor, ObjectMissing
+from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
+from airflow_recovery.model.records import InputPin, Lost
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.plan_making import plan_of
+from airflow_recovery.planning.plan_text import brief, plan_line
+from airflow_recovery.planning.reason import Reason
+
+
+def wake_producers(
+    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+) -> InputLost:
+    """Report and wake. Returns the exception for the caller to raise: its retry waits for the producers.
+
+    ``observation`` was made before the listing that ``judged`` rests on. Raises `InputSkipped` where a producer was
+    skipped in this run, `InputUnreachable` where its task was removed from the run, or where it has verified its result
+    since an earlier report and this process still does not see it.
+    """
+    tries = run.tries(observation)
+    skipped = [region for region in lost if region in tries and tries[region].state == "skipped"]
+    if skipped:
+        run.events.record(RegionSkipped(occurred_at=run.now(), region=caller, why=f"{skipped[0]} was skipped"))
+        raise InputSkipped(
+            f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
+            f"attempt. {caller} is skipped as well; clear {skipped[0]} to have it made."
+        )
+    removed = [region for region in lost if region in tries and tries[region].state == REMOVED_STATE]
+    if removed:
+        raise InputUnreachable(
+            f"{caller} can't run before {', '.join(lost)} has, and Airflow has removed {', '.join(removed)} from this "
+            "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
+            "version."
+        )
+    plan = _report(run, judged, caller, lost, tries)
+    request = ClearRequest(
+        producers={run.task_keys[each]: tries[each].ti_id for each in lost if each in tries},
+        consumers=_readers(run, judged, caller, lost, observation),
+    )
+    result = run.scheduler.clear(request)
+    gone = tuple(InputPin(region, attempt.number) for region in lost if (attempt := judged.current(region)) is not None)
+    run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
+    said = "; ".join(reason.text() for reason in lost.values())
+    woken = ", ".join(result.cleared) or "nobody: they are awake already"
+    return InputLost(
+        f"{caller} can't run before {', '.join(lost)} has: {said}. Woken: {woken}. "
+        "This task retries by itself when they are done."
+    )
+
+
+def refuse_without_door(run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason]) -> NoDoor:
+    """The error where producers would have to be woken and nothing is configured to do it.
+
+    The loss is reported all the same, so that a producer that is cleared by hand looks at its data.
+    """
+    _report(run, judged, caller, lost, {})
+    said = "; ".join(reason.text() for reason in lost.values())
+    return NoDoor(
+        f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
+        f"task. By hand: clear {', '.join(run.task_keys[each] for each in lost)}, each with its downstream tasks, this "
+        f"one among them; what still stands is kept. {HOW_TO_GET_A_DOOR}"
+    )
+
+
+def _report(
+    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], tries: Mapping[str, TaskTry]
+) -> tuple[tuple[str, str], ...]:
+    """Write `.lost` for each result that is gone. Returns what will run and why, as it is shown to a person."""
+    # A wake-up must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
+    planned = plan_of(judged, ask=False)
+    plan = brief(planned)
+    run.log.info("The failover as planned: %s.", plan_line(planned))
+    for region, reason in lost.items():
+        attempt = judged.current(region)
+        # Nothing is reported of a region that does not stand: there is no result that could be gone.
+        if attempt is None or judged.why_not_standing(region) is not None:
+            continue
+        seen = tries.get(region)
+        if attempt.is_lost and seen is not None and seen.state == "success":
+            _check_reachable(run, caller, region, attempt.number, seen.ti_id, reason)
+        run.journal.report_lost(
+            Lost(region, attempt.number, caller, (reason.text(),), seen.ti_id if seen is not None else "", plan)
+        )
+    return plan
+
+
+def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: str, reason: Reason) -> None:
+    """No ping-pong: the producer was woken for this very loss, and is a success again."""
+    try:
+        report = run.journal.read_lost(region, attempt)
+    except ObjectMissing:
+        return
+    if report.producer_ti_id and report.producer_ti_id != ti_id:
+        raise InputUnreachable(
+            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was woken for "
+            "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "
+            "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks."
+        )
+
+
+def _readers(
+    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+) -> dict[str, str]:
+    """Consumers that rest on what will be made again, and run again whatever that writes (forward cancellation).
+
+    Not those that may turn out to stand: they are looked at when the producer has finished (`settle`).
+    """
+    tries = run.tries(observation)
+    found: dict[str, str] = {}
+    for producer in lost:
+        current = judged.current(producer)
+        if current is None:
+            continue
+        for consumer in run.consumers[producer]:
+            seen = tries.get(consumer)
+            if consumer == caller or consumer in lost or seen is None:
+                continue
+            if not judged.always_follows(consumer, producer):
+                continue
+            if seen.state not in FINISHED_STATES | RUNNING_STATES:
+                continue
+            basis = judged.basis(consumer, seen.ti_id) or ()
+            if any(pin.region == producer and pin.attempt == current.number for pin in basis):
+                found[run.task_keys[consumer]] = seen.ti_id
+    return found

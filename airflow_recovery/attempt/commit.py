@@ -1,0 +1,306 @@
+"""From prepared to committed (docs/protocol.md#commits): after FINISHED, whoever comes next rolls the attempt forward.
+
+token sink        whoever comes commits, with the attempt's own token: the target applies it once
+probe-only sink   one process at a time may commit. Turn 1 is that of the process that finished the attempt; turn t+1
+                  is taken, by one process, once that of turn t is confirmed to be dead. Till then, where the target
+                  says "not applied", it may still be applied at any moment: in doubt, so nothing is done
+committed         is written down, whoever did it; nobody claims the next attempt before
+what was prepared is gone or was reset, and was not applied; or its target refuses it for good, and it would run again
+                  the attempt is abandoned: at once by a token sink in mode replace, whose target refuses a late one.
+                  What is gone is abandoned by other sinks once those who might still commit are confirmed to be dead,
+                  everything else by a person alone (`airflow_recovery.attempt.abandon`)
+the target holds what this journal does not know
+                  another journal has committed there: this one was lost, moved or emptied, or there are two. In mode
+                  replace the next attempt is counted above that; in mode append nothing is run
+
+A finish without ``committed`` is thus the mark of a commit that may be in doubt; no other is needed (fault 12).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.errors import (
+    AppendedAlready,
+    ConfigurationError,
+    HoldsOther,
+    Overtaken,
+    RecoveryError,
+    SinkInDoubt,
+    SinkNotApplied,
+    SinkRefused,
+    SinkUnavailable,
+)
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterTurn, Outcome, RunIdentity
+from airflow_recovery.planning.reason import Reason
+from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
+
+
+def commit_own(run: Run, outcome: Outcome) -> None:
+    """Right after the finish, by the process that has claimed the attempt: whatever the sink, it is this one's turn."""
+    if outcome.commit is not None:
+        _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
+
+
+def roll_forward(run: Run, prepared: Attempt, mine: RegionState, why_run: Callable[[], Reason | None]) -> None:
+    """By a process that has found a finish without a commit. Returns once the journal says how that has ended.
+
+    ``why_run``: why the region would run again with this finish committed, if it would. Raises `SinkInDoubt` where it
+    can't be decided what the target has, and what the committer raises.
+    """
+    _Commit(run, prepared).complete(is_void=prepared.number <= mine.void_up_to, why_run=why_run)
+
+
+def check_not_appended(run: Run, region: str, state: RunState) -> None:
+    """Before ``region`` runs. Raises `AppendedAlready` where its sink appends and holds an attempt of this run.
+
+    The target is asked whether it still does: a person may have undone it.
+    """
+    spec = run.regions[region].commit
+    if spec is None or spec.mode is not CommitMode.APPEND:
+        return
+    mine, identity = state.of(region), run.journal.identity
+    taken = [n for n, each in mine.attempts.items() if _has_taken(each, spec)]
+    committer = run.open_committer(spec)
+    if isinstance(committer, RemembersAttempts):
+        held = _held(run, committer, region, must_answer=bool(taken))
+        if held is None:
+            return
+        # A target may know its writers by a hash alone: it is asked.
+        finished = [each.outcome for each in mine.attempts.values() if each.is_prepared or each.committed is not None]
+        tokens = [token_of_finish(identity, each) for each in finished if each is not None]
+        if not any(each.attempt == held.attempt and committer.probe(each) is Probe.APPLIED for each in tokens):
+            raise AppendedAlready(
+                f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
+                "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
+                "target. A second one would double its rows, so nothing is run. Remove the rows and the token from the "
+                "target, and clear this task: it appends them anew; or declare the sink with mode='replace'."
+            )
+        raise AppendedAlready(_appended(region, held.attempt))
+    # Of what was purged nothing is known but that it was: all of it is asked for.
+    purged = [token_of(identity, region, n) for n in range(1, mine.closed_at + 1)]
+    outcomes = [mine.attempts[n].outcome for n in taken]
+    for token in [*purged, *(token_of_finish(identity, each) for each in outcomes if each is not None)]:
+        if committer.probe(token) is Probe.APPLIED:
+            raise AppendedAlready(_appended(region, token.attempt))
+
+
+def number_in_target(run: Run, region: str, state: RunState) -> int | None:
+    """Before a claim: as which attempt the target of ``region`` is to count the next one; `None`: it commits nowhere.
+
+    Its own number, unless another journal's attempts are there: then one above those, and above all that this journal
+    has prepared so far.
+    """
+    spec = run.regions[region].commit
+    if spec is None:
+        return None
+    mine = state.of(region)
+    earlier = [each.outcome.commit for each in mine.attempts.values() if each.outcome is not None]
+    least = max([mine.top, *(each.number or 0 for each in earlier if each is not None)])
+    if spec.kind is CommitKind.TOKEN and spec.mode is CommitMode.REPLACE:
+        committer = run.open_committer(spec)
+        if isinstance(committer, RemembersAttempts):
+            held = _held(run, committer, region, must_answer=False)
+            if held is not None and held.attempt > least:
+                run.log.warning(
+                    "The sink of %s holds %s, which this journal does not know: it was purged, moved, emptied or lost "
+                    "since, or another deployment commits to the same target. This attempt is counted above it there.",
+                    region,
+                    held.text,
+                )
+                least = held.attempt
+    return least + 1
+
+
+def _held(run: Run, committer: RemembersAttempts, region: str, *, must_answer: bool) -> Held | None:
+    """What the target holds. A target that gives no answer stops no Spark: its commit decides, too."""
+    try:
+        return committer.held(token_of(run.journal.identity, region, 0))
+    except SinkUnavailable as error:
+        if must_answer:
+            raise
+        run.log.warning("What the sink of %s holds could not be asked before the attempt: %s", region, error)
+        return None
+
+
+def _has_taken(attempt: Attempt, spec: CommitSpec) -> bool:
+    committed, outcome = attempt.committed, attempt.outcome
+    if committed is None or committed.end is not CommitEnd.COMMITTED or outcome is None or outcome.commit is None:
+        return False
+    return outcome.commit.has_same_target(spec)
+
+
+def _appended(region: str, number: int) -> str:
+    return (
+        f"{region} must run again, and its sink appends and holds attempt {number} already: a second one would double "
+        f"its rows, so nothing is run. Remove the rows of attempt {number} from the target, and its token, and clear "
+        "this task; or declare the sink with mode='replace'."
+    )
+
+
+def token_of(identity: RunIdentity, region: str, attempt: int) -> CommitToken:
+    """The token of an attempt, without its writer."""
+    return CommitToken(identity.dag_id, identity.run_key, identity.group_id, region, attempt)
+
+
+def token_of_finish(identity: RunIdentity, outcome: Outcome) -> CommitToken:
+    """The token of a finish that is prepared for a commit, the same in whatever process.
+
+    One of the version before has none of what was written down since, and is committed as that version would have.
+    """
+    number = outcome.commit.number if outcome.commit is not None else None
+    token = token_of(identity, outcome.region, number or outcome.attempt)
+    return token if number is None else replace(token, writer=outcome.writer)
+
+
+def declared(prepared: CommitSpec, specs: Iterable[CommitSpec], name: str, where: str) -> CommitSpec:
+    """What is declared of the place that ``prepared`` names. Raises `ConfigurationError` where nothing is.
+
+    An outcome lies in a store: by it alone no module is imported, and nothing written into a target.
+    """
+    for each in specs:
+        if each.has_same_place(prepared):
+            return replace(each, result=prepared.result, number=prepared.number)
+    raise ConfigurationError(
+        f"{name}: expected its sink to be one that {where} declares, found {prepared.sink} with {prepared.config}: "
+        "nothing was asked of it. Bring the version of the code back that declares it, and clear the task"
+    )
+
+
+def abandon_command(identity: RunIdentity, region: str, *more: str) -> str:
+    """The command that gives up the commit of ``region``."""
+    which = (identity.dag_id, identity.run_key, region, "--group", identity.group_id)
+    return shlex.join(("airflow", "recovery", "abandon", *which, *more))
+
+
+class _Commit:
+    """The commit of one prepared attempt, by this process."""
+
+    def __init__(self, run: Run, prepared: Attempt) -> None:
+        outcome = prepared.outcome
+        if outcome is None or outcome.commit is None:
+            raise AssertionError(f"attempt {prepared.number} is not prepared for a commit")
+        self._run = run
+        self._prepared = prepared
+        self._outcome = outcome
+        today = run.regions[outcome.region].commit
+        try:
+            self._spec = declared(outcome.commit, [] if today is None else [today], self._name, "this DAG's code")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; or give it up: {self._abandon('--not-applied')}") from error
+        self._token = token_of_finish(run.journal.identity, outcome)
+        self._committer: Committer = run.open_committer(self._spec)
+        self._turn = max(prepared.turns, 1)
+
+    def begin(self) -> None:
+        try:
+            self._apply(probed="")
+        except HoldsOther as error:
+            if not self._is_harmless(is_gone=True):
+                raise self._with_way_out(error) from None
+            self._end(CommitEnd.ABANDONED, "", str(error))
+            raise Overtaken(f"{error} The next try is counted above it.") from None
+        except (SinkRefused, ConfigurationError) as error:
+            raise self._with_way_out(error) from None
+
+    def complete(self, *, is_void: bool, why_run: Callable[[], Reason | None]) -> None:
+        self._run.log.info("%s has finished and may not be committed: asking its sink.", self._name)
+        probe = self._committer.probe(self._token)
+        if probe is Probe.APPLIED:
+            self._end(CommitEnd.COMMITTED, self._token.text, probe.value)
+            return
+        gone = self._why_gone()
+        if gone is None and is_void and self._is_harmless(is_gone=True):
+            gone = "it was reset"
+        if not self._is_dead and not self._is_harmless(is_gone=gone is not None):
+            raise self._in_doubt(gone)
+        if self._spec.kind is CommitKind.PROBE_ONLY:
+            # Whoever else has seen the confirmation loses here, and judges again.
+            self._turn += 1
+            turn = CommitterTurn(self._outcome.region, self._outcome.attempt, self._turn, self._run.journal.writer)
+            self._run.journal.take_turn(turn)
+        if gone is not None:
+            self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {gone}")
+            return
+        try:
+            self._apply(probe.value)
+        except (SinkRefused, ConfigurationError) as error:
+            if not self._is_harmless(is_gone=True):
+                raise self._with_way_out(error) from None
+            reason = None if isinstance(error, HoldsOther) else why_run()
+            if reason is None and not isinstance(error, HoldsOther):
+                raise self._with_way_out(error) from None
+            why = f"; {reason.text()}" if reason is not None else ""
+            self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {error}{why}")
+
+    def _apply(self, probed: str) -> None:
+        manifest = next(each for each in self._outcome.outputs if each.result == self._spec.result)
+        try:
+            commit_id = self._committer.commit(Committable(self._token, manifest))
+        except SinkNotApplied as error:
+            # Then this process needs nobody to confirm that it will not commit any more.
+            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._turn, self._who, str(error))
+            self._run.journal.confirm_dead(dead)
+            raise
+        self._end(CommitEnd.COMMITTED, commit_id, probed)
+
+    def _end(self, end: CommitEnd, commit_id: str, probed: str) -> None:
+        committed = Committed(self._outcome.region, self._outcome.attempt, end, self._who, commit_id, probed)
+        self._run.journal.commit(committed)
+        said = commit_id if end is CommitEnd.COMMITTED else probed
+        self._run.log.info("%s: %s (%s).", self._name, end.value.lower(), said)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._outcome.region}@{self._outcome.attempt}"
+
+    @property
+    def _who(self) -> str:
+        return f"process {self._run.journal.writer}"
+
+    @property
+    def _is_dead(self) -> bool:
+        """Whoever might commit without this process is confirmed to be dead."""
+        return self._prepared.dead_turns >= self._turn
+
+    def _is_harmless(self, *, is_gone: bool) -> bool:
+        """Nothing that another process may still do can be wrong: the target knows its token, or will refuse it."""
+        if self._spec.kind is CommitKind.PROBE_ONLY:
+            return False
+        return not is_gone or self._spec.mode is CommitMode.REPLACE
+
+    def _with_way_out(self, error: RecoveryError) -> RecoveryError:
+        """The same, with what a person may do where neither the target nor its rows can be put right."""
+        if self._spec.kind is CommitKind.PROBE_ONLY:
+            return error
+        kind = ConfigurationError if isinstance(error, ConfigurationError) else SinkRefused
+        return kind(
+            f"{error} Until then every try commits these rows again, whatever the code says by now. To give them up "
+            f"and run {self._outcome.region} again: {self._abandon()}"
+        )
+
+    def _abandon(self, *more: str) -> str:
+        return abandon_command(self._run.journal.identity, self._outcome.region, *more)
+
+    def _why_gone(self) -> str | None:
+        if self._prepared.is_released:
+            return "what was prepared was released"
+        reason = self._run.available(self._outcome.region, self._prepared)
+        return None if reason is None else reason.text()
+
+    def _in_doubt(self, gone: str | None) -> SinkInDoubt:
+        identity, outcome = self._run.journal.identity, self._outcome
+        which = f"turn {self._turn} of the commit" if self._turn > 1 else f"process {outcome.writer}, which finished it"
+        which_commit = (identity.dag_id, identity.run_key, outcome.region, "--group", identity.group_id)
+        command = shlex.join(("airflow", "recovery", "confirm", *which_commit))
+        lost = f", and what it had prepared is gone ({gone})" if gone is not None else ""
+        return SinkInDoubt(
+            f"{self._name}: expected its sink to be committed or its process to be known dead, found neither: the "
+            f"target says NOT_APPLIED{lost}, and {which}, may still commit. In doubt, so nothing was done. Make sure "
+            f"that this process does not run any more (worker, supervisor, pod), then: {command}"
+        )

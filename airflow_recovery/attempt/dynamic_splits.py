@@ -1,0 +1,185 @@
+"""What a region's task does about a dynamic assignment, before Spark starts: fence, claim, return, in this order.
+
+    discover        today's listing is another than the log's: what has come, and what has gone
+    return_rest     the attempt is claimed: what its claim does not adopt goes home
+    finish_pulled   that; and where nothing is left for the subtask, it finishes without Spark
+
+The fence is that of every predecessor (`airflow_recovery.attempt.previous_attempt`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from airflow_recovery.attempt.adoption import finish_without_spark
+from airflow_recovery.attempt.attempt_outcome import fenced
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.errors import AttemptLost, SplitsVanished
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
+from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
+from airflow_recovery.splits.log import Discovered, Rescaled, SplitBook
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.matching import Vanished, names
+from airflow_recovery.splits.split import Split, in_order, listed
+
+
+def discover(
+    splits: SplitLogStore,
+    today: Callable[[], Iterable[Split]] | ResumedEnumerator,
+    *,
+    vertex: str,
+    parallelism: int,
+    vanished: Vanished,
+    log: logging.Logger,
+) -> tuple[Split, ...]:
+    """Enter how many subtasks there are, and what has come and gone since the last listing; what there is to read now,
+    in the order of the names.
+
+    The log is read before ``today`` lists, and where another listing was entered meanwhile, it is listed again: what a
+    slow process saw overtakes nothing. With ``vanished`` as `Vanished.KEEP` the answer holds also what a subtask has of
+    what is gone: what it has committed of it stays, the rest comes to nobody again. Raises `SplitsVanished` where one
+    has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing has changed, these are two
+    LIST and the records.
+    """
+    splits.append(lambda book: rescaled(book, parallelism, vertex, vanished))
+    while True:
+        book = splits.book
+        before = book.listings
+        told = _told(book, today)
+        record = news(book, told, vertex, vanished, log)
+        if record is None or splits.append(lambda book: record if book.listings == before else None):  # noqa: B023
+            return to_read(splits.book, vanished)
+
+
+def _told(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumerator) -> Enumeration:
+    """Today's listing; of an enumerator that goes on where it was, with all that it has told before."""
+    if not isinstance(today, ResumedEnumerator):
+        return Enumeration(listed(today()).splits, None)
+    gone = book.vanished()
+    return today.goes_on(book.enumerator, {key: each for key, each in book.known.items() if key not in gone})
+
+
+def to_read(book: SplitBook, vanished: Vanished) -> tuple[Split, ...]:
+    """What there is to read by the book, by name; with `Vanished.KEEP` also what a subtask has of what is gone."""
+    gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
+    return tuple(in_order(each for key, each in book.known.items() if key not in gone))
+
+
+def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished) -> Rescaled | None:
+    """What says that there are ``parallelism`` subtasks; `None`: the book has it. Raises `SplitsVanished` where that
+    would let go of what is to be kept."""
+    record = book.rescaled(parallelism)
+    kept = book.gone_from(parallelism) if record is not None and vanished is Vanished.KEEP else ()
+    if kept:
+        raise SplitsVanished(
+            f"vertex {vertex!r}: expected what was read of {len(kept)} splits that are not listed any more to be kept "
+            f"(vanished='keep'), found fewer subtasks, {parallelism}, than have read them: {names(kept)}. Bring the "
+            "splits back, declare as many subtasks as before, or declare vanished='drop'"
+        )
+    return record
+
+
+def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger) -> Discovered | None:
+    """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
+    found = book.news(told.splits, told.state)
+    if found is None:
+        return None
+    if found.vanished and vanished is Vanished.FAIL:
+        raise SplitsVanished(
+            f"vertex {vertex!r}: expected the splits that were listed before, found {len(found.vanished)} gone "
+            f"({names(book.known[key] for key in found.vanished)}): bring them back, or declare vanished='drop' or "
+            "'keep'"
+        )
+    if book.known:
+        new, gone = len(found.added), len(found.vanished)
+        log.warning("The splits of %s are others than before: %d new, %d gone.", vertex, new, gone)
+    return found
+
+
+def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> SplitBook:
+    """Attempt ``attempt`` is claimed, and adopts ``base``: all else that its predecessors were given goes home.
+
+    Also closes the log to every one of them. Never before the claim: what a zombie commits meanwhile is in no claim's
+    base, and would be counted twice. Raises `AttemptLost` where ``base`` is not the subtask's any more: a zombie has
+    given it back between the look before the claim and this one. And where there is no such subtask any more.
+    """
+    parts = tuple(base)
+    kept = {key for each in parts for key in each.splits}
+    if attempt > 1:
+        splits.append(lambda book: book.rest_of(subtask, attempt, kept))
+    else:
+        splits.read()
+    check_own(splits.book, subtask, attempt, parts)
+    return splits.book
+
+
+def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Part]) -> None:
+    """After the return. Raises `AttemptLost` where the attempt is over, or ``base`` is not the subtask's any more."""
+    if book.is_over(subtask, attempt):
+        raise AttemptLost(f"attempt {attempt} of subtask {subtask} is over: a later one counts, or it is one too many")
+    lost = [each for each in base if not book.has(subtask, each.attempt, each.splits)]
+    if lost:
+        raise AttemptLost(
+            f"attempt {attempt} of subtask {subtask}: {len(lost)} parts that it adopts were given back while it was "
+            "claimed; the next try reads anew what is in them"
+        )
+
+
+def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
+    """What comes between the claim and Spark, of a region whose driver pulls its splits; `None`: Spark has to run.
+
+    It finishes here where nothing is left for it: with what its claim adopts, or without rows where it has nothing, and
+    another subtask has shown by a part which columns there are. Raises `AttemptLost` where it was fenced.
+    """
+    work, claim = attempt.splits, attempt.claim
+    if work is None or not work.is_pulled:
+        return None
+    region = run.regions[claim.region]
+    assert region.split_source is not None
+    subtask = region.subtask.index if region.subtask is not None else 0
+    base = {key for each in work.adopted for key in each.splits}
+    try:
+        book = return_rest(run.journal.split_log(region.split_source), subtask, claim.attempt, work.adopted)
+    except AttemptLost as error:
+        run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, str(error)))
+        raise
+    if book.next_batch(subtask, 1, {each.key for each in work.assigned}):
+        return None
+    run.log.info("%s: no split is left for it; it has %d.", claim.region, len(base))
+    if any(each.outputs for each in work.adopted):
+        own = tuple(each for each in work.assigned if each.key in base)
+        return finish_without_spark(run, replace(attempt, splits=replace(work, assigned=own, is_pulled=False)))
+    return None if base else _finish_without_rows(run, attempt, region)
+
+
+def _finish_without_rows(run: Run, attempt: ClaimedAttempt, region: RegionPlan) -> Outcome | None:
+    shown = _outputs_of_another(run, region)
+    if shown is None:
+        return None
+    data = run.journal.layout.data_of(region.name, attempt.claim.attempt)
+    of_another = next(iter(shown.values())).location
+    root = of_another[: of_another.index(run.journal.layout.data)]
+    outputs = tuple(
+        replace(shown[name], location=f"{root}{data}/{name}", objects=(), rows=0, digest=None)
+        for name in region.results
+    )
+    outcome = attempt.trace.finished(run.now(), outputs, spark_seconds=0.0, read=ReadMetrics.of((), ()))
+    run.journal.finish(outcome)
+    run.log.info("%s@%d is finished without Spark, and without rows.", region.name, outcome.attempt)
+    return outcome
+
+
+def _outputs_of_another(run: Run, region: RegionPlan) -> dict[str, PartitionManifest] | None:
+    """What the first part of another subtask wrote, by result: its columns are this one's."""
+    of = region.subtask.of if region.subtask is not None else None
+    others = [each.name for each in run.plan.regions if each.subtask is not None and each.subtask.of == of]
+    for name, state in run.journal.list(others).state.regions.items():
+        for n, each in state.attempts.items():
+            for part in run.journal.read_parts(name, n, min(each.parts, 1)):
+                if part.outputs:
+                    return {output.result: output for output in part.outputs}
+    return None

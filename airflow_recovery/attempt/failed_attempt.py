@@ -1,0 +1,141 @@
+"""How a failed attempt ends: fenced with its cause, and the error that makes Airflow do the right thing next.
+
+an input is lost               -> LOST_INPUT: report it, wake its producer; this task waits for it
+the task was cleared meanwhile -> SUPERSEDED: the try that Airflow has started since goes on
+else                           -> OWN_FAILURE: counts in the restart budget, which may end with it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.attempt.attempt_outcome import fenced, own_finish
+from airflow_recovery.attempt.restarts import Restarts, attach
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.driver.failure import describe
+from airflow_recovery.errors import (
+    AttemptLost,
+    Failure,
+    InputDenied,
+    InputReleased,
+    NotMine,
+    NotSetUp,
+    PagesDisagree,
+    RegionFailed,
+    StoreError,
+    UserCodeError,
+)
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.records import Claim, FenceCause, Outcome
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Reason
+
+
+@dataclass(frozen=True)
+class _After:
+    """What was found after a failure. The observation was made before the listing that the judgement rests on."""
+
+    state: RunState
+    judged: Judgement
+    observation: Observation
+    lost: Mapping[str, Reason]
+
+
+class FailedAttempt:
+    """Ends the attempt of ``claim``. ``label`` says what kind of failure it was, ``restarts`` what becomes of it."""
+
+    def __init__(self, run: Run, claim: Claim, restarts: Restarts, label: Callable[[Failure], Failure]) -> None:
+        self._run = run
+        self._claim = claim
+        self._restarts = restarts
+        self._label = label
+
+    def end(self, error: BaseException) -> Outcome:
+        """Fence the attempt and raise ``error``, or what stands for it; returns the outcome if it had finished.
+
+        A status that says "failed" or "unknown" proves nothing: the outcome object decides (fault 76).
+        """
+        run, claim = self._run, self._claim
+        # Looked at before the fence, whose cause it is: what a lost input did is not the region's own failure.
+        after = self._look_at_inputs(error)
+        lost = after.lost if after is not None else {}
+        is_input = bool(lost) or isinstance(error, InputReleased)
+        cause = FenceCause.LOST_INPUT if is_input else self._own_or_superseded(error)
+        detail = f"{type(error).__name__}: {error}"[:2000]
+        failure = self._label((error.cause if isinstance(error, RegionFailed) else None) or describe(error))
+        ended = fenced(run, claim.region, claim.attempt, cause, detail, failure)
+        try:
+            run.journal.fence(ended)
+        except AttemptLost:
+            outcome = own_finish(run, claim)
+            if outcome is None:
+                raise
+            run.log.warning("%s, but attempt %d has finished: it counts.", error, claim.attempt)
+            _forget(error)
+            return outcome
+        _forget(error)
+        # Where a failure restarts everything, the next try does it.
+        is_full = run.plan.failover_strategy is FailoverStrategy.FULL
+        if after is not None and lost and not is_full:
+            from airflow_recovery.attempt.clear_producers import wake_producers  # only a failover needs it
+
+            raise wake_producers(run, after.judged, claim.region, lost, after.observation) from error
+        if cause is FenceCause.OWN_FAILURE and not isinstance(error, (UserCodeError, InputDenied, NotSetUp)):
+            self._check_budget(after, ended, error)
+        raise error
+
+    def _look_at_inputs(self, error: BaseException) -> _After | None:
+        """A read error never restarts a producer by itself; it only makes us look (fault 46)."""
+        if not isinstance(error, RegionFailed):
+            return None
+        try:
+            observation = self._run.scheduler.observe()
+            if observation is None:
+                return None
+            state = self._run.journal.load(self._run.list())
+            judged = self._run.judge(state)
+            return _After(state, judged, observation, judged.lost_inputs(self._claim.region))
+        except Exception as second:
+            # The failure itself is what is told, and the attempt is still to be fenced; the next try looks again.
+            self._run.log.warning("Whether an input is lost could not be looked at: %s", second)
+            return None
+
+    def _own_or_superseded(self, error: BaseException) -> FenceCause:
+        """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result."""
+        if isinstance(error, SharedMadeElsewhere):
+            return FenceCause.SUPERSEDED
+        try:
+            self._run.scheduler.live_check()
+        except NotMine:
+            return FenceCause.SUPERSEDED
+        except Exception as second:
+            # Then it is not known; the failure is what is told.
+            self._run.log.warning("Whether this task was cleared could not be asked: %s", second)
+        return FenceCause.OWN_FAILURE
+
+    def _check_budget(self, after: _After | None, ended: Outcome, error: BaseException) -> None:
+        """Raises `RestartsExhausted` where that was the last failure; else ``error`` carries the pause."""
+        if not isinstance(error, Exception):
+            return  # this process is told to end
+        try:
+            state = after.state if after is not None else self._run.journal.load(self._run.list())
+            decision = self._restarts.after_failure(state, ended)
+        except (PagesDisagree, StoreError) as second:
+            # The next try's pre-check asks again.
+            self._run.log.warning("The restart budget could not be counted: %s", second)
+            return
+        if decision is None:
+            return
+        if not decision.allowed:
+            raise self._restarts.exhausted(decision, error) from error
+        self._run.log.info("%s.", decision.reason)
+        attach(error, decision)
+
+
+def _forget(error: BaseException) -> None:
+    if isinstance(error, RegionFailed):
+        error.forget()

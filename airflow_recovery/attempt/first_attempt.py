@@ -1,0 +1,35 @@
+"""The fast path of the pre-check: where nothing has ever failed, only the outcomes of the inputs are fetched."""
+
+from __future__ import annotations
+
+from airflow_recovery.attempt.run import Run, is_untouched
+from airflow_recovery.journal.journal import Listing
+from airflow_recovery.model.records import Outcome
+
+
+def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:
+    """What the first attempt of ``region`` reads; `None` where the whole state has to be judged.
+
+    One plan, attempts 1 only and no marker: all finished regions stand. Raises `PagesDisagree`.
+    """
+    state = listing.state
+    if state.of(region).attempts:
+        return None
+    wanted = run.regions[region].inputs
+    if not wanted:
+        is_first = not state.is_closed and state.plans <= {run.plan_hash}
+        return {} if is_first else None
+    if not is_untouched(state, run.plan_hash):
+        return None
+    loaded = run.journal.load(listing, wanted)
+    run.available.look_ahead({each: now for each in wanted if (now := loaded.of(each).current) is not None})
+    inputs: dict[str, Outcome] = {}
+    for each in wanted:
+        attempt = loaded.of(each).current
+        if attempt is None or attempt.outcome is None or run.available(each, attempt) is not None:
+            return None
+        today = run.regions[each].fingerprint
+        if today is not None and attempt.outcome.fingerprint != today:
+            return None
+        inputs[each] = attempt.outcome
+    return inputs

@@ -1,0 +1,227 @@
+"""From a declared job and a run's facts to the plan that the journal records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_recovery.driver.region_spec import RunFacts
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job import Job, Subtask
+from airflow_recovery.job.chains import initializers, subtask_region
+from airflow_recovery.job.fingerprint import (
+    initializer_fingerprint,
+    region_fingerprint,
+    vertex_code,
+    vertex_fingerprint,
+)
+from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
+from airflow_recovery.job.persistent import is_persistent
+from airflow_recovery.job.sources import FilePattern, SplitSource
+from airflow_recovery.job.templates import render, uses_subtask
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.records import ChannelPlan, CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.planning.regions import Region
+from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.splits.batch_snapshot import takes_snapshots
+from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
+from airflow_recovery.streaming.declaration import channel_of, streaming_of
+
+MAX_LINKS = 200_000
+"""Inputs of all regions of a plan together: a megabyte or two of JSON in each of the records that hold them."""
+
+
+@dataclass(frozen=True)
+class ExecutionRegion:
+    """A region as it runs: the whole of it, or one of its subtasks. What its vertices' templates came to."""
+
+    name: str
+    region: Region
+    subtask: Subtask | None
+    inputs: tuple[str, ...]
+    """The names of the execution regions that it reads, each once."""
+    params: Mapping[str, Mapping[str, Any]]
+    sources: Mapping[str, SplitSource]
+    """By name: what each declares with ``splits=``, rendered."""
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """The plan of one run, and its regions by name, in topological order."""
+
+    record: PlanRecord
+    regions: Mapping[str, ExecutionRegion]
+
+    def task_keys(self, group_id: str) -> dict[str, str]:
+        """The key in Airflow of each region's task: ``<group>.<region>``, and ``|<map index>`` for a subtask.
+
+        The subtasks of one batch have one task.
+        """
+        return {
+            each.name: f"{group_id}.{each.name}"
+            if each.subtask is None
+            else f"{group_id}.{each.subtask.of}|{each.subtask.map_index}"
+            for each in self.record.regions
+        }
+
+    def in_batches(self, size_of: Callable[[int], int]) -> JobPlan:
+        """This plan with the batch of each subtask. ``size_of(n)``: how many of n subtasks one task instance runs."""
+
+        def placed(each: RegionPlan) -> RegionPlan:
+            subtask = self.regions[each.name].subtask if each.name in self.regions else None
+            size = 1 if subtask is None else size_of(subtask.parallelism)
+            if subtask is None or each.subtask is None or size == 1:
+                return each
+            return replace(each, subtask=replace(each.subtask, batch=subtask.index // size))
+
+        return replace(self, record=replace(self.record, regions=tuple(map(placed, self.record.regions))))
+
+
+def plan_job(job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None) -> JobPlan:
+    """Render every vertex's parameters over the run, take the fingerprints, and lay out the regions and their subtasks.
+
+    ``keys`` are the subtasks' keys that were decided at run time, by `initializers` name. Raises `JobDefinitionError`
+    for a template that can't be rendered, `FingerprintError` for code that can't be read.
+    """
+    return _Planner(job, ref, facts, keys or {}).plan()
+
+
+def rendered_keys(job: Job, initializer: str, facts: RunFacts) -> tuple[str, ...] | None:
+    """Today's keys of a templated ``parallelism=``; `None` where they are files. Raises `JobDefinitionError`."""
+    spec = initializers(job)[initializer]
+    if not isinstance(spec, TemplatedKeys):
+        return None
+    where = f"job {job.name!r}, parallelism of {initializer.rpartition('.')[0]!r}"
+    return templated_keys(render({"parallelism": spec.template}, facts, where=where)["parallelism"], where=where)
+
+
+class _Planner:
+    def __init__(self, job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]]) -> None:
+        self._job, self._ref, self._facts = job, ref, facts
+        self._initializers = initializers(job)
+        self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
+        self._code = {name: vertex_code(job, name) for name in job.vertices}
+        self._alike: dict[str, tuple[dict[str, Any], str]] = {}
+
+    def plan(self) -> JobPlan:
+        plans = [self._initializer(name) for name in self._initializers]
+        regions: dict[str, ExecutionRegion] = {}
+        links = 0
+        for region in self._job.regions().regions:
+            for subtask in self._subtasks(region.name):
+                key = subtask.key if subtask is not None else None
+                vertices = {name: self._vertex(name, key) for name in region.vertices}
+                each = self._region(region, subtask, {name: params for name, (params, _) in vertices.items()})
+                links += len(each.inputs)
+                if links > MAX_LINKS:
+                    raise JobDefinitionError(
+                        f"job {self._job.name!r}: expected at most {MAX_LINKS} inputs of all subtasks together, found "
+                        f"more up to {region.name!r}: where every subtask reads every other vertex's subtasks, put a "
+                        "vertex without parallelism= between them, which collects, or use fewer subtasks"
+                    )
+                regions[each.name] = each
+                plans.append(self._record(each, {name: found for name, (_, found) in vertices.items()}))
+        return JobPlan(PlanRecord(self._ref, tuple(plans), self._job.retention, self._job.failover_strategy), regions)
+
+    def _subtasks(self, region: str) -> Sequence[Subtask | None]:
+        parallelism = self._job.region_parallelism(region)
+        if parallelism is None:
+            return (None,)
+        keys = (
+            parallelism.keys
+            if isinstance(parallelism, (FixedParallelism, LiteralKeys))
+            else self._keys.get(parallelism, ())
+        )
+        return [Subtask(index, key, len(keys)) for index, key in enumerate(keys)]
+
+    def _region(
+        self, region: Region, subtask: Subtask | None, params: Mapping[str, Mapping[str, Any]]
+    ) -> ExecutionRegion:
+        key = subtask.key if subtask is not None else None
+        sources = {}
+        for name in region.vertices:
+            splits = self._job.render_splits(name, self._facts, key)
+            if splits is not None:
+                sources[name] = splits
+        return ExecutionRegion(
+            name=subtask_region(region.name, key),
+            region=region,
+            subtask=subtask,
+            inputs=tuple(name for producer in region.upstream for name in self._read_of(producer, region.name, key)),
+            params=params,
+            sources=sources,
+        )
+
+    def _read_of(self, producer: str, consumer: str, key: str | None) -> list[str]:
+        """Pointwise between the same subtasks, else all of them."""
+        parallelism = self._job.region_parallelism(producer)
+        if parallelism is not None and parallelism is self._job.region_parallelism(consumer):
+            return [subtask_region(producer, key)]
+        return [subtask_region(producer, each.key if each else None) for each in self._subtasks(producer)]
+
+    def _vertex(self, vertex: str, key: str | None) -> tuple[dict[str, Any], str]:
+        """The vertex's parameters and its fingerprint; computed once where all subtasks have the same."""
+        own = key is not None and uses_subtask(self._job.vertices[vertex].params)
+        if own or vertex not in self._alike:
+            params = self._job.render_params(vertex, self._facts, key)
+            found = (params, vertex_fingerprint(self._job, vertex, params, code=self._code[vertex]))
+            if own:
+                return found
+            self._alike[vertex] = found
+        return self._alike[vertex]
+
+    def _record(self, each: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
+        region = each.region
+        source = split_source(region, self._job.vertices)
+        return RegionPlan(
+            name=each.name,
+            vertices=region.vertices,
+            results=region.results,
+            inputs=each.inputs,
+            final=region.is_final,
+            fingerprint=region_fingerprint(region, fingerprints, each.subtask.key if each.subtask else None),
+            vertex_fingerprints=tuple(fingerprints.items()),
+            reads=tuple(dict.fromkeys(one.result for one in region.inputs)),
+            determinism=tuple(
+                (name, mode)
+                for name in region.results
+                if (mode := self._job.vertices[name].determinism) is not Determinism.ALWAYS
+            ),
+            persistent=is_persistent(region, self._job.vertices),
+            subtask=SubtaskPlan(region.name, each.subtask.index, each.subtask.key) if each.subtask else None,
+            commit=self._commit(region),
+            coordinators=tuple(
+                CoordinatorPlan(name, takes_snapshots(declared))
+                for name in region.vertices
+                if (declared := self._job.vertices[name].coordinator) is not None
+            ),
+            channels_in=tuple(self._channel(one.result) for one in region.channels_in),
+            channels_out=tuple(map(self._channel, region.channels_out)),
+            stateful=streaming_of(region, self._job.vertices).stateful,
+            replays=streaming_of(region, self._job.vertices).replays,
+            split_source=source,
+            pulls_splits=source is not None
+            and reading_of(self._job.vertices[source]).assignment is SplitAssignment.DYNAMIC,
+        )
+
+    def _channel(self, result: str) -> ChannelPlan:
+        declared = channel_of(self._job.vertices[result])
+        producer = self._job.regions().region_of(result).name
+        return ChannelPlan(result, producer, declared.reconnect, declared.overflow)
+
+    def _commit(self, region: Region) -> CommitSpec | None:
+        found = [each for each in (self._job.vertices[name] for name in region.vertices) if each.sink is not None]
+        return spec_of(found[0].sink, found[0].name) if found and found[0].sink is not None else None
+
+    def _initializer(self, name: str) -> RegionPlan:
+        spec = self._initializers[name]
+        decides = rendered_keys(self._job, name, self._facts)
+        if decides is None:
+            assert not isinstance(spec, TemplatedKeys)
+            splits = self._job.render_splits(spec.source, self._facts)
+            assert isinstance(splits, FilePattern)
+            decides = (splits.pattern,)
+        fingerprint = initializer_fingerprint(spec, decides)
+        return RegionPlan(name=name, vertices=(), results=(), inputs=(), final=False, fingerprint=fingerprint)

@@ -1,0 +1,105 @@
+"""A person lets the data of one attempt go, before the release policy does (docs/protocol.md#release).
+
+The same two looks as every release (`airflow_recovery.results.release`); what differs is who decides. What is given up
+is said beforehand (`airflow_recovery.story.release_preview`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_recovery.attempt.pin import finished_attempt
+from airflow_recovery.errors import Refused
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.retention import Retention
+from airflow_recovery.results.parts_in_use import finishes_made_of, newest_claims
+from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, readers_of
+from airflow_recovery.store.object_store import ObjectStore
+
+_AT_ONCE = Retention.as_consumed()
+
+
+@dataclass(frozen=True)
+class ReleaseByHand:
+    """An attempt that may be released. ``still_needed``: why the rule would keep it, or empty.
+
+    ``also``: attempts whose parts nobody else uses, and which go with it.
+    """
+
+    region: str
+    attempt: Attempt
+    still_needed: str
+    also: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``region@attempt``."""
+        return f"{self.region}@{self.attempt.number}"
+
+
+def look_at_release(
+    journal: Journal, topology: PlanRecord, state: RunState, region: str, number: int | None
+) -> ReleaseByHand:
+    """The attempt that is meant. Policy and grace times don't count: the person decides when.
+
+    Raises `NothingRecorded` without such a finish, and `Refused` where it is pinned, read now, not committed to its
+    sink yet, or made into a finish that counts or is pinned.
+    """
+    attempt = finished_attempt(state, region, number)
+    name = f"{region}@{attempt.number}"
+    if attempt.is_pinned:
+        held = journal.read_hold(region, attempt.number, attempt.holds)
+        raise Refused(f"{name} was pinned by {held.who} ({held.why}). End that first: `airflow recovery pin --off`.")
+    if attempt.is_prepared:
+        raise Refused(f"{name} is not committed to its sink yet. Release it afterwards.")
+    rule = _rule(journal, topology, state)
+    also = rule.let_go_with(region, attempt.number)
+    readers = readers_of(journal, region, attempt.number, *also)
+    if readers:
+        raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")
+    found = state.of(region)
+    kept = {each.number for each in (found.current, *found.pinned) if each is not None}
+    for each in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
+        raise Refused(f"{region}@{each} is made of parts of {name}, among others. Release that one.")
+    verdict = rule.verdict(region, attempt.number)
+    return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)
+
+
+def release_by_hand(
+    journal: Journal,
+    results: ObjectStore,
+    found: ReleaseByHand,
+    who: str,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Deleted:
+    """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed."""
+    check_may_go(found, force=force)
+    return Releaser(journal, results, who=who, dry_run=dry_run).release(found.region, found.attempt, found.also)
+
+
+def check_may_go(found: ReleaseByHand, *, force: bool) -> None:
+    """Raise `Refused` where it is still needed, without ``force``."""
+    if found.still_needed and not force:
+        raise Refused(
+            f"{found.name} is still needed: {found.still_needed}. With --force it is released all the same (over REST: "
+            '"force": true).'
+        )
+
+
+def _rule(journal: Journal, topology: PlanRecord, state: RunState) -> ReleaseRule:
+    publish = journal.read_publish(state.newest_publish) if state.newest_publish else None
+    return ReleaseRule(
+        replace(topology, retention=_AT_ONCE),
+        state,
+        publish,
+        journal=journal,
+        retention=_AT_ONCE,
+        orphan_grace_s=0.0,
+        age_s=lambda keys: 0.0,
+        silent_s=0.0,
+        claims=newest_claims(journal, state),
+    )

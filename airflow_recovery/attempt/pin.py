@@ -1,0 +1,82 @@
+"""A person's word that the data of a finished attempt stay, whatever the release policy says; and its end."""
+
+from __future__ import annotations
+
+from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import Hold
+from airflow_recovery.results.parts_in_use import made_of
+
+
+def finished_attempt(state: RunState, region: str, number: int | None) -> Attempt:
+    """The finished attempt that is meant: ``number``, else the one that counts. Raises `NothingRecorded`."""
+    found = state.of(region)
+    attempt = found.current if number is None else found.attempts.get(number)
+    if attempt is None or not attempt.is_finished or attempt.number <= found.closed_at:
+        which = "an attempt that counts" if number is None else f"attempt {number}, finished"
+        raise NothingRecorded(
+            f"Expected {which}, found {_what_is_there(found)} of {region}. `show` lists the attempts."
+        )
+    return attempt
+
+
+def hold(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Hold:
+    """Pin the data of an attempt: no release policy, `gc` or purge deletes them. Pinning twice is once.
+
+    Whoever holds writes that, *then* looks for ``released``; whoever releases writes ``released``, *then* looks for
+    holds. So of two that race, one sees the other. A finish that was committed split by split is pinned with the parts
+    that it took over; not once a later one counts, since the sweeper may have deleted what that does not use.
+
+    Raises `NothingRecorded` without such a finish, and `Refused` where the data were released.
+    """
+    attempt = finished_attempt(state, region, number)
+    if attempt.is_pinned:
+        return journal.read_hold(region, attempt.number, attempt.holds)
+    _check_is_whole(state.of(region), region, attempt)
+    said = _say(journal, attempt, region, who, why)
+    now = journal.load(journal.list([region])).of(region)
+    if any(now.is_let_go(each) for each in (attempt.number, *made_of(now, attempt.number))):
+        raise Refused(
+            f"{region}@{attempt.number} has been released already: there is nothing left to pin. It is made again when "
+            "somebody wants it."
+        )
+    _check_is_whole(now, region, attempt)
+    return said
+
+
+def let_go(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Hold:
+    """End a hold: the release policy counts again. Raises `NothingRecorded` where there is none.
+
+    Also of an attempt of a purged life of the run: a hold that raced with the purge keeps its data until then.
+    """
+    found = state.of(region)
+    attempt = found.current if number is None else found.attempts.get(number)
+    if attempt is None or not attempt.is_pinned:
+        which = f"{region}@{attempt.number if attempt is not None else number or 'its attempt'}"
+        raise NothingRecorded(f"Expected {which} to be pinned, found that it is not. `pin DAG RUN` lists what is.")
+    return _say(journal, attempt, region, who, why)
+
+
+def _check_is_whole(found: RegionState, region: str, attempt: Attempt) -> None:
+    if attempt.outcome is None or not attempt.outcome.parts or found.current is None:
+        return
+    if found.current.number > attempt.number:
+        raise Refused(
+            f"{region}@{attempt.number} was committed split by split, and @{found.current.number} counts now: some of "
+            "its files may be gone. Pin that one."
+        )
+
+
+def _say(journal: Journal, attempt: Attempt, region: str, who: str, why: str) -> Hold:
+    said = Hold(region, attempt.number, attempt.holds + 1, who, why)
+    try:
+        journal.hold(said)
+    except AttemptLost as error:
+        raise Refused(f"Somebody else has just pinned {region}@{attempt.number}, or let it go: look again.") from error
+    return said
+
+
+def _what_is_there(found: RegionState) -> str:
+    numbers = [str(n) for n, each in found.attempts.items() if each.is_finished and n > found.closed_at]
+    return f"finished attempts {', '.join(numbers)}" if numbers else "no finished attempt"

@@ -1,0 +1,53 @@
+"""The attempt that an earlier try of the same task left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_recovery.attempt.attempt_outcome import fenced
+from airflow_recovery.attempt.drivers import Drivers
+from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import RegionRunner
+from airflow_recovery.errors import AttemptLost, Failure
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import FenceCause
+
+DIED = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
+
+
+def fence_predecessor(
+    run: Run,
+    region: str,
+    opened: Attempt,
+    runner: RegionRunner,
+    drivers: Drivers,
+    restarts: Restarts,
+    label: Callable[[Failure], Failure],
+) -> None:
+    """Stop what is left of the open attempt, and end it. Where it has finished meanwhile, that stays.
+
+    Never adopted: whoever calls judges the state again (fault 4). One that lives is followed before
+    (`airflow_recovery.attempt.reconnect`).
+    """
+    # It may be the present try's, and this process the earlier one.
+    run.scheduler.live_check()
+    said = None
+    if opened.claim is not None:
+        run.journal.noticed(opened.claim)
+        said = drivers.failure_of(run.journal.identity, opened.claim)
+        runner.stop_orphan(opened.claim)
+    cause = restarts.cause_of_open(opened)
+    if cause is FenceCause.OWN_FAILURE:
+        failure = said or Failure("ProcessLost", DIED)
+        detail = DIED if said is None else f"{said.type}: {said.message}"[:2000]
+        ended = fenced(run, region, opened.number, cause, detail, label(failure))
+    else:
+        ended = fenced(run, region, opened.number, cause, "the next try of the task")
+    try:
+        run.journal.fence(ended)
+        if said is not None and opened.claim is not None:
+            drivers.forget_failure(run.journal.identity, opened.claim)
+        run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
+    except AttemptLost:
+        run.log.info("Attempt %d has ended by itself; judging again.", opened.number)

@@ -1,0 +1,90 @@
+"""The last task of a job: name one coherent cut of results for readers outside the run."""
+
+from __future__ import annotations
+
+from airflow_recovery.attempt.clear_producers import refuse_without_door, wake_producers
+from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.errors import AttemptLost, PagesDisagree
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Publish, PublishedRegion
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Reason
+
+CALLER = "publish"
+
+
+class PublishTask:
+    """One try of the publish task.
+
+    It looks at the final results as a consumer of all of them would: one that does not stand, or is not there, wakes
+    its producer, and this task retries. A final result that was skipped in this run, and has none from an earlier
+    attempt, is left out and named as skipped. The same cut is published once.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def execute(self) -> Publish:
+        """The publish that names the present cut: a new one, or the newest where nothing has changed."""
+        for _ in range(LISTING_ROUNDS):
+            observation = self._run.scheduler.observe()
+            listing = self._run.list()
+            try:
+                state = self._run.journal.load(listing)
+            except PagesDisagree:
+                continue
+            judged = self._run.judge(state)
+            skipped = self._skipped(state, observation)
+            lost = self._lost(judged, skipped)
+            if lost:
+                if observation is None:
+                    raise refuse_without_door(self._run, judged, CALLER, lost)
+                raise wake_producers(self._run, judged, CALLER, lost, observation)
+            cut = self._cut(judged)
+            newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
+            if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
+                self._run.log.info("Publish %d names these results already.", newest.number)
+                return newest
+            publish = Publish(state.newest_publish + 1, cut, skipped, self._run.now())
+            self._run.scheduler.live_check()
+            try:
+                self._run.journal.publish(publish)
+            except AttemptLost:
+                continue
+            self._run.log.info(
+                "Publish %d: %s.", publish.number, ", ".join(f"{each.region}@{each.attempt}" for each in cut)
+            )
+            return publish
+        raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
+
+    def _skipped(self, state: RunState, observation: Observation | None) -> tuple[str, ...]:
+        if observation is None:
+            return ()
+        tries = self._run.tries(observation)
+        return tuple(
+            name
+            for name in self._run.regions
+            if state.of(name).current is None and name in tries and tries[name].state == "skipped"
+        )
+
+    def _lost(self, judged: Judgement, skipped: tuple[str, ...]) -> dict[str, Reason]:
+        lost: dict[str, Reason] = {}
+        for region in self._run.plan.regions:
+            if not region.final or region.name in skipped:
+                continue
+            reason = judged.why_must_run(region.name) or judged.why_not_committed(region.name)
+            if reason is not None:
+                lost |= judged.lost_inputs(region.name)
+                lost[region.name] = reason
+        return {name: lost[name] for name in self._run.regions if name in lost}
+
+    def _cut(self, judged: Judgement) -> tuple[PublishedRegion, ...]:
+        """Every region that stands, so that the publish pins what its results rest on."""
+        found = []
+        for region in self._run.plan.regions:
+            attempt = judged.current(region.name)
+            if attempt is None or judged.why_not_standing(region.name) is not None:
+                continue
+            found.append(PublishedRegion(region.name, attempt.number, attempt.outcome_etag or "", region.results))
+        return tuple(found)

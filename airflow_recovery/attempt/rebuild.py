@@ -1,0 +1,136 @@
+"""Which tasks of a re-created run need not run, as the journal tells it: they are set to success without a try.
+
+The judgement is the pre-check's own. What only a region's own task can look at is left to that task, whose pre-check
+keeps what stands in the time that a task takes to start: external files, the code of an operator outside a group, and
+the map indexes that Airflow takes from a task's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_recovery.errors import OutputAltered
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.plan_making import why_kept
+
+MAX_NOTE_CHARS = 1000
+"""Airflow's limit for the note of a task instance."""
+
+
+@dataclass(frozen=True)
+class RebuildRequest:
+    """What is asked of Airflow: set these tasks of the run of ``run_key`` to success, unless they have run.
+
+    ``notes``: what the task instance's note shall say, by `airflow_recovery.attempt.task_instances.TaskTry.key`.
+    """
+
+    run_key: str
+    notes: Mapping[str, str]
+    dry_run: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {"run_key": self.run_key, "notes": dict(self.notes), "dry_run": self.dry_run}
+
+    @classmethod
+    def from_json(cls, value: Any) -> RebuildRequest:
+        """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        try:
+            notes = {str(key): str(note)[:MAX_NOTE_CHARS] for key, note in value["notes"].items()}
+            return cls(str(value["run_key"]), notes, bool(value["dry_run"]))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"expected run_key, notes and dry_run: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What became of it: which tasks of which run were set (or would be), and why the others were left."""
+
+    run_id: str
+    done: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Rebuilt:
+        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
+        return cls(str(value["run_id"]), tuple(value["done"]), dict(value["left"]))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the journal says of a run's tasks: the notes of those that need not run, and why each other one is left."""
+
+    notes: Mapping[str, str]
+    left: Mapping[str, str]
+
+
+def asked_for(judged: Judgement) -> dict[str, Attempt]:
+    """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
+    wanted = {each.name for each in judged.topology.regions if each.final or each.persistent}
+    for each in judged.topology.regions:
+        if judged.why_not_standing(each.name) is not None:
+            wanted.update(each.inputs)
+    found = {name: judged.current(name) for name in wanted if judged.why_not_standing(name) is None}
+    return {name: each for name, each in found.items() if each is not None and not each.is_released}
+
+
+def finished_tasks(judged: Judgement, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
+    """Every task of the judged plan. A task that runs several regions need not run if none of them must.
+
+    ``key_of`` gives the key of a region's task, ``where`` the journal's URI for the notes. Raises what the judgement
+    raises: a store that gives no answer is no reason to leave a task, nor to set it.
+    """
+    notes: dict[str, list[str]] = {}
+    left: dict[str, str] = {}
+    for region in judged.topology.regions:
+        key = key_of(region)
+        why = _why_left(judged, region)
+        if why is None:
+            notes.setdefault(key, []).append(_note(judged, region.name))
+        else:
+            left.setdefault(key, why)
+    said = {key: "; ".join(each) for key, each in notes.items() if key not in left}
+    return Finished({key: _cut(f"Rebuilt from {where}: {text}") for key, text in said.items()}, left)
+
+
+def _why_left(judged: Judgement, region: RegionPlan) -> str | None:
+    state = judged.state.of(region.name)
+    if state.open_attempt is not None:
+        return f"attempt {state.top} is open: its next try ends it"
+    try:
+        reason = judged.why_must_run(region.name)
+    except OutputAltered as error:
+        return str(error)
+    if reason is not None:
+        return f"must run: {reason.text()}"
+    prepared = judged.why_not_committed(region.name)
+    if prepared is not None:
+        return f"{prepared.text()}: its next try commits it"
+    outcome = state.current.outcome if state.current is not None else None
+    if outcome is None:
+        raise AssertionError(f"{region.name} need not run, and has no finish")
+    if not region.vertices:
+        return "it tells Airflow the map indexes of other tasks"
+    if region.fingerprint is None:
+        return "only its own task knows its code and arguments"
+    if outcome.externals:
+        return f"only its own task lists the {len(outcome.externals)} external files that it read"
+    return None
+
+
+def _note(judged: Judgement, region: str) -> str:
+    current = judged.state.of(region).current
+    ended = f", ended {current.outcome.ended_at}" if current is not None and current.outcome is not None else ""
+    return f"{region}: {why_kept(judged, region)}{ended}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 3]}..."

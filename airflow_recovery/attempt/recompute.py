@@ -1,0 +1,23 @@
+"""Recompute mode: everything runs again, once an epoch."""
+
+from __future__ import annotations
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import Reset
+
+
+def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:
+    """Reset what ``region`` has made before ``epoch``, if that was not done yet. True where it changed the state."""
+    mine = state.of(region)
+    if any(each.reset is not None and each.reset.epoch == epoch for each in mine.attempts.values()):
+        return False
+    if any(
+        n > mine.mark and each.is_claimed and run.journal.read_claim(region, n).epoch == epoch
+        for n, each in mine.attempts.items()
+    ):
+        return False
+    run.scheduler.live_check()
+    who, why = run.task.airflow_run_id, f"recompute, epoch {epoch}"
+    run.journal.reset(Reset(region, mine.top, who, why, epoch))
+    return mine.top > mine.mark

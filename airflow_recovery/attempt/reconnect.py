@@ -1,0 +1,143 @@
+"""Waiting for the attempt that an earlier try of the same task left open (FLIP-383's previous worker recovery).
+
+It is over     its outcome is there; its driver has said that it failed; its process is known to be gone
+it lives       its sign of life changes, or the cluster manager says that it is queued or running
+nobody knows   no change for the time-out: it is taken for dead
+
+A driver that lives is followed to its end, however long that takes, and what it finishes is judged as any finish is.
+So work is not done twice because a worker was lost; and one that is wrongly taken for dead can only lose its own work,
+since its attempt is fenced before another one is claimed.
+"""
+
+from __future__ import annotations
+
+from airflow_recovery.attempt.drivers import Drivers, DriverStatus
+from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, beat_of
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.heartbeat import Beat
+from airflow_recovery.driver.process_identity import is_gone, own_process
+from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import Claim, ExternalObject
+from airflow_recovery.planning.evaluation import Judgement
+
+LIVE_CHECK_EVERY_S = 15.0
+"""Each live check is a write to Airflow's database; a kill of the task ends the waiting anyway."""
+
+
+def is_worth_following(
+    run: Run, state: RunState, judged: Judgement, opened: Attempt, drivers: Drivers, epoch: str | None
+) -> bool:
+    """Would what the open attempt finishes be used? Not where it was reset, or rests on old inputs or on other code."""
+    claim = opened.claim
+    if claim is None or run.patience.timeout_s <= 0 or drivers.are_unwanted:
+        return False
+    region = claim.region
+    mark = state.of(region).mark
+    if opened.number <= mark or any(each.attempt <= mark for each in claim.base):
+        return False
+    if epoch is not None and claim.epoch != epoch:
+        return False
+    if {pin.region for pin in claim.inputs} != set(run.regions[region].inputs):
+        return False
+    if judged.why_overtaken(region, claim.inputs) is not None:
+        return False
+    return claim.plan_hash == run.plan_hash or _fingerprint_then(run, claim) == _fingerprint_now(run, region)
+
+
+def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalObject, ...]) -> bool:
+    """Wait until the attempt has ended, or is taken for dead. True: it has an outcome; judge again.
+
+    False: fence it. Raises `JournalInUse` where it is another run's and lives, `NotMine` where this try was cleared or
+    told to end meanwhile.
+    """
+    name = f"{claim.region}@{claim.attempt}"
+    is_of_live_run = claim.airflow_run_id != run.task.airflow_run_id and run.is_live_run(claim.airflow_run_id)
+    watch = SilenceWatch(run.patience.timeout_s, run.patience.clock)
+    checked_s = run.patience.clock()
+    first = beat_of(run.journal, claim)
+    active = 0
+    told = ""
+    while True:
+        # Asked before the outcome is read: a driver that has ended by then may have finished.
+        status, beat = drivers.status(claim), beat_of(run.journal, claim)
+        if run.journal.has_outcome(claim.region, claim.attempt):
+            return True
+        if status is DriverStatus.SUCCEEDED and _adopt(run, claim, drivers, externals):
+            return True
+        if _is_over(claim, status, beat):
+            run.log.info("The driver of %s has ended without an outcome.", name)
+            return False
+        # Of a driver that gives signs by itself, the cluster manager only knows that it is not gone: it may be frozen.
+        active += beat is None and status is DriverStatus.ACTIVE
+        lives = active > 0 or beat != first
+        if lives and is_of_live_run:
+            raise JournalInUse(
+                f"Journal in use by run {claim.airflow_run_id}, which makes {name}: expected one DAG run at work on "
+                f"{run.journal.identity.run_key}, found two. Wait for that run to end, or end it; then clear this task."
+            )
+        if watch.is_silent(claim.attempt, (beat, active)):
+            run.log.warning("%s has given no sign of life for %.0f s: it is ended.", name, run.patience.timeout_s)
+            return False
+        now = "lives" if lives else "may live"
+        progress = f" {beat.progress}." if beat is not None and beat.progress else ""
+        if now + progress != told:
+            told = now + progress
+            by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
+            run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
+        run.patience.sleep(run.patience.poll_s)
+        if drivers.are_unwanted:
+            raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")
+        if run.patience.clock() - checked_s >= LIVE_CHECK_EVERY_S:
+            checked_s = run.patience.clock()
+            _check_alive(run)
+
+
+def _is_over(claim: Claim, status: DriverStatus, beat: Beat | None) -> bool:
+    """Nothing more will come of it: what runs it says so, it says so itself, or its process is known to be gone.
+
+    One try at a time runs in a process: an earlier one in this very process is over.
+    """
+    if status in (DriverStatus.OVER, DriverStatus.SUCCEEDED) or (beat is not None and beat.ended):
+        return True
+    process = (beat.process if beat is not None else None) or claim.process
+    return is_gone(process) or (process is not None and process == own_process())
+
+
+def _check_alive(run: Run) -> None:
+    try:
+        run.scheduler.live_check()
+    except NotMine:
+        raise
+    except Exception as error:
+        # Nothing is written while waiting, and what follows checks again: an API server that restarts ends no waiting.
+        run.log.warning("Whether this task was cleared could not be asked: %s", error)
+
+
+def _adopt(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalObject, ...]) -> bool:
+    """What the task's own process would have done after its driver's success."""
+    inputs = {}
+    for pin in claim.inputs:
+        outcome = run.journal.read_outcome(pin.region, pin.attempt)
+        if outcome is None:
+            return False
+        inputs[pin.region] = outcome
+    region = run.regions[claim.region]
+    attempt = ClaimedAttempt(claim, inputs, externals, region.fingerprint or "", commit=region.commit)
+    try:
+        return drivers.adopt(attempt) is not None
+    except (AttemptLost, InputReleased):
+        return True  # ended, by somebody else meanwhile or for its input
+
+
+def _fingerprint_then(run: Run, claim: Claim) -> str | None:
+    try:
+        plan = run.journal.read_plan(claim.plan_hash)
+    except ObjectMissing:
+        return ""
+    return next((each.fingerprint for each in plan.regions if each.name == claim.region), "")
+
+
+def _fingerprint_now(run: Run, region: str) -> str | None:
+    return next(each.fingerprint for each in run.plan.regions if each.name == region)

@@ -1,0 +1,313 @@
+"""One try of one region's task: pre-check, then kept, run or failed over (docs/protocol.md#pre-check).
+
+loop: list the journal
+      an attempt of mine is open            -> it lives: follow it to its end; else stop and fence it; judge again
+      a finish of mine is not committed     -> commit it to its sink, judge again
+      recompute asked for, not yet done     -> reset, judge again
+      I need not run                        -> settle, success
+      others restart with me (strategy full,
+      a coordinator without snapshots,
+      stages at channels)                   -> reset them, clear their tasks, judge again
+      an input is lost                      -> report it, wake its producer, raise (this task retries)
+      my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
+      my sink has appended already          -> raise: it would append twice
+      else                                  -> claim, run Spark, commit, settle, success
+
+Each of these is a module of its own; here is only which of them it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_recovery.attempt.adoption import split_work
+from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
+from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
+from airflow_recovery.attempt.drivers import BOUND, Drivers
+from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
+from airflow_recovery.attempt.final_check import settle
+from airflow_recovery.attempt.first_attempt import first_attempt_inputs
+from airflow_recovery.attempt.previous_attempt import fence_predecessor
+from airflow_recovery.attempt.recompute import reset_for_epoch
+from airflow_recovery.attempt.reconnect import follow, is_worth_following
+from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.attempt.stage_failover import is_current_stage, restart_stages, stage_failover, void_attempt
+from airflow_recovery.attempt.stage_work import StageWork, stage_work
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.driver.failure_class import labelled
+from airflow_recovery.driver.process_identity import own_process
+from airflow_recovery.errors import Failure, InputLost, NoDoor, PagesDisagree
+from airflow_recovery.journal.events import RegionKept
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import Claim, ExternalObject, InputPin, Outcome, RunAttempt
+from airflow_recovery.planning.coordinators import coordinator_snapshots
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.plan_making import why_kept
+from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.splits.parts import SplitWork
+
+
+class Decision(str, Enum):
+    """What a successful try did."""
+
+    KEPT = "kept"
+    RAN = "ran"
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """How a try succeeded. ``seconds_saved`` is what the kept attempt had cost in Spark.
+
+    ``cause``: why it had to run, where it did.
+    """
+
+    region: str
+    decision: Decision
+    attempt: int
+    why: str
+    outcome: Outcome
+    files_checked: int = 0
+    seconds_saved: float = 0.0
+    cause: str = ""
+
+
+class RegionTask:
+    """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
+
+    ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
+    ``drivers`` tells what becomes of a driver whose task process is gone.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        region: str,
+        runner: RegionRunner,
+        *,
+        epoch: str | None = None,
+        prepare_journal: Callable[[], None] = lambda: None,
+        restarts: Restarts | None = None,
+        label: Callable[[Failure], Failure] = labelled,
+        drivers: Drivers = BOUND,
+    ) -> None:
+        self._run = run
+        self._region = region
+        self._runner = runner
+        self._epoch = epoch
+        self._owner: RunAttempt | None = None
+        self._prepare_journal = prepare_journal
+        self._restarts = restarts or Restarts(run, region, None)
+        self._label = label
+        self._drivers = drivers
+        self._observation: Observation | None = None
+
+    def execute(self) -> RegionResult:
+        """The whole try. Raises what the task shall fail with; whatever it raises, no open attempt of it is left."""
+        externals = self._runner.externals()
+        is_checked = False
+        for _ in range(LISTING_ROUNDS):
+            listing = self._run.list()
+            try:
+                # What its coordinators are restored from is in other outcomes than those of its inputs.
+                # A stage's channels are told by the resets of others.
+                planned = self._run.regions[self._region]
+                is_simple = self._epoch is None and not (planned.coordinators or planned.is_stage)
+                inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
+                state = listing.state if inputs is not None else self._run.journal.load(listing)
+            except PagesDisagree:
+                continue
+            if inputs is not None:
+                return self._run_attempt(state, inputs, externals)
+            if state.plans and not is_checked:
+                self._run.check_owner()
+                is_checked = True
+            result = self._act_on(state, externals)
+            if result is not None:
+                return result
+        raise PagesDisagree(
+            f"The journal of {self._region} was not coherent in {LISTING_ROUNDS} listings; this task retries."
+        )
+
+    def _act_on(self, state: RunState, externals: tuple[ExternalObject, ...]) -> RegionResult | None:
+        """What one listing asks for. `None`: the journal was changed, or some time has passed; list it again."""
+        opened = state.of(self._region).open_attempt
+        if opened is not None:
+            self._end_predecessor(state, opened, externals)
+            return None
+        prepared = state.of(self._region).prepared_attempt
+        if prepared is not None:
+            mine = state.of(self._region)
+            roll_forward(self._run, prepared, mine, lambda: self._why_it_would_run(state, externals))
+            return None
+        if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
+            return None
+        judged = self._run.judge(state, {self._region: externals})
+        why = judged.why_must_run(self._region)
+        if why is None:
+            return self._keep(judged)
+        if why.why is Why.CODE_CHANGED:
+            self._run.scheduler.live_check()
+        if not judged.is_undecided(self._region):
+            check_not_appended(self._run, self._region, state)
+        inputs = self._run.regions[self._region].inputs
+        found = {each: now for each in inputs if (now := judged.current(each)) is not None and not now.is_released}
+        self._run.available.look_ahead(found)
+        lost = judged.lost_inputs(self._region)
+        restart = failover_restart(self._run, state, self._region, why, lost)
+        is_stage = self._run.regions[self._region].is_stage and restart is None
+        stages = stage_failover(self._run, judged, self._region) if is_stage else None
+        if lost and restart is None and not (stages is not None and stages.anew):
+            if self._observes_now():
+                return None
+            raise self._wake(judged, lost)
+        # Before every claim, not by Airflow's retry policy alone: that is not asked after a kill.
+        if self._restarts.waited(state, why):
+            return None
+        if restart is not None:
+            if not self._observes_now():
+                restart_others(self._run, state, restart, self._observation)
+            return None
+        if stages is not None and stages.is_stuck:
+            self._void_attempt(state)
+            return None
+        if stages is not None and stages.is_needed:
+            if self._observes_now():
+                return None
+            # What is done next rests on a listing of its own, and that on an observation before it.
+            observation, self._observation = self._observation, None
+            if restart_stages(self._run, stages, observation):
+                return None
+        self._run.log.info("%s must run: %s.", self._region, why.text())
+        return self._run_attempt(state, _inputs_of(judged, inputs), externals, why.text())
+
+    def _observes_now(self) -> bool:
+        """True for the first observation of the tries: what rests on one must be listed after it."""
+        if self._observation is not None:
+            return False
+        self._observation = self._run.scheduler.observe()
+        return self._observation is not None
+
+    def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
+        self._run.scheduler.live_check()
+        return self._run.judge(state, {self._region: externals}).why_not_standing(self._region)
+
+    # the ways a try can go
+
+    def _keep(self, judged: Judgement) -> RegionResult:
+        attempt = judged.current(self._region)
+        if attempt is None or attempt.outcome is None:
+            raise AssertionError(f"{self._region} is kept without a finished attempt")
+        outcome = attempt.outcome
+        checked = judged.files_checked(self._region)
+        seconds = outcome.spark_seconds or 0.0
+        why = why_kept(judged, self._region)
+        self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
+        settle(self._run, self._region, attempt.number)
+        self._run.journal.noticed(outcome)
+        self._run.events.record(
+            RegionKept(
+                occurred_at=self._run.now(),
+                region=self._region,
+                attempt=attempt.number,
+                why=why,
+                files_checked=checked,
+                seconds_saved=seconds,
+            )
+        )
+        return RegionResult(self._region, Decision.KEPT, attempt.number, why, outcome, checked, seconds)
+
+    def _run_attempt(
+        self,
+        state: RunState,
+        inputs: Mapping[str, Outcome],
+        externals: tuple[ExternalObject, ...],
+        why: str = "it had not run yet",
+    ) -> RegionResult:
+        self._runner.check_target(state)
+        # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
+        earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
+        region = self._run.regions[self._region]
+        pins = pins_of(self._run, self._region, inputs)
+        splits = split_work(self._run, region, state, pins, externals) if region.split_source is not None else None
+        stage = stage_work(state, region, self._run.stages) if region.is_stage else None
+        check_not_appended(self._run, self._region, state)
+        claimed = ClaimedAttempt(
+            self._claim(state, pins, splits, stage),
+            inputs,
+            externals,
+            fingerprint=region.fingerprint or "",
+            earlier_failures=earlier,
+            coordinators=coordinator_snapshots(self._run.today, state, region),
+            commit=region.commit,
+            splits=splits,
+            stage=stage,
+            comes_back=state.is_closed,
+        )
+        outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
+        commit_own(self._run, outcome)
+        settle(self._run, self._region, outcome.attempt)
+        told = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
+        return RegionResult(self._region, Decision.RAN, outcome.attempt, told, outcome, cause=why)
+
+    def _wake(self, judged: Judgement, lost: Mapping[str, Reason]) -> InputLost | NoDoor:
+        from airflow_recovery.attempt.clear_producers import (  # only a failover needs it
+            refuse_without_door,
+            wake_producers,
+        )
+
+        if self._observation is None:
+            return refuse_without_door(self._run, judged, self._region, lost)
+        return wake_producers(self._run, judged, self._region, lost, self._observation)
+
+    # what a shared result does in another way
+
+    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+        judged = self._run.judge(state, {self._region: externals})
+        if (
+            opened.claim is not None
+            and is_current_stage(self._run, state, opened.claim)
+            and is_worth_following(self._run, state, judged, opened, self._drivers, self._epoch)
+            and follow(self._run, opened.claim, self._drivers, externals)
+        ):
+            return
+        self._fence_predecessor(opened)
+
+    def _void_attempt(self, state: RunState) -> None:
+        """An attempt in the name of the one before it, which can't be reset in another way a second time."""
+        before = self._run.journal.read_claim(self._region, state.of(self._region).top)
+        stage = StageWork(before.channels, (), (), before.reading, before.after)
+        void_attempt(self._run, self._claim(state, before.inputs, None, stage))
+
+    def _fence_predecessor(self, opened: Attempt) -> None:
+        fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
+
+    def _claim(
+        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
+    ) -> Claim:
+        return claim_attempt(
+            self._run,
+            self._region,
+            state,
+            inputs,
+            splits=splits,
+            stage=stage,
+            epoch=self._epoch,
+            owner=self._owner,
+            process=None if self._drivers.outlive_their_task else own_process(),
+            commit_number=number_in_target(self._run, self._region, state),
+            prepare_journal=self._prepare_journal,
+        )
+
+
+def _inputs_of(judged: Judgement, regions: tuple[str, ...]) -> dict[str, Outcome]:
+    inputs: dict[str, Outcome] = {}
+    for region in regions:
+        attempt = judged.current(region)
+        if attempt is None or attempt.outcome is None:
+            raise AssertionError(f"{region} is neither lost nor finished")
+        inputs[region] = attempt.outcome
+    return inputs

@@ -1,0 +1,73 @@
+"""Letting intermediate results go in the task that made it possible: the last consumer, or the publish.
+
+Only where the policy asks for it at once; everything else is left to `airflow recovery gc`, and so is whatever can't be
+done here. Best effort: a run that is good stays good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.errors import JournalError, StoreError
+from airflow_recovery.model.retention import ReleasePolicy, Retention
+from airflow_recovery.results.cached import CachedViews, views_of_run
+from airflow_recovery.results.parts_in_use import newest_claims
+from airflow_recovery.results.release import Releaser, ReleaseRule
+from airflow_recovery.store.object_store import ObjectStore
+
+
+def release_consumed(run: Run, region: str, results: ObjectStore, default: Retention) -> None:
+    """After ``region`` has settled: let go of what it has read, where nobody else needs it and it is `AS_CONSUMED`."""
+    _release(run, run.regions[region].inputs, results, default, ReleasePolicy.AS_CONSUMED)
+
+
+def release_published(run: Run, results: ObjectStore, default: Retention) -> None:
+    """After the run has published: let go of everything inside the job, where that is `ON_RUN_SUCCESS`."""
+    _release(run, run.regions, results, default, ReleasePolicy.ON_RUN_SUCCESS)
+
+
+def drop_cached(run: Run, views: CachedViews) -> None:
+    """At the end of a run: nobody reads its cached results any more. Those of all its attempts, and of no other run.
+
+    A region that is cleared later finds them lost, and has them made again if it must run.
+    """
+    try:
+        mine = views_of_run(run.journal, run.plan, run.list().state).keys() & views.names()
+        views.drop(mine)
+    except (StoreError, JournalError) as error:
+        run.log.warning("The cached results of this run were not dropped, gc --connect will: %s", error)
+    else:
+        run.log.info("%d cached results of this run were dropped.", len(mine))
+
+
+def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Retention, policy: ReleasePolicy) -> None:
+    retention = run.plan.retention or default
+    candidates = [each for each in regions if not run.regions[each].final]
+    if retention.policy is not policy or retention.grace_s > 0 or not candidates:
+        return
+    try:
+        state = run.journal.load(run.list())
+        publish = run.journal.read_publish(state.newest_publish) if state.newest_publish else None
+        # No time is asked for: this policy has no grace time, and what no longer counts is left to the sweeper.
+        rule = ReleaseRule(
+            run.today,
+            state,
+            publish,
+            journal=run.journal,
+            retention=retention,
+            orphan_grace_s=float("inf"),
+            age_s=lambda keys: 0.0,
+            silent_s=0.0,
+            claims=newest_claims(run.journal, state),
+        )
+        releaser = Releaser(run.journal, results, who=f"{run.task.airflow_run_id} ({policy.value})")
+        for name in candidates:
+            current = state.of(name).current
+            if current is None or current.is_released or not rule.verdict(name, current.number).may_go:
+                continue
+            deleted = releaser.release(name, current, rule.let_go_with(name, current.number))
+            left = f"left to gc, since {deleted.pinned_by} reads it" if deleted.pinned_by else f"{deleted.size} bytes"
+            run.log.info("%s@%d is released (%s): %s.", name, current.number, policy.value, left)
+    except (StoreError, JournalError) as error:
+        run.log.warning("Intermediate results were not released, gc will: %s", error)

@@ -1,0 +1,251 @@
+"""The restart budget of one region, counted from the journal; asked before each claim, since no policy is after a kill.
+
+What counts as a failure of a region: an attempt that was fenced because it failed by itself, its process's death
+included (then its successor says so). What does not: an attempt stopped by a clear or by a lost input, a try that only
+waited for a producer, and an error in the user's code that a retry would meet again.
+
+Since when: in the run, since the last clear by a person (`airflow_recovery.attempt.run.RetryGrant`) or reset by one,
+and with today's code. So clearing a task by hand, or a fix of its code, starts its count anew.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.driver.failure_class import RECOVERABLE_LABEL, label_of
+from airflow_recovery.errors import Failure, ObjectMissing, RestartPending, RestartsExhausted, UserCodeError
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome
+from airflow_recovery.planning.reason import LOST_DATA, Reason
+from airflow_recovery.planning.restart_budget import (
+    Budget,
+    RestartDecision,
+    RestartLimits,
+    decide_remake,
+    decide_restart,
+)
+
+WAITED_FOR_HERE_S = 10.0
+"""A pause up to this is slept in the process: giving the task back to Airflow and starting it again costs as much."""
+
+
+@dataclass(frozen=True)
+class OwnFailure:
+    """One failed attempt that counts."""
+
+    region: str
+    attempt: int
+    at_s: float
+    failure: Failure | None
+
+
+class Restarts:
+    """The budget of ``region``. ``limits=None``: nothing is limited, and nothing read.
+
+    ``clock_s`` is compared with what other workers' clocks wrote: it can only lengthen or shorten a pause, up to the
+    strategy's own (fault 33). ``wait`` sleeps. ``pauses=False``: the pauses are somebody else's (a ``retry_delay``).
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        region: str,
+        limits: RestartLimits | None,
+        *,
+        pauses: bool = True,
+        clock_s: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run = run
+        self._region = region
+        self._limits = limits
+        self._pauses = pauses
+        self._clock_s = clock_s
+        self._wait = wait
+        self._claims: dict[tuple[str, int], Claim | None] = {}
+
+    def waited(self, state: RunState, why: Reason) -> bool:
+        """May the region run, which it must because of ``why``? True where a pause was slept: look at all again.
+
+        Raises `RestartsExhausted` naming the budget that has ended, `RestartPending` where the pause is long.
+        """
+        if self._limits is None:
+            return False
+        if why.why in LOST_DATA:
+            remake = decide_remake(self._limits, self._region, self._losses(state))
+            if not remake.allowed:
+                raise self.exhausted(remake)
+        decision = self._decide(state, self._limits)
+        if not decision.allowed:
+            raise self.exhausted(decision)
+        if decision.delay_s <= 0 or not self._pauses:
+            return False
+        self._run.log.info("%s.", decision.reason)
+        if decision.delay_s > WAITED_FOR_HERE_S:
+            raise RestartPending(f"{decision.reason}. Airflow starts this task again then.", decision.delay_s)
+        self._wait(decision.delay_s)
+        return True
+
+    def after_failure(self, state: RunState, failed: Outcome) -> RestartDecision | None:
+        """What becomes of the region after ``failed``, whether ``state`` has it or not. `None`: nothing is limited."""
+        if self._limits is None:
+            return None
+        return self._decide(state, self._limits, failed)
+
+    def exhausted(self, decision: RestartDecision, last: BaseException | None = None) -> RestartsExhausted:
+        """The error to raise: which budget has ended, and how to go on."""
+        ended = decision.ended or Budget.STRATEGY
+        what = {
+            Budget.PER_TASK: "raise maximum_per_task_failures",
+            Budget.LOSSES: "find out what deletes it (a lifecycle rule, a clean-up job)",
+            Budget.TOTAL: "raise maximum_total_task_failures",
+            Budget.STRATEGY: "declare another restart_strategy",
+        }[ended]
+        told = f" The last failure: {type(last).__name__}: {last}." if last is not None else ""
+        return RestartsExhausted(
+            f"{decision.reason}: it is not restarted, although Airflow's own retries may not be used up.{told} Repair "
+            f"the cause, then clear this task: a clear by hand starts its count anew, as changed code does. Or {what}."
+        )
+
+    def cause_of_open(self, opened: Attempt) -> FenceCause:
+        """Why the attempt that an earlier try left open has ended: its process died, unless the task was cleared."""
+        claim, task = opened.claim, self._run.task
+        if (
+            claim is not None
+            and task.grant is not None
+            and claim.airflow_run_id == task.airflow_run_id
+            and claim.max_tries == task.grant.max_tries
+            and claim.try_number < task.try_number
+            and claim.try_number not in task.grant.cancelled
+        ):
+            return FenceCause.OWN_FAILURE
+        return FenceCause.SUPERSEDED
+
+    def failures(self, state: RunState) -> tuple[OwnFailure, ...]:
+        """The failed attempts of this region that count, oldest first."""
+        return tuple(each for each in self._failed(state, self._region) if self._is_mine(each.attempt))
+
+    def check_not_in_vain(self, state: RunState) -> None:
+        """Raises `UserCodeError` where the newest attempt failed in a way that the same code would meet again.
+
+        A task of one region fails at once then. Where a task runs several, it may be retried for another's sake.
+        """
+        mine = state.of(self._region)
+        newest = mine.attempts.get(mine.top)
+        outcome = newest.outcome if newest is not None and newest.number > _forgiven(mine) else None
+        if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE:
+            return
+        if label_of(outcome.failure, RECOVERABLE_LABEL) != "no":
+            return
+        if outcome.fingerprint == self._run.regions[self._region].fingerprint and self._is_mine(outcome.attempt):
+            raise UserCodeError(
+                f"{self._region}@{outcome.attempt} failed, and the same code would fail again, so it is not retried: "
+                f"{outcome.detail or 'no reason given'}",
+                outcome.failure,
+            )
+
+    def _decide(self, state: RunState, limits: RestartLimits, failed: Outcome | None = None) -> RestartDecision:
+        own = [each.at_s for each in self.failures(state) if failed is None or each.attempt != failed.attempt]
+        if failed is not None:
+            own.append(_seconds(failed.ended_at))
+        everything = own if limits.maximum_total_task_failures is None else own + self._of_others(state)
+        return decide_restart(
+            limits,
+            self._region,
+            own_s=own,
+            all_s=everything,
+            now_s=self._clock_s(),
+            # One seed a region: every process that asks draws the same pauses for the same failures.
+            uniform=random.Random(f"{self._run.journal.identity}/{self._region}").uniform,
+        )
+
+    def _of_others(self, state: RunState) -> list[float]:
+        """When the other regions failed: in this run, and since this region began again where a person cleared it."""
+        grant = self._run.task.grant
+        since = 0.0
+        if grant is not None and grant.is_renewed:
+            mine = [self._claim(self._region, n) for n in state.of(self._region).attempts if self._is_mine(n)]
+            since = min((_seconds(each.claimed_at) for each in mine if each is not None), default=self._clock_s())
+        found = []
+        for region in self._run.regions:
+            for each in self._failed(state, region) if region != self._region else ():
+                claim = self._claim(region, each.attempt)
+                is_this_run = claim is not None and claim.airflow_run_id == self._run.task.airflow_run_id
+                if is_this_run and each.at_s >= since:
+                    found.append(each.at_s)
+        return found
+
+    def _failed(self, state: RunState, region: str) -> Iterator[OwnFailure]:
+        mine = state.of(region)
+        forgiven = _forgiven(mine)
+        today = self._run.regions[region].fingerprint
+        for n, attempt in sorted(mine.attempts.items()):
+            outcome = attempt.outcome
+            if n <= forgiven or outcome is None or outcome.state is not AttemptState.FENCED:
+                continue
+            if outcome.cause is not FenceCause.OWN_FAILURE or label_of(outcome.failure, RECOVERABLE_LABEL) == "no":
+                continue
+            if None not in (outcome.fingerprint, today) and outcome.fingerprint != today:
+                continue
+            yield OwnFailure(region, n, _seconds(outcome.ended_at), outcome.failure)
+
+    def _losses(self, state: RunState) -> int:
+        mine = state.of(self._region)
+        forgiven = _forgiven(mine)
+        return sum(1 for n, each in mine.attempts.items() if each.is_lost and n > forgiven and self._is_mine(n))
+
+    def _is_mine(self, attempt: int) -> bool:
+        """Was the attempt of this region made under the present grant?"""
+        claim, task = self._claim(self._region, attempt), self._run.task
+        if claim is None or claim.airflow_run_id != task.airflow_run_id:
+            return False
+        return task.grant is None or claim.max_tries == task.grant.max_tries
+
+    def _claim(self, region: str, attempt: int) -> Claim | None:
+        key = region, attempt
+        if key not in self._claims:
+            try:
+                self._claims[key] = self._run.journal.read_claim(region, attempt)
+            except ObjectMissing:
+                self._claims[key] = None
+        return self._claims[key]
+
+
+def _forgiven(region: RegionState) -> int:
+    """The highest attempt that a person's reset names; a strategy that restarts whole jobs must end all the same."""
+    resets = [n for n, each in region.attempts.items() if each.is_reset and not (each.reset and each.reset.failover)]
+    return max(resets, default=0)
+
+
+def attach(error: BaseException, decision: RestartDecision) -> None:
+    """Let ``error`` carry the decision to Airflow's retry policy, which is asked in this process."""
+    setattr(error, _ATTRIBUTE, decision)
+
+
+def decision_of(error: BaseException) -> RestartDecision | None:
+    """What was attached to ``error`` or to one of its causes."""
+    seen: BaseException | None = error
+    for _ in range(20):
+        if seen is None:
+            return None
+        found = getattr(seen, _ATTRIBUTE, None)
+        if isinstance(found, RestartDecision):
+            return found
+        seen = seen.__cause__
+    return None
+
+
+_ATTRIBUTE = "_airflow_recovery_restart"
+
+
+def _seconds(moment: str) -> float:
+    """Seconds since 1970 of an ISO 8601 time; 0 for what is none, since a damaged time must not stop a recovery."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,161 @@
+"""What every step of the protocol knows of the run it works on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience
+from airflow_recovery.attempt.task_instances import Observation, Scheduler, TaskTry
+from airflow_recovery.errors import ConfigurationError, PagesDisagree
+from airflow_recovery.journal.journal import Journal, Listing
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import EventSink, NoEvents
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.stages import Stages
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.sinks.committer import Committer
+
+LISTING_ROUNDS = 10
+"""How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
+
+
+def no_committers(spec: CommitSpec) -> Committer:
+    """Where nothing is lent to sinks. Raises `ConfigurationError`."""
+    raise ConfigurationError(f"Expected a way to commit {spec.result} to its sink, found none in this process.")
+
+
+@dataclass(frozen=True)
+class RetryGrant:
+    """The tries of a task from its start, or from the last clear by a person, on. A restart budget is one grant's.
+
+    ``max_tries`` is Airflow's, which only a clear changes: it names the grant. A clear by recovery itself (a wake-up, a
+    settle) begins no new one; ``cancelled`` are the tries that such a clear has ended. ``is_renewed``: a person's clear
+    began it.
+    """
+
+    max_tries: int
+    is_renewed: bool = False
+    cancelled: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """The task instance that this process works for. ``ti_id`` is new with every try and every clear."""
+
+    airflow_run_id: str
+    try_number: int
+    ti_id: str
+    grant: RetryGrant | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One DAG run's job, as one task of it sees it.
+
+    ``task_keys`` maps each region to its task's key in Airflow; ``publish_keys`` are those of the tasks that publish
+    them. ``now`` gives the time as ISO 8601, for people only: no decision looks at it.
+    """
+
+    plan: PlanRecord
+    journal: Journal
+    scheduler: Scheduler
+    available: ResultProber
+    task_keys: Mapping[str, str]
+    task: TaskIdentity
+    now: Callable[[], str]
+    log: logging.Logger
+    events: EventSink = field(default_factory=NoEvents)
+    publish_keys: tuple[str, ...] = ()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Today's fingerprints that stay out of `plan`: one that a single task knows would make its plan its own."""
+    open_committer: Callable[[CommitSpec], Committer] = no_committers
+    """The way to the target of a sink that was, or is to be, prepared for."""
+    patience: Patience = NO_PATIENCE
+    """With the driver of an attempt that an earlier try has left open."""
+    is_live_run: Callable[[str], bool] = lambda run_id: True
+    """Whether Airflow has the DAG run of that id, and has not ended it."""
+    check_owner: Callable[[], None] = lambda: None
+    """Asked before anything in the journal is taken over: is it this deployment's? Raises `ConfigurationError`. The
+    first attempt of a region does not ask: the tasks of its inputs have."""
+    channel_available: Callable[[ChannelPin], bool] = lambda pin: True
+    """Whether the log of that generation of a channel is there. Asked where a stage has read it before, and is to go on
+    with it. Raises the store's errors: "denied" is no answer."""
+
+    @cached_property
+    def plan_hash(self) -> str:
+        """The identity of `plan`."""
+        return plan_hash(self.plan)
+
+    @cached_property
+    def today(self) -> PlanRecord:
+        """`plan` with every fingerprint that is known here: what is judged by."""
+        if not self.fingerprints:
+            return self.plan
+        regions = (
+            replace(each, fingerprint=self.fingerprints.get(each.name, each.fingerprint)) for each in self.plan.regions
+        )
+        return replace(self.plan, regions=tuple(regions))
+
+    @cached_property
+    def regions(self) -> dict[str, RegionPlan]:
+        """Regions by name, in topological order, as of `today`."""
+        return {each.name: each for each in self.today.regions}
+
+    @cached_property
+    def consumers(self) -> dict[str, tuple[str, ...]]:
+        """Names of the regions that read each region."""
+        found: dict[str, list[str]] = {name: [] for name in self.regions}
+        for each in self.plan.regions:
+            for producer in each.inputs:
+                found[producer].append(each.name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The regions at channels, as of `today`."""
+        return Stages(self.today)
+
+    def list(self) -> Listing:
+        """One listing of the journal."""
+        return self.journal.list(self.regions)
+
+    def load(self, regions: Iterable[str] | None = None) -> RunState:
+        """The state of now, with the outcomes of ``regions``, or of all: for who does not decide by one listing alone.
+
+        Lists again where the pages of a listing disagree. Raises `PagesDisagree` where they always do.
+        """
+        for _ in range(LISTING_ROUNDS):
+            with suppress(PagesDisagree):
+                return self.journal.load(self.list(), regions)
+        raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
+
+    def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
+        """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
+        # After the listing of ``state``: what a finish has read was entered before it.
+        pulled = {each.split_source for each in self.today.regions if each.pulls_splits and each.split_source}
+        books = {each: self.journal.split_log(each).read() for each in sorted(pulled)}
+        return Judgement(self.today, state, available=self.available, externals=externals, books=books)
+
+    def tries(self, observation: Observation) -> dict[str, TaskTry]:
+        """The observed tries by region; a region without a task instance is left out."""
+        return {region: observation.tries[key] for region, key in self.task_keys.items() if key in observation.tries}
+
+
+def is_untouched(state: RunState, plan: str) -> bool:
+    """One plan, attempts 1 only, nothing reset, lost, released or closed: nothing can have been superseded."""
+    return (
+        state.plans == {plan}
+        and not state.is_closed
+        and all(
+            n == 1 and not (attempt.is_reset or attempt.is_lost or attempt.is_released)
+            for region in state.regions.values()
+            for n, attempt in region.attempts.items()
+        )
+    )

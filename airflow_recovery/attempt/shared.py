@@ -1,0 +1,357 @@
+"""Results that outlive a run (``BLOCKING_PERSISTENT``): made once, whatever number of runs wants them.
+
+A region whose results are all persistent, and which reads nothing but external files and other such regions, has a
+second journal besides its run's: that of the shared result, named by what it is made of (`shared_key`). The region's
+task goes through the ordinary protocol twice. In the run's own journal it claims attempt n; then, instead of Spark,
+
+    in the shared journal: the protocol of every region: keep what stands, else claim, run Spark, finish
+                           somebody else has claimed it: wait until that attempt ends, or gives no sign of life
+    pin what came of it:   a claim in the shared journal, open until the run lets go of n
+    look for `released`, as every reader does after its claim
+    finish n in the run's own journal, with the shared manifests as its outputs
+
+So everything else (consumers, publish, losses, resets) sees an ordinary attempt, and whoever sweeps the shared journal
+sees who reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from airflow_recovery.attempt.drivers import BOUND, Drivers
+from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
+from airflow_recovery.attempt.stage_work import StageWork
+from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
+from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed
+from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import SHARED, shared_identity
+from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    ExternalObject,
+    InputPin,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+    RunAttempt,
+    RunIdentity,
+    SharedPin,
+)
+from airflow_recovery.results.release import end_pin, pin_name
+from airflow_recovery.splits.parts import SplitWork
+
+POLL_S = 2.0
+"""How often the journal is looked at by whoever waits in its own process."""
+
+
+def shared_key(region: RegionPlan, externals: tuple[ExternalObject, ...], inputs: Mapping[str, Outcome]) -> str:
+    """The name of a shared result: equal exactly where the same code reads the same external objects and results.
+
+    An input counts by its digests, where its rows were digested, else by which attempt of which shared result it is.
+    """
+    described = {
+        "region": region.name,
+        "fingerprint": region.fingerprint,
+        "externals": sorted([each.vertex, each.uri, each.size, each.etag] for each in externals),
+        "inputs": sorted([name, _identity_of(outcome)] for name, outcome in inputs.items()),
+    }
+    return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
+
+
+def _identity_of(outcome: Outcome) -> list[str]:
+    if outcome.outputs and all(each.digest is not None for each in outcome.outputs):
+        return sorted(f"{each.result} {each.digest}" for each in outcome.outputs)
+    if outcome.shared is None:
+        raise AssertionError(f"{outcome.region} is read by a shared region, and is not shared itself")
+    return [f"{outcome.shared.key}@{outcome.shared.attempt}"]
+
+
+def shared_plan(region: RegionPlan) -> PlanRecord:
+    """The plan in the shared journal: this region alone, and wanted. The same for every job that declares it."""
+    alone = replace(region, inputs=(), reads=(), final=True, persistent=True)
+    return PlanRecord(SHARED, (alone,))
+
+
+class SharedTask(RegionTask):
+    """One try in the shared journal. Never ends another run's attempt, but one that gives no sign of life.
+
+    ``silent`` is the attempt that was watched for long enough: it may be ended if it looks as it did then. Raises
+    `SharedMadeElsewhere` where somebody else is making the result.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        region: str,
+        runner: RegionRunner,
+        owner: RunAttempt,
+        silent: Making | None,
+        drivers: Drivers = BOUND,
+    ) -> None:
+        super().__init__(run, region, runner, drivers=drivers)
+        self._owner = owner
+        self._silent = silent
+
+    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+        claim = opened.claim
+        owner = claim.owner if claim is not None else None
+        if owner is None or not _is_same_task(owner, self._owner):
+            making = Making(
+                self._run.journal.identity.run_key,
+                self._region,
+                opened.number,
+                owner,
+                last_beat(self._run.journal, self._region, opened.number),
+            )
+            if making != self._silent:
+                raise SharedMadeElsewhere(making.text(), making)
+            self._run.log.warning("%s, and has given no sign of life: taking over.", making.text())
+            self._fence_predecessor(opened)
+        else:
+            super()._end_predecessor(state, opened, externals)
+
+    def _claim(
+        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
+    ) -> Claim:
+        try:
+            return super()._claim(state, inputs, splits, stage)
+        except AttemptLost as error:
+            raise SharedMadeElsewhere(f"{self._region}: another run has claimed it first") from error
+
+
+def _is_same_task(one: RunAttempt, other: RunAttempt | None) -> bool:
+    """An earlier try of the same task: it is over, since Airflow has started this one."""
+    return other is not None and replace(one, attempt=0) == replace(other, attempt=0)
+
+
+class SharedRunner:
+    """The `RegionRunner` of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
+
+    ``make_runner(identity)`` gives the runner that starts Spark for the journal of ``identity``. ``silent``: see
+    `SharedTask`. ``timeout_s``: after how long without a sign of life the making is taken over. ``waits_here``: wait in
+    this process while another run makes the result; else the attempt is given up, and `SharedMadeElsewhere` raised, so
+    that the caller can wait where it costs nothing.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        region: str,
+        make_runner: Callable[[RunIdentity], RegionRunner],
+        *,
+        timeout_s: float,
+        silent: Making | None = None,
+        waits_here: bool = True,
+        drivers: Drivers = BOUND,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] | None = None,
+    ) -> None:
+        self._run = run
+        self._region = region
+        self._plan = run.regions[region]
+        self._make_runner = make_runner
+        self._own = make_runner(run.journal.identity)
+        self._timeout_s = timeout_s
+        self._silent = silent
+        self._waits_here = waits_here
+        self._drivers = drivers
+        self._stopped = threading.Event()
+        self._sleep = sleep or self._stopped.wait
+        self._watch = SilenceWatch(timeout_s, clock)
+        self._running: RegionRunner | None = None
+
+    # what RegionTask asks for
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """The files that the region's sources would read now."""
+        return self._own.externals()
+
+    def check_target(self, state: RunState) -> None:
+        """Nothing to check: a shared result has a place of its own."""
+        del state
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Make or adopt, pin, finish. Raises as the runner that it starts, and `AttemptLost` where it was fenced."""
+        key = shared_key(self._plan, attempt.externals, attempt.inputs)
+        owner = self._owner(attempt.claim.attempt)
+        shared = self._made_or_adopted(key, owner, attempt)
+        pin = SharedPin(key, self._region, shared.attempt)
+        self._pin(pin, owner, attempt.claim)
+        outcome = Outcome(
+            region=self._region,
+            attempt=attempt.claim.attempt,
+            state=AttemptState.FINISHED,
+            writer=attempt.claim.writer,
+            ended_at=self._run.now(),
+            fingerprint=attempt.fingerprint,
+            inputs=attempt.claim.inputs,
+            externals=attempt.externals,
+            outputs=shared.outputs,
+            spark_seconds=shared.spark_seconds,
+            application_id=shared.application_id,
+            shared=pin,
+        )
+        try:
+            self._run.journal.finish(outcome)
+        except AttemptLost:
+            end_pin(self._run.journal, pin, owner, "its own run, which has fenced the attempt")
+            raise
+        return outcome
+
+    def stop(self) -> None:
+        """Stop waiting, or the application."""
+        self._stopped.set()
+        if self._running is not None:
+            self._running.stop()
+
+    def stop_orphan(self, claim: Claim) -> None:
+        """Nothing to do here: the application of an earlier try is found in the shared journal."""
+        del claim
+
+    # before the own claim
+
+    def find_maker(self) -> Making | None:
+        """Whose open attempt this run would have to wait for, if any: so that it waits before it claims anything."""
+        try:
+            state = self._run.journal.load(self._run.list())
+        except PagesDisagree:
+            return None
+        externals = self.externals()
+        judged = self._run.judge(state, {self._region: externals})
+        if judged.why_must_run(self._region) is None or judged.lost_inputs(self._region):
+            return None
+        inputs = {each: current.outcome for each in self._plan.inputs if (current := judged.current(each)) is not None}
+        known = {name: outcome for name, outcome in inputs.items() if outcome is not None}
+        journal = self._journal(shared_key(self._plan, externals, known))
+        opened = journal.load(journal.list([self._region])).of(self._region).open_attempt
+        if opened is None or opened.claim is None:
+            return None
+        owner = opened.claim.owner
+        making = Making(
+            journal.identity.run_key,
+            self._region,
+            opened.number,
+            owner,
+            last_beat(journal, self._region, opened.number),
+        )
+        is_own = owner is not None and _is_same_task(owner, self._owner(0))
+        return None if is_own or making == self._silent else making
+
+    # in the shared journal
+
+    def _made_or_adopted(self, key: str, owner: RunAttempt, attempt: ClaimedAttempt) -> Outcome:
+        while True:
+            if self._stopped.is_set():
+                raise RegionFailed(f"{self._region} was stopped while it waited for the shared result {key}")
+            journal = self._journal(key)
+            self._running = _WithInputs(
+                self._make_runner(journal.identity), attempt, journal, interval_s(self._timeout_s), self._run
+            )
+            run = replace(
+                self._run,
+                plan=shared_plan(self._plan),
+                journal=journal,
+                events=NoEvents(),
+                publish_keys=(),
+                fingerprints={},
+            )
+            try:
+                result = SharedTask(run, self._region, self._running, owner, self._silent, self._drivers).execute()
+            except SharedMadeElsewhere as found:
+                if found.making is not None and not self._waits_here:
+                    raise
+                self._wait(journal, found)
+            except AttemptLost as error:
+                # Taken for dead by somebody who waits, and who makes it now.
+                self._run.log.warning("%s", error)
+            else:
+                self._run.log.info("%s: shared result %s@%d, %s.", self._region, key, result.attempt, result.why)
+                return result.outcome
+            finally:
+                self._running = None
+
+    def _wait(self, journal: Journal, found: SharedMadeElsewhere) -> None:
+        """Until that attempt has ended, or for one look where it is not known which."""
+        making = found.making
+        self._run.log.info("%s; waiting.", found)
+        while making is not None and not self._stopped.is_set():
+            if journal.has_outcome(making.region, making.attempt):
+                return
+            beat = last_beat(journal, making.region, making.attempt)
+            if self._watch.is_silent(making.attempt, beat):
+                self._silent = replace(making, beat=beat)
+                return
+            self._sleep(POLL_S)
+
+    def _pin(self, pin: SharedPin, owner: RunAttempt, own: Claim) -> None:
+        """Claim, then look: whoever sweeps marks, then looks."""
+        journal = self._journal(pin.key)
+        journal.claim(
+            replace(
+                own,
+                region=pin_name(owner),
+                plan_hash=plan_hash(shared_plan(self._plan)),
+                inputs=(InputPin(pin.region, pin.attempt),),
+                owner=owner,
+            )
+        )
+        if journal.list([pin.region]).state.of(pin.region).is_let_go(pin.attempt):
+            end_pin(self._run.journal, pin, owner, "its own run, which came too late")
+            raise RegionFailed(
+                f"{pin.region}: the shared result {pin.key}@{pin.attempt} was released while this run adopted it. "
+                "The next try makes it again."
+            )
+
+    def _journal(self, key: str) -> Journal:
+        return self._run.journal.beside(shared_identity(key))
+
+    def _owner(self, attempt: int) -> RunAttempt:
+        identity = self._run.journal.identity
+        return RunAttempt(identity.dag_id, identity.run_key, identity.group_id, self._region, attempt)
+
+
+class _WithInputs:
+    """A runner for the shared journal: with the inputs of the run's own attempt, and with signs of life."""
+
+    def __init__(self, inner: RegionRunner, own: ClaimedAttempt, journal: Journal, interval_s: float, run: Run) -> None:
+        self._inner = inner
+        self._own = own
+        self._journal = journal
+        self._interval_s = interval_s
+        self._run = run
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        return self._own.externals
+
+    def check_target(self, state: RunState) -> None:
+        self._inner.check_target(state)
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        claim, journal = attempt.claim, self._journal
+        with Heartbeat(
+            lambda: journal.store,
+            journal.layout.heartbeat(claim.region, claim.attempt),
+            claim.tag,
+            log=self._run.log,
+            every_s=self._interval_s,
+            is_driver=False,
+        ):
+            return self._inner.run(replace(attempt, inputs=self._own.inputs))
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def stop_orphan(self, claim: Claim) -> None:
+        self._inner.stop_orphan(claim)

@@ -1,0 +1,286 @@
+"""The failover of stages: what a stage's pre-check resets and clears before it claims.
+
+See FLIP-135, docs/protocol.md#principles.
+
+Who restarts is `airflow_recovery.planning.stage_restart`; here it is read from the journal and written to it.
+
+    reset    the others first, the own attempt last: a crash in between does it all again
+    clear    the others' tasks, between the two: by one compare-and-clear. A crash before it leaves attempts at work
+             that do not count, or in generations that nobody feeds; whoever looks next finds and clears them
+    claim    then look at the journal once more (`check_channels`): who resets writes, and then looks for claims; who
+             claims writes, and then looks for resets. One of the two sees the other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.attempt.attempt_outcome import fenced
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.stage_work import code_of
+from airflow_recovery.attempt.task_instances import (
+    FINISHED_STATES,
+    HOW_TO_GET_A_DOOR,
+    RUNNING_STATES,
+    ClearRequest,
+    Observation,
+    TaskTry,
+)
+from airflow_recovery.errors import AttemptLost, NoDoor
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, Claim, FenceCause, Reset, RunIdentity
+from airflow_recovery.planning.coordinators import has_started
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Why
+from airflow_recovery.planning.stage_restart import (
+    StageMode,
+    StageRestart,
+    attempts_that_tell,
+    begin_anew,
+    has_restarted_behind,
+    is_taken_along,
+    should_restart,
+    stage_restart,
+)
+from airflow_recovery.planning.stages import live_attempts, other_channels
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.reading import is_opened
+
+
+@dataclass(frozen=True)
+class StageFailover:
+    """What the pre-check of ``region`` does to others, and to itself, before it claims.
+
+    ``anew``: who begins anew, with reasons. ``resets``: what is written, the own one last. ``is_stuck``: it must begin
+    anew, and its newest attempt bears an *altered* reset: it takes another attempt to say so. ``at_work``: the open
+    attempts that their tasks must not go on with, by region. ``stale``: whose finish does not count any more.
+    """
+
+    region: str
+    restart: StageRestart
+    anew: Mapping[str, str]
+    resets: tuple[Reset, ...]
+    is_stuck: bool
+    at_work: Mapping[str, Claim]
+    stale: tuple[str, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """There may be something to do before the claim."""
+        return bool(self.anew or self.resets or self.at_work or self.stale)
+
+
+def stage_failover(run: Run, judged: Judgement, region: str) -> StageFailover:
+    """What the judged state asks of ``region``, a stage that must run and whose newest attempt is over."""
+    stages, state = run.stages, judged.state
+    claims = _claims(run, state, region)
+    restart = _restart(run, judged, region, claims)
+    own = restart.why if restart.mode is StageMode.ANEW else None
+    anew = begin_anew(stages, state, region, own, lambda name, n: claims[name, n].channels)
+    started = [name for name in (*(each for each in anew if each != region), region) if name in anew]
+    who = run.task.airflow_run_id
+    resets = [
+        Reset(name, state.of(name).top, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)
+        for name in started
+        if has_started(state.of(name))
+    ]
+    mine = state.of(region)
+    if restart.mode is StageMode.ALTERED and not anew and has_started(mine):
+        resets = [Reset(region, mine.top, who, restart.why, failover=True, altered=True)]
+    at_work, stale = _overtaken(run, judged, region, restart, claims)
+    return StageFailover(
+        region=region,
+        restart=restart,
+        anew=anew,
+        resets=tuple(resets),
+        is_stuck=region in anew and not has_started(mine),
+        at_work={name: claim for name, claim in at_work.items() if name not in anew},
+        stale=tuple(name for name in stale if name not in anew),
+    )
+
+
+def _overtaken(
+    run: Run, judged: Judgement, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
+) -> tuple[dict[str, Claim], list[str]]:
+    """Of the other connected stages: the open attempts that must not go on, and whose finishes do not count."""
+    stages, state = run.stages, judged.state
+    takes_along = restart.mode in (StageMode.BEHIND, StageMode.ALTERED) and _takes_along(run, state, region, claims)
+    behind = stages.behind(region) if takes_along else ()
+    at_work: dict[str, Claim] = {}
+    stale: list[str] = []
+    for name in stages.connected(region):
+        opened, why = state.of(name).open_attempt, judged.why_not_standing(name)
+        claim = opened.claim if opened is not None else None
+        if name == region:
+            continue
+        if claim is None:
+            if opened is None and why is not None and why.why in (Why.RESET, Why.CHANNEL_ANEW):
+                stale.append(name)
+        elif (
+            claim.attempt <= state.of(name).anew_up_to
+            or other_channels(stages.regions[name], state, claim.channels) is not None
+            or (name in behind and not has_restarted_behind(claim, region, state.of(region).top))
+        ):
+            at_work[name] = claim
+    return at_work, stale
+
+
+def _claims(run: Run, state: RunState, region: str) -> dict[tuple[str, int], Claim]:
+    """The claims that tell who began with what: two or three of each connected stage, all at once."""
+    wanted = [(name, n) for name in run.stages.connected(region) for n in attempts_that_tell(state, name)]
+    opened = {(name, n): state.of(name).attempts[n].claim for name, n in wanted}
+    missing = [each for each in wanted if opened[each] is None]
+    found = {(each.region, each.attempt): each for each in run.journal.read_claims(missing)}
+    return found | {key: claim for key, claim in opened.items() if claim is not None}
+
+
+def _restart(run: Run, judged: Judgement, region: str, claims: Mapping[tuple[str, int], Claim]) -> StageRestart:
+    live = live_attempts(judged.state, region)
+    if not live or judged.is_undecided(region):
+        return StageRestart(region, StageMode.FIRST)
+    claim = claims[region, live[-1]]
+    changed, is_lost = _why_changed(run, judged, claim), _is_lost(run, judged.state, claim)
+    return stage_restart(run.stages, judged.state, region, changed=changed, is_lost=is_lost)
+
+
+def _why_changed(run: Run, judged: Judgement, claim: Claim) -> str | None:
+    """How the attempt of ``claim`` was made of something else than one of today would be.
+
+    The newest one tells it of all: each was compared with the one before it when it was claimed.
+    """
+    planned = run.regions[claim.region]
+    name = f"{claim.region}@{claim.attempt}"
+    code = code_of(planned)
+    if None not in (claim.reading, code) and claim.reading != code:
+        return f"the code of {claim.region} has changed since {name}"
+    if {pin.region for pin in claim.inputs} != set(planned.inputs):
+        return f"{name} has read other inputs"
+    overtaken = judged.why_overtaken(claim.region, claim.inputs)
+    return None if overtaken is None else overtaken.text()
+
+
+def _is_lost(run: Run, state: RunState, claim: Claim) -> bool:
+    """The log of what it reads is not there, although it has read it: it begins behind the log's first record."""
+    planned = run.regions[claim.region]
+    inputs = {each.result: each.producer for each in planned.channels_in}
+    return any(
+        pin.result in inputs
+        and pin.generation == state.of(inputs[pin.result]).generations[-1]
+        and not run.channel_available(pin)
+        for pin in claim.channels
+    )
+
+
+def _takes_along(run: Run, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
+    """The end of its newest attempt restarts those behind it, unless it was itself restarted behind another one."""
+    mine = state.of(region)
+    newest = mine.attempts[mine.top]
+    if newest.outcome is None or newest.outcome.cause is not FenceCause.SUPERSEDED:
+        return True
+    return not is_taken_along(run.stages, state, claims[region, mine.top])
+
+
+def restart_stages(run: Run, failover: StageFailover, observation: Observation | None) -> bool:
+    """Do it, by tasks as they were observed before the state was listed. True where the journal is another one now.
+
+    Raises `NoDoor` once where there is no way to clear others, and somebody works for nothing: the resets stand.
+    """
+    region, restart = failover.region, failover.restart
+    if failover.resets:
+        run.scheduler.live_check()
+        for reset in failover.resets:
+            run.log.warning("%s@%d is reset: %s.", reset.region, reset.attempt, reset.why)
+    others = [each for each in failover.resets if each.region != region]
+    for reset in others:
+        run.journal.reset(reset)
+    left = _clear(run, failover, observation)
+    for reset in failover.resets:
+        if reset.region == region:
+            run.journal.reset(reset)
+    if left and failover.resets:
+        raise NoDoor(
+            f"{region} {restart.mode.value}: {restart.why or 'others have'}. {', '.join(left)} must restart with it, "
+            "and this deployment gives no way to clear another task. By hand: clear "
+            f"{', '.join(run.task_keys[each] for each in left)}; what they make meanwhile does not count. "
+            f"{HOW_TO_GET_A_DOOR}"
+        )
+    return bool(failover.resets)
+
+
+def _clear(run: Run, failover: StageFailover, observation: Observation | None) -> tuple[str, ...]:
+    """Clear the others' tasks. Returns those that should be, and nobody here can."""
+    if observation is None:
+        left = tuple({**{each: None for each in failover.anew if each != failover.region}, **failover.at_work})
+        if left and not failover.resets:
+            run.log.warning(
+                "%s %s, and %s should restart: clear it by hand. %s",
+                failover.region,
+                failover.restart.mode.value,
+                ", ".join(left),
+                HOW_TO_GET_A_DOOR,
+            )
+        return left
+    tries = run.tries(observation)
+    targets = {
+        run.task_keys[name]: seen.ti_id
+        for name, seen in tries.items()
+        if name != failover.region and _is_to_be_cleared(failover, name, seen)
+    }
+    if targets:
+        cleared = run.scheduler.clear(ClearRequest(consumers=targets, unblock=True)).cleared
+        why = failover.restart.why or "what they work with does not count any more"
+        run.log.warning("%s: %s; cleared: %s.", failover.region, why, ", ".join(cleared) or "nobody, all have moved on")
+    return ()
+
+
+def _is_to_be_cleared(failover: StageFailover, name: str, seen: TaskTry) -> bool:
+    if name in failover.anew:
+        return seen.state in FINISHED_STATES | RUNNING_STATES
+    if name in failover.at_work:
+        # Where another try has taken over, it has its own pre-check before it.
+        return seen.state in RUNNING_STATES and seen.ti_id == failover.at_work[name].ti_id
+    return name in failover.stale and seen.state == "success"
+
+
+def void_attempt(run: Run, claim: Claim) -> None:
+    """End a claim that was made only to be reset: it takes a new attempt to say that the stage begins anew."""
+    run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.SUPERSEDED, "it begins anew"))
+
+
+def check_channels(run: Run, claim: Claim) -> None:
+    """Was a channel of the claim begun anew before the claim was there? Then the attempt is fenced.
+
+    It would wait for ever in a generation that nobody feeds. Raises `AttemptLost`, `PagesDisagree`, and the store's
+    errors.
+    """
+    if not claim.channels:
+        return
+    planned = run.regions[claim.region]
+    state = run.load({claim.region, *(each.producer for each in planned.channels_in)})
+    other = other_channels(planned, state, claim.channels)
+    if other is None and claim.attempt > state.of(claim.region).void_up_to:
+        return
+    detail = other[0] if other is not None else "it was reset"
+    run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.SUPERSEDED, detail))
+    raise AttemptLost(
+        f"{claim.region}@{claim.attempt}: {detail}, before it was claimed; the next try begins with the new one."
+    )
+
+
+def channels_in(store: ObjectStore, run: RunIdentity) -> Callable[[ChannelPin], bool]:
+    """`Run.channel_available` of a run whose channels lie in ``store``: one GET a question, of the log's first slot."""
+
+    def is_there(pin: ChannelPin) -> bool:
+        return is_opened(store, ChannelIdentity(run, pin.result, pin.generation))
+
+    return is_there
+
+
+def is_current_stage(run: Run, state: RunState, claim: Claim) -> bool:
+    """Would what the open attempt makes be used? Not in another generation, nor where it should have restarted."""
+    planned = run.regions[claim.region]
+    if not planned.is_stage:
+        return True
+    return other_channels(planned, state, claim.channels) is None and not should_restart(run.stages, state, claim)

@@ -1,0 +1,46 @@
+"""What a new attempt of a stage works with: the channels at its ends, and the attempts whose work it goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, InputPin, RegionPlan
+from airflow_recovery.planning.stage_restart import ended_before
+from airflow_recovery.planning.stages import Stages, live_attempts
+from airflow_recovery.splits.parts import reading_of
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """``pins``: the channels at its ends, inputs first, in the generations of now.
+
+    ``earlier``: its own attempts whose checkpoints and outputs count, ascending. ``drained``: of its input channel, the
+    generations before, of which what was committed counts as well. ``code`` and ``after``: what its claim says of its
+    code (`Claim.reading`), and of the ends that it begins behind (`Claim.after`).
+    """
+
+    pins: tuple[ChannelPin, ...]
+    earlier: tuple[int, ...]
+    drained: tuple[int, ...]
+    code: str | None = None
+    after: tuple[InputPin, ...] = ()
+
+
+def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:
+    """Of ``region``, a stage, as of ``state``. ``stages``: all of the run."""
+    mine = state.of(region.name)
+    pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in region.channels_in]
+    pins += [ChannelPin(each.result, mine.generations[-1]) for each in region.channels_out]
+    return StageWork(
+        tuple(pins),
+        tuple(live_attempts(state, region.name)),
+        tuple(number for each in region.channels_in for number in state.of(each.producer).generations[:-1]),
+        code_of(region),
+        ended_before(stages, state, region.name),
+    )
+
+
+def code_of(region: RegionPlan) -> str | None:
+    """Digest of the code of a stage: attempts of other code can't go on from each other."""
+    return None if region.fingerprint is None else reading_of(region.fingerprint, ())

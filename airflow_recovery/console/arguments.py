@@ -1,0 +1,68 @@
+"""What every subcommand that looks at one run asks for."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from airflow_recovery.console.bundle import BundleStore, journal_in
+from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.run_lookup import find_run
+
+
+def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False, bundle: bool = False) -> None:
+    """DAG, RUN and --group. With ``all_runs``, RUN may be left out (`None`): every run of the DAG.
+
+    With ``bundle``, a file that `export` has written may be named in place of both.
+    """
+    if bundle:
+        parser.add_argument(
+            "--bundle", metavar="FILE", help="in place of DAG and RUN: a file that `export` has written"
+        )
+    parser.add_argument("dag", metavar="DAG", type=name, nargs="?" if bundle else None, help="DAG id")
+    named = "run id, logical date, or run key as the journal has it"
+    if all_runs or bundle:
+        parser.add_argument(
+            "run", metavar="RUN", type=name, nargs="?", help=f"{named}; default: every run" if all_runs else named
+        )
+    else:
+        parser.add_argument("run", metavar="RUN", type=name, help=named)
+    parser.add_argument("--group", metavar="G", type=name, help="task group; needed only where a run has several")
+
+
+def name(text: str) -> str:
+    """An argparse type: a name that is not empty, as ``"$DAG"`` is where the variable is not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"expected a name, found {text!r}: is the shell's variable set?")
+    return text
+
+
+def journal_of(args: argparse.Namespace, store: ObjectStore, writer: str) -> Journal:
+    """The journal of the run that the arguments name. Raises `NothingRecorded`."""
+    return Journal(store, find_run(store, args.dag, args.run, args.group), writer=writer)
+
+
+@dataclass(frozen=True)
+class RunToRead:
+    """``results``: the store of its channels. `None` of a bundle without them, and ``no_channels`` says why."""
+
+    journal: Journal
+    results: ObjectStore | None
+    no_channels: str = ""
+
+
+def run_to_read(args: argparse.Namespace) -> RunToRead:
+    """The run, or the bundle, that the arguments name. Raises as `journal_of` and `BundleStore`."""
+    if args.bundle is not None:
+        if args.dag is not None:
+            raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found both: a bundle holds one run.")
+        bundle = BundleStore(args.bundle)
+        results = bundle if bundle.no_channels is None else None
+        return RunToRead(journal_in(bundle), results, bundle.no_channels or "")
+    if args.run is None:
+        raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found neither.")
+    deployment = deployment_of(args)
+    return RunToRead(journal_of(args, deployment.journal, "reader"), deployment.results)

@@ -1,0 +1,181 @@
+"""Where journal and results are, and how Airflow is reached: the one thing in which the two command lines differ."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
+from airflow_recovery.sinks.committer import Committer
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+
+JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
+RESULTS_VARIABLE = "AIRFLOW__RECOVERY__RESULTS"
+RETENTION_VARIABLE = "AIRFLOW__RECOVERY__RETENTION"
+GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
+DEPLOYMENT_VARIABLE = "AIRFLOW__RECOVERY__DEPLOYMENT"
+RESULTS_BELOW_JOURNAL = "_results"
+_S3_SCHEMES = ("s3://", "s3a://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class Deployment(Protocol):
+    """The stores of one deployment, and the way to clear tasks in its Airflow."""
+
+    @property
+    def name(self) -> str | None:
+        """``[recovery] deployment``, where the journal's prefix belongs to it alone."""
+        ...
+
+    @property
+    def journal(self) -> ObjectStore:
+        """The store that holds all journals."""
+        ...
+
+    @property
+    def results(self) -> ObjectStore:
+        """The store that holds the results of all runs."""
+        ...
+
+    @property
+    def retention(self) -> Retention:
+        """When intermediate results of jobs that declare nothing may go."""
+        ...
+
+    @property
+    def grace_s(self) -> float:
+        """For how long what nobody counts on is kept all the same."""
+        ...
+
+    def open_location(self, location: str) -> ObjectStore:
+        """A store that holds ``location``."""
+        ...
+
+    def open_committer(self, spec: CommitSpec) -> Committer:
+        """The way to the target of a sink. Raises `ConfigurationError` where there is none from here."""
+        ...
+
+    def clear(
+        self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()
+    ) -> tuple[str, ...] | None:
+        """Clear these tasks of a run, whatever they do now. Returns those that were; `None`: there is no way to.
+
+        Those of ``unless_running`` are cleared as well, but only where they have ended.
+        """
+        ...
+
+    def is_live_run(self, dag_id: str, run_id: str) -> bool | None:
+        """Whether Airflow has this DAG run, and has not ended it. `None`: it can't be asked, or knows no such run."""
+        ...
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt | None:
+        """Set the finished tasks of a re-created run to success. `None`: there is no way into Airflow."""
+        ...
+
+
+class StandaloneDeployment:
+    """Without Airflow: a journal by its URI, and boto3's own credentials (environment, profile, role)."""
+
+    def __init__(
+        self,
+        journal: str,
+        endpoint_url: str | None = None,
+        region_name: str | None = None,
+        *,
+        results: str | None = None,
+        retention: Retention = DEFAULT_RETENTION,
+        grace_s: float = DEFAULT_GRACE_S,
+        name: str | None = None,
+    ) -> None:
+        self._endpoint_url = endpoint_url
+        self._region_name = region_name
+        self._by_root: dict[str, ObjectStore] = {}
+        self.journal = open_store(journal, endpoint_url=endpoint_url, region_name=region_name)
+        self.results = open_store(
+            results or f"{journal.rstrip('/')}/{RESULTS_BELOW_JOURNAL}",
+            endpoint_url=endpoint_url,
+            region_name=region_name,
+        )
+        self.retention = retention
+        self.grace_s = grace_s
+        self.name = name
+
+    def open_location(self, location: str) -> ObjectStore:
+        """One store for each bucket, so that many results share its connections."""
+        root = location
+        if location.startswith(_S3_SCHEMES):
+            scheme, _, rest = location.partition("://")
+            root = f"{scheme}://{rest.partition('/')[0]}"
+        if root not in self._by_root:
+            self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
+        return self._by_root[root]
+
+    def open_committer(self, spec: CommitSpec) -> Committer:
+        """Airflow's connections are not known here."""
+        raise ConfigurationError(
+            f"Expected a way to ask the target of {spec.result}, found none: without Airflow its connections are not "
+            "known. Give `airflow recovery abandon` on a machine with this deployment's Airflow; or, where you know "
+            "that the target has not taken it, --not-applied."
+        )
+
+    def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:
+        """There is no way into Airflow from here."""
+
+    def is_live_run(self, dag_id: str, run_id: str) -> None:
+        """There is no way into Airflow from here."""
+
+    def rebuild(self, dag_id: str, request: RebuildRequest) -> None:
+        """There is no way into Airflow from here."""
+
+
+def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options by which ``python -m airflow_recovery`` is told what Airflow's configuration says elsewhere."""
+    group = parser.add_argument_group("deployment")
+    group.add_argument(
+        "--journal", metavar="URI", help=f"s3://bucket/prefix or a folder; default: the variable {JOURNAL_VARIABLE}"
+    )
+    group.add_argument("--results", metavar="URI", help=f"default: {RESULTS_VARIABLE}, else below the journal")
+    group.add_argument("--endpoint-url", metavar="URL", help="of an S3 server that is not AWS's")
+    group.add_argument("--s3-region", metavar="NAME", help="region of the buckets")
+    parser.set_defaults(open_deployment=open_standalone)
+
+
+def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Deployment:
+    """The deployment that the options name. Raises `ConfigurationError` where no journal is named."""
+    journal = args.journal or environment.get(JOURNAL_VARIABLE, "")
+    if not journal.strip("/"):
+        raise ConfigurationError(
+            "Expected the journal's URI, found none. Give --journal s3://bucket/prefix, or set "
+            f"{JOURNAL_VARIABLE} as Airflow's components have it."
+        )
+    if args.endpoint_url and not args.endpoint_url.startswith(("http://", "https://")):
+        raise ConfigurationError(
+            f"Expected --endpoint-url as http://<host> or https://<host>, found {args.endpoint_url!r}. Write the "
+            "scheme too."
+        )
+    if not _SCHEME.match(journal):
+        journal = os.path.abspath(journal)
+    return StandaloneDeployment(
+        journal,
+        args.endpoint_url,
+        args.s3_region,
+        results=args.results or environment.get(RESULTS_VARIABLE),
+        retention=Retention.parse(environment.get(RETENTION_VARIABLE) or DEFAULT_RETENTION.text()),
+        grace_s=parse_duration_s(environment.get(GRACE_VARIABLE) or f"{DEFAULT_GRACE_S}s"),
+        name=environment.get(DEPLOYMENT_VARIABLE, "").strip() or None,
+    )
+
+
+def deployment_of(args: argparse.Namespace) -> Deployment:
+    """The deployment that a subcommand works on. Raises `ConfigurationError` where the journal is another one's."""
+    found: Deployment = args.open_deployment(args)
+    check_owner(found.journal, found.name or "")
+    return found

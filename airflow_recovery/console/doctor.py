@@ -1,0 +1,143 @@
+"""``doctor``: whether what is installed and configured here can recover tonight; one line for each thing looked at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
+from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
+from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_checked, summary
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
+
+_SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
+_BUNDLE_TIMEOUT_S = 10.0
+_MAX_RESULTS = 100
+_MAX_CHARACTERS = 2000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What this machine is, and how far to go."""
+    parser.add_argument(
+        "--component",
+        choices=[each.value for each in Component],
+        default=Component.WORKER.value,
+        help="what runs here, and needs its settings and rights; default: worker",
+    )
+    parser.add_argument(
+        "--conn", metavar="ID", default="spark_default", help="the connection that DAGs give to regions"
+    )
+    parser.add_argument("--spark", action="store_true", help="also run one small region with that connection")
+    parser.add_argument(
+        "--timeout", metavar="S", type=_seconds, default=TIMEOUT_S, help="for each check, in seconds; default: 20"
+    )
+    parser.add_argument(
+        "--spark-timeout", metavar="S", type=_seconds, default=300.0, help="for the region, in seconds; default: 300"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. `ExitCode.UNFIT` where anything is wrong."""
+    results: list[CheckResult] = []
+    for each in run_checks(_checks_of(args), args.timeout):
+        results.append(each)
+        if not args.json:
+            print(f"{_SIGNS[each.status]}{scrubbed(each.text())}", flush=True)
+    if args.json:
+        print(json.dumps(_document(results), indent=1))
+    else:
+        print(summary(results))
+    return ExitCode.UNFIT if is_wrong(results) else ExitCode.DONE
+
+
+def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
+    """What a bundle holds of it: nothing is written, cleared or run for that, and nothing is waited for for long."""
+    asked = argparse.Namespace(**vars(args))
+    asked.component, asked.conn, asked.spark = Component.WORKER.value, "spark_default", False
+    results: list[CheckResult] = []
+    try:
+        checks = (replace(each, timeout_s=None) for each in _checks_of(asked, is_for_bundle=True))
+        for each in run_checks(checks, _BUNDLE_TIMEOUT_S):
+            results.append(each)
+            if len(results) == _MAX_RESULTS:
+                break
+    except Exception as error:  # who asks for help gets the rest of the bundle all the same
+        results.append(not_checked("doctor", f"{type(error).__name__}: {error}"))
+    found = _document(results)["results"]
+    return [{name: text[:_MAX_CHARACTERS] for name, text in each.items()} for each in found]
+
+
+def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
+    """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
+    from airflow_recovery.doctor.spark import check_submission
+    from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+    from airflow_recovery.doctor.versions import check_archive, check_versions
+
+    if args.spark:
+        raise ConfigurationError(
+            "Expected `airflow recovery doctor --spark`, found `python -m airflow_recovery doctor --spark`: a region "
+            "runs with a connection of Airflow's. Leave --spark out, or call it through Airflow."
+        )
+    needs = Component(args.component).needs
+    on_s3 = False
+    yield Check("versions", partial(check_versions, in_airflow=False))
+    try:
+        deployment = args.open_deployment(args)
+    except ConfigurationError as error:
+        yield Check("journal", partial(_raise, error))
+    else:
+        journal, results = deployment.journal, deployment.results
+        on_s3 = journal.base_uri.startswith("s3") or results.base_uri.startswith("s3")
+        yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
+        on_results = needs.results | (DRIVING if needs.spark else Right.NONE)
+        for what, store, right, policy in (
+            ("journal", journal, needs.journal, needs.policies[0]),
+            ("results", results, on_results, needs.policies[1]),
+        ):
+            if right:
+                allowed = right & READING if is_for_bundle else right
+                yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
+        if needs.journal:
+            yield Check("lifecycle rules of the journal", partial(check_expiry, journal))
+            yield Check("owners", partial(check_owners, journal, results, deployment.name))
+    if needs.spark:
+        environment = dict(os.environ)
+        yield Check("the driver's archive", partial(check_archive, environment, on_s3=on_s3), timeout_s=60.0)
+        submission = partial(check_submission, "spark-submit", environment, on_s3=on_s3)
+        yield Check("Spark", submission, timeout_s=60.0)
+
+
+def _checks_of(args: argparse.Namespace, *, is_for_bundle: bool = False) -> Iterable[Check]:
+    """Those of Airflow, where its command line has put them into ``args``."""
+    make = getattr(args, "doctor_checks", standalone_checks)
+    found: Iterable[Check] = make(args, is_for_bundle=is_for_bundle)
+    return found
+
+
+def _document(results: list[CheckResult]) -> dict[str, Any]:
+    document: dict[str, Any] = scrubbed_json(
+        {"ok": not is_wrong(results), "results": [each.to_json() for each in results]}
+    )
+    return document
+
+
+def _raise(error: Exception) -> Iterator[CheckResult]:
+    raise error
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 86_400:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text!r}")
+    return found

@@ -1,0 +1,66 @@
+"""``events DAG RUN``: the history of a run, from its event streams."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from airflow_recovery.console.arguments import add_run_arguments, run_to_read
+from airflow_recovery.console.event_text import about, region_of, words
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.journal.events import EVENTS, event_to_json
+from airflow_recovery.journal.history import Gap, Recorded, read_stream
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.planning.plan_text import cut, table
+
+_WRITER_CHARS = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and which of its events."""
+    add_run_arguments(parser, bundle=True)
+    parser.add_argument("--region", metavar="R", help="only those about region R")
+    parser.add_argument("--type", choices=sorted(EVENTS), metavar="TYPE", help="only those of this type")
+    parser.add_argument("--json", action="store_true", help="as JSON: the events, and the holes in the history")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. In the order of the writers' clocks, which may disagree. Raises `UnknownRegion`."""
+    journal = run_to_read(args).journal
+    gaps: list[Gap] = []
+    found = list(read_stream(journal.store, journal.identity, gaps=gaps))
+    found.sort(key=lambda each: (each.event.occurred_at, each.writer, each.number))
+    chosen = [each for each in found if _is_chosen(each, args)]
+    if args.region is not None and not chosen:
+        regions = {region for each in found if (region := region_of(each.event)) is not None}
+        if args.region not in regions:
+            raise UnknownRegion(f"{args.region!r} is in no event{did_you_mean(args.region, regions)}.")
+    if args.json:
+        events = [{"writer": each.writer, "seq": each.number, **event_to_json(each.event)} for each in chosen]
+        holes = [{"writer": each.writer, "kind": each.kind.value, "text": each.text} for each in gaps]
+        print(json.dumps({"events": events, "gaps": holes}, indent=1))
+    else:
+        print(_text(chosen, gaps))
+    return ExitCode.DONE
+
+
+def _is_chosen(each: Recorded, args: argparse.Namespace) -> bool:
+    of_type = args.type in (None, type(each.event).__name__)
+    return of_type and args.region in (None, region_of(each.event))
+
+
+def _text(chosen: list[Recorded], gaps: list[Gap]) -> str:
+    rows = [
+        (each.event.occurred_at, each.writer[:_WRITER_CHARS], type(each.event).__name__, about(each.event), _cell(each))
+        for each in chosen
+    ]
+    parts = [table(("time", "writer", "event", "about", "says"), rows) if rows else "No such event is recorded."]
+    if gaps:
+        holes = "\n".join(cut(f"  process {each.writer}: {each.kind.value}: {each.text}") for each in gaps)
+        parts.append(f"Events are missing, or may be (recovery does not need them):\n{holes}")
+    return "\n\n".join(parts)
+
+
+def _cell(each: Recorded) -> str:
+    return " ".join(words(each.event).split())

@@ -1,0 +1,112 @@
+"""The subcommands, and the parser for ``python -m airflow_recovery``. Imports nothing heavy, and never Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import NoReturn
+
+from airflow_recovery.console.exit_codes import EXIT_CODES, ExitCode, exit_code_of
+from airflow_recovery.console.terminal import printable, printable_output
+from airflow_recovery.doctor.checking import CHECK_THREAD
+from airflow_recovery.errors import ConfigurationError, RecoveryError
+
+DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
+EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in EXIT_CODES)
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One subcommand: its name, one line of help, and the module that has ``add_arguments`` and ``run``."""
+
+    name: str
+    help: str
+    module: str
+
+    def load(self) -> ModuleType:
+        """The module, imported when the subcommand is used."""
+        return import_module(self.module)
+
+
+SUBCOMMANDS = (
+    Subcommand("plan", "what would run, what is kept, and why", "airflow_recovery.console.plan"),
+    Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.console.show"),
+    Subcommand("restart", "run regions again: the plan, and its application", "airflow_recovery.console.restart"),
+    Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.console.rebuild"),
+    Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.console.confirm"),
+    Subcommand("abandon", "give up a commit that its target refuses", "airflow_recovery.console.abandon"),
+    Subcommand("verify", "check the invariants I1 to I15 of runs, independently", "airflow_recovery.console.verify"),
+    Subcommand("events", "the history of a run, event by event", "airflow_recovery.console.events"),
+    Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.console.export"),
+    Subcommand("release", "let the data of one result go now", "airflow_recovery.console.release"),
+    Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.console.pin"),
+    Subcommand("doctor", "whether what is installed and configured here will work", "airflow_recovery.console.doctor"),
+    Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.console.gc"),
+)
+
+
+def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
+    """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
+    try:
+        _check_values(args)
+        with printable_output():
+            code = int(subcommand.load().run(args))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except RecoveryError as error:
+        # KeyError quotes its message.
+        print(printable(f"error: {error.args[0] if error.args else error}"), file=sys.stderr)
+        return exit_code_of(error)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process. A check that was left behind may be held by a server, and must not hold the process."""
+    if any(each.name.startswith(CHECK_THREAD) for each in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Spark's and Amazon's clients have threads of their own, for which Python waits at its end.
+        os._exit(code)
+    sys.exit(code)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``python -m airflow_recovery``. Returns the exit code."""
+    from airflow_recovery.console.deployment import add_standalone_arguments
+
+    parser = argparse.ArgumentParser(prog="python -m airflow_recovery", description=DESCRIPTION, epilog=EPILOG)
+    parsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    for each in SUBCOMMANDS:
+        own = parsers.add_parser(each.name, help=each.help, description=each.help, epilog=EPILOG)
+        each.load().add_arguments(own)
+        add_standalone_arguments(own)
+        own.set_defaults(chosen=each)
+    args = parser.parse_args(argv)
+    return execute(args.chosen, args)
+
+
+def _check_values(args: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for an option whose value is empty, or bytes that are no text.
+
+    An empty one must never mean the same as no option at all: ``gc --dag "$DAG"`` with a variable that is not set would
+    sweep every DAG.
+    """
+    for option, value in vars(args).items():
+        name = option.strip("_").replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and not each.strip():
+                raise ConfigurationError(
+                    f"Expected a value for {name}, found an empty text: is the shell's variable set? Leave the option "
+                    "out if it is not meant."
+                )
+            if isinstance(each, str) and any("\ud800" <= character <= "\udfff" for character in each):
+                raise ConfigurationError(f"Expected a text in UTF-8 for {name}, found {each!r}: write it in UTF-8.")

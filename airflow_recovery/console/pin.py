@@ -1,0 +1,76 @@
+"""``pin DAG RUN REGION``: no release policy, gc or purge deletes the data of this attempt, until it is let go again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from dataclasses import asdict
+
+from airflow_recovery.attempt.pin import hold, let_go
+from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.regions import region_named
+from airflow_recovery.console.user import user_name
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.model.records import Hold
+from airflow_recovery.planning.plan_text import table
+from airflow_recovery.story.run_view import RunView, view_run
+
+
+def add_attempt_argument(parser: argparse.ArgumentParser) -> None:
+    """``--attempt``: of which attempt the data are meant."""
+    parser.add_argument("--attempt", metavar="N", type=_attempt, help="default: the attempt that counts")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which data, and why."""
+    add_run_arguments(parser)
+    parser.add_argument("region", metavar="REGION", nargs="?", help="default: list what is pinned in this run")
+    add_attempt_argument(parser)
+    parser.add_argument("--why", metavar="TEXT", default="pinned by hand", help="for whoever wants the room one day")
+    parser.add_argument("--off", action="store_true", help="let it go again: the release policy counts")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. `ExitCode.REFUSED` where the data were released before."""
+    view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
+    if args.region is None:
+        if args.off or args.attempt is not None:
+            raise ConfigurationError("Expected the REGION that --off or --attempt is about, found none.")
+        pinned = _pinned(view)
+        print(json.dumps([asdict(each) for each in pinned], indent=1) if args.json else _text(view, pinned))
+        return ExitCode.DONE
+    region = region_named(view, args.region).name
+    change = let_go if args.off else hold
+    with recorded_journal(view.journal) as journal:
+        said = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)
+    if args.json:
+        print(json.dumps({**asdict(said), "pinned": said.is_pinned}, indent=1))
+    elif said.is_pinned:
+        print(f"Pinned: {region}@{said.attempt}, by {said.who} ({said.why}). Its data stay until `pin --off`.")
+    else:
+        print(f"Let go: {region}@{said.attempt}. The release policy counts again.")
+    return ExitCode.DONE
+
+
+def _pinned(view: RunView) -> list[Hold]:
+    return [
+        view.journal.read_hold(name, each.number, each.holds)
+        for name, state in view.in_use.state.regions.items()
+        for each in state.pinned
+    ]
+
+
+def _text(view: RunView, pinned: list[Hold]) -> str:
+    rows = [(f"{each.region}@{each.attempt}", each.who, each.why) for each in pinned]
+    return "\n\n".join([view.header(), table(("pinned", "by", "why"), rows) if rows else "Nothing is pinned."])
+
+
+def _attempt(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected the number of an attempt, found {text!r}")
+    return int(text)

@@ -1,0 +1,133 @@
+"""``plan DAG RUN``: what would run, what is kept, and why. With ``--apply``: have it done."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from airflow_recovery.console.applying import have_done
+from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.deployment import Deployment, deployment_of
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.probing import prober_of
+from airflow_recovery.console.user import user_name
+from airflow_recovery.errors import ConfigurationError, RecordInvalid
+from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.planning.plan import Plan
+from airflow_recovery.planning.plan_diff import diff
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.plan_text import plan_text
+from airflow_recovery.planning.scenario import (
+    CodeChanged,
+    PartitionGone,
+    RecomputeAll,
+    RegionFailure,
+    Request,
+    RestartFrom,
+    RestartRegion,
+    together,
+)
+from airflow_recovery.story.run_view import RunView, view_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is asked, how it is shown, and whether it is done."""
+    add_run_arguments(parser)
+    add_connect_argument(parser)
+    asked = parser.add_argument_group("what if (none: the run as it is; several: all at once)")
+    asked.add_argument("--failed", action="append", metavar="R", help="region R fails")
+    asked.add_argument("--cause", metavar="TEXT", help="why it fails, for --failed")
+    asked.add_argument(
+        "--lost", action="append", metavar="R.RESULT", help="this result, or this channel's log, is gone"
+    )
+    asked.add_argument("--changed", action="append", metavar="V", help="the code of vertex V has changed")
+    asked.add_argument(
+        "--restart",
+        action="append",
+        metavar="R",
+        help="restart region R; a stage with all that channels connect with it",
+    )
+    asked.add_argument("--from", action="append", metavar="V", dest="from_", help="restart from vertex V on")
+    asked.add_argument("--recompute", action="store_true", help="run everything again")
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--json", action="store_true", help="the plan as JSON")
+    shown.add_argument("--diff", metavar="FILE", help="only what is different from a plan saved with --json")
+    parser.add_argument(
+        "--apply",
+        nargs="?",
+        const=True,
+        metavar="FILE",
+        help="write the resets of --restart, --from or --recompute and clear the tasks; with FILE, those of a plan "
+        "saved with --json. Refused where the run has moved on since the plan was made",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
+    deployment = deployment_of(args)
+    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    if isinstance(args.apply, str):
+        return _apply(args, deployment, view, _load(args.apply, view))
+    prober = prober_of(args, deployment, view)
+    found = plan(view.in_use.plan, view.in_use.state, prober, _request(args), published=view.published)
+    if args.apply is not None:
+        if not args.json:
+            print(f"{view.header()}\n\n{plan_text(found)}\n")
+        return _apply(args, deployment, view, found)
+    if args.diff is not None:
+        return _show_difference(args, _load(args.diff, view), found)
+    print(json.dumps(plan_document(view, found), indent=1) if args.json else f"{view.header()}\n\n{plan_text(found)}")
+    return ExitCode.DONE
+
+
+def _request(args: argparse.Namespace) -> Request:
+    who = user_name()
+    requests: list[Request] = [
+        *(RegionFailure(each, args.cause or RegionFailure.cause) for each in args.failed or ()),
+        *(PartitionGone(each) for each in args.lost or ()),
+        *(CodeChanged(each) for each in args.changed or ()),
+        *(RestartRegion(each, who) for each in args.restart or ()),
+        *(RestartFrom(each, who) for each in args.from_ or ()),
+        *((RecomputeAll(who),) if args.recompute else ()),
+    ]
+    return together(requests)
+
+
+def plan_document(view: RunView, found: Plan) -> dict[str, Any]:
+    """What ``--json`` prints, and ``--apply FILE`` and ``--diff FILE`` read."""
+    identity = view.journal.identity
+    run_of = {"dag_id": identity.dag_id, "run_key": identity.run_key, "group_id": identity.group_id}
+    return {**run_of, "plan_hash": view.in_use.plan_hash, "plan": found.to_json()}
+
+
+def _load(file: str, view: RunView) -> Plan:
+    """A plan that was saved with ``--json``, of this very run."""
+    try:
+        document: dict[str, Any] = parse_json(Path(file).read_bytes(), where=file)
+        found = Plan.from_json(document["plan"])
+        of = (document["dag_id"], document["run_key"], document["group_id"])
+    except (OSError, KeyError, TypeError, ValueError, RecordInvalid) as error:
+        raise ConfigurationError(f"Expected a plan saved with --json in {file}, found: {error!r}.") from error
+    identity = view.journal.identity
+    if of != (identity.dag_id, identity.run_key, identity.group_id):
+        raise ConfigurationError(f"Expected a plan of {identity}, found one of {' / '.join(of)} in {file}.")
+    return found
+
+
+def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
+    differences = diff(before, after)
+    for each in differences:
+        print(each.text())
+    if not differences:
+        print(f"No difference to {args.diff}.")
+    return ExitCode.DIFFERENT if differences else ExitCode.DONE
+
+
+def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
+    done = have_done(deployment, view, found, args.run)
+    print(json.dumps(done.document, indent=1) if args.json else done.text)
+    return done.code

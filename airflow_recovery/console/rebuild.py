@@ -1,0 +1,59 @@
+"""``rebuild DAG RUN``: in a run that was made again, set what has finished to success, without a try for each task."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from collections.abc import Mapping
+
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt, finished_tasks
+from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.probing import prober_of
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.story.clearing import task_keys
+from airflow_recovery.story.run_view import view_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and whether it is done."""
+    add_run_arguments(parser)
+    add_connect_argument(parser)
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be set")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. What has run, or is running, is left as it is: its own pre-check judges."""
+    deployment = deployment_of(args)
+    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    identity = view.journal.identity
+    judged = Judgement(view.in_use.plan, view.in_use.state, available=prober_of(args, deployment, view))
+    where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
+    finished = finished_tasks(judged, lambda region: task_keys(identity, [region])[0], where)
+    request = RebuildRequest(identity.run_key, finished.notes, args.dry_run)
+    rebuilt = deployment.rebuild(identity.dag_id, request)
+    if rebuilt is None:
+        raise ConfigurationError(
+            f"Expected a way into Airflow, to set {len(finished.notes)} tasks to success, found none. Use `airflow "
+            "recovery rebuild` where Airflow is configured. Nothing is lost without it: each task keeps what stands."
+        )
+    left = {**finished.left, **rebuilt.left}
+    if args.json:
+        document = {"airflow_run_id": rebuilt.run_id, "dry_run": args.dry_run, "set": rebuilt.done, "left": left}
+        print(json.dumps(document, indent=1))
+    else:
+        print(f"{view.header()}\n\n{_text(rebuilt, finished.notes, left, dry_run=args.dry_run)}")
+    return ExitCode.DONE
+
+
+def _text(rebuilt: Rebuilt, notes: Mapping[str, str], left: Mapping[str, str], *, dry_run: bool) -> str:
+    lines = [f"Run {rebuilt.run_id}: {len(rebuilt.done)} tasks {'would be' if dry_run else 'were'} set to success."]
+    lines += [f"  {key}: {notes[key].partition(': ')[2]}" for key in rebuilt.done]
+    if left:
+        lines += ["Left to their own tasks:", *(f"  {key}: {why}" for key, why in left.items())]
+    return "\n".join(lines)

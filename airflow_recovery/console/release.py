@@ -1,0 +1,82 @@
+"""``release DAG RUN REGION``: let the data of one attempt go now, after a warning of what could not be had again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from collections.abc import Iterator
+
+from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release, release_by_hand
+from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.pin import add_attempt_argument
+from airflow_recovery.console.probing import prober_of
+from airflow_recovery.console.regions import region_named
+from airflow_recovery.console.user import user_name
+from airflow_recovery.journal.owner import check_results
+from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.results.release import Deleted
+from airflow_recovery.story.release_preview import ReleasePreview, preview_release
+from airflow_recovery.story.run_view import view_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which data, and how sure one is."""
+    add_run_arguments(parser)
+    add_connect_argument(parser)
+    parser.add_argument("region", metavar="REGION", help="region whose results are let go, as `plan` names it")
+    add_attempt_argument(parser)
+    parser.add_argument("--dry-run", action="store_true", help="delete nothing, and say what it would mean")
+    parser.add_argument("--force", action="store_true", help="also a final, published or still needed result")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. `ExitCode.REFUSED` for what is pinned or read, and for what is needed, without --force."""
+    deployment = deployment_of(args)
+    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    region = region_named(view, args.region).name
+    found = look_at_release(view.journal, view.in_use.plan, view.in_use.state, region, args.attempt)
+    current = view.in_use.state.of(region).current
+    preview = None
+    if current is not None and current.number == found.attempt.number and not current.is_released:
+        preview = preview_release(view, prober_of(args, deployment, view), region)
+    force = args.force or args.dry_run
+    check_results(deployment.journal, deployment.results)
+    with recorded_journal(view.journal) as journal:
+        deleted = release_by_hand(journal, deployment.results, found, user_name(), force=force, dry_run=args.dry_run)
+    if args.json:
+        document = {
+            "region": region,
+            "attempt": found.attempt.number,
+            "dry_run": args.dry_run,
+            "still_needed": found.still_needed,
+            "warnings": preview.warnings if preview is not None else (),
+            "runs_again": preview.again if preview is not None else (),
+            "objects": deleted.objects,
+            "bytes": deleted.size,
+            "left_to": deleted.pinned_by,
+        }
+        print(json.dumps(document, indent=1))
+    else:
+        print("\n".join(_text(found, preview, deleted, dry_run=args.dry_run)))
+    return ExitCode.DONE
+
+
+def _text(found: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
+    if found.still_needed:
+        yield f"{found.name} is still needed: {found.still_needed}."
+    if preview is None:
+        yield f"{found.name} is not the attempt that counts: nothing runs again without it."
+    else:
+        yield from preview.warnings
+        yield f"Without {found.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
+    if deleted.pinned_by:
+        yield f"{found.name} is released; its data are left to gc, since {deleted.pinned_by} reads it."
+    elif dry_run:
+        yield f"Would delete {deleted.objects:,} objects, {deleted.size:,} bytes."
+    else:
+        yield f"Released {found.name}: {deleted.objects:,} objects, {deleted.size:,} bytes."

@@ -1,0 +1,58 @@
+"""``restart DAG RUN REGION...``: the plan of a restart, and its application, in one call."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+
+from airflow_recovery.console.applying import have_done
+from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.probing import prober_of
+from airflow_recovery.console.user import user_name
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.plan_text import plan_text
+from airflow_recovery.planning.scenario import RecomputeAll, Request, RestartFrom, RestartRegion, together
+from airflow_recovery.story.run_view import view_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is to run again."""
+    add_run_arguments(parser)
+    add_connect_argument(parser)
+    parser.add_argument("region", metavar="REGION", nargs="*", help="a region to restart, as `plan` names it")
+    parser.add_argument("--from", action="append", metavar="V", dest="from_", help="restart from vertex V on")
+    parser.add_argument("--everything", action="store_true", help="run everything again")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, and say what would run")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand. Refused as outdated where the run moves on between the plan and its application."""
+    request = _request(args)
+    deployment = deployment_of(args)
+    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    prober = prober_of(args, deployment, view)
+    found = plan(view.in_use.plan, view.in_use.state, prober, request, published=view.published)
+    done = None if args.dry_run else have_done(deployment, view, found, args.run)
+    if args.json:
+        print(json.dumps({"plan": found.to_json(), **(done.document if done is not None else {})}, indent=1))
+    else:
+        print("\n\n".join([view.header(), plan_text(found), done.text if done is not None else "Nothing was changed."]))
+    return ExitCode.DONE if done is None else done.code
+
+
+def _request(args: argparse.Namespace) -> Request:
+    who = user_name()
+    requests: list[Request] = [
+        *(RestartRegion(each, who) for each in args.region),
+        *(RestartFrom(each, who) for each in args.from_ or ()),
+        *((RecomputeAll(who),) if args.everything else ()),
+    ]
+    if not requests:
+        raise ConfigurationError("Expected what to restart, found nothing: name regions, --from V or --everything.")
+    return together(requests)

@@ -1,0 +1,99 @@
+"""``show DAG RUN``: what a run did, from its journal alone, or from a bundle of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from airflow_recovery.console.arguments import add_run_arguments, run_to_read
+from airflow_recovery.console.bundle import BundleStore
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.run_ledger import ledger_of
+from airflow_recovery.planning.plan_text import cut, ranges, table
+from airflow_recovery.story.run_history import history_of
+from airflow_recovery.story.run_story import RegionStory, tell
+from airflow_recovery.story.run_view import view_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and in which form."""
+    add_run_arguments(parser, bundle=True)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
+    found = run_to_read(args)
+    journal = found.journal
+    view = view_run(journal)
+    bundle = journal.store if isinstance(journal.store, BundleStore) else None
+    stories, history = tell(view), history_of(view)
+    ledger = ledger_of(view, found.results, found.no_channels)
+    if args.json:
+        document = _document(view.journal.identity, view.in_use.plan_hash, stories)
+        of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
+        print(json.dumps({**document, **ledger.to_json(), "history": asdict(history), **of_bundle}, indent=1))
+    else:
+        header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
+        parts = [header, _regions(stories), ledger.text(), _attempts(stories), history.text()]
+        print("\n\n".join(each for each in parts if each is not None))
+    return ExitCode.DONE
+
+
+def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict[str, Any]:
+    return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(each) for each in stories]}
+
+
+def _regions(stories: list[RegionStory]) -> str:
+    """One row a region: what counts now. Subtasks that are all alike in state are one row."""
+    groups: dict[tuple[str, str], list[RegionStory]] = {}
+    for each in stories:
+        groups.setdefault((each.name, "") if each.subtask is None else (each.subtask[0], each.state), []).append(each)
+    rows = []
+    for (name, _), same in groups.items():
+        indexes = [each.subtask[1] for each in same if each.subtask is not None]
+        results = [result for each in same for result in each.results]
+        known = [each.rows for each in results if each.rows is not None]
+        counted = [each.attempt for each in same]
+        rows.append(
+            (
+                f"{name}[{ranges(indexes)}]" if indexes else name,
+                same[0].state,
+                f"@{max(counted)}" if any(counted) else "-",
+                f"{sum(known):,}" if known else "-",
+                f"{sum(each.files for each in results):,}" if results else "-",
+                _bytes(sum(each.bytes for each in results)) if results else "-",
+                f"{sum(each.spark_seconds for each in same):.1f}",
+                ", ".join(dict.fromkeys(vertex for each in same for vertex in each.vertices)),
+                same[0].why if len(same) == 1 else f"{len(same)} subtasks; [{indexes[0]}] {same[0].why}",
+            )
+        )
+    return table(("region", "state", "attempt", "rows", "files", "size", "spark s", "vertices", "why"), rows)
+
+
+def _attempts(stories: list[RegionStory]) -> str:
+    """Every attempt below its region, with what it read and wrote."""
+    lines = ["Attempts:"]
+    for story in stories:
+        lines.append(story.name)
+        for each in story.attempts:
+            reads = f", reads {', '.join(each.reads)}" if each.reads else ""
+            lines.append(f"  {cut(f'@{each.number} {each.state}{reads}' + (f': {each.why}' if each.why else ''))}")
+        for result in story.results:
+            rows = "rows not known" if result.rows is None else f"{result.rows:,} rows"
+            said = f"{rows}, {result.files:,} files, {_bytes(result.bytes)}"
+            lines.append(f"     {result.name}: {said}, {result.location}")
+        if not story.attempts:
+            lines.append("  none")
+    return "\n".join(lines)
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError(size)

@@ -1,0 +1,253 @@
+"""Results that a Spark Connect server keeps (``CACHED``, ``CACHED_MEMORY_ONLY``): made, read, asked for, dropped.
+
+A result is a global temporary view whose plan the server caches, so that it outlives the session that made it. What is
+kept may be evicted, silently: Spark then computes it again, from the files that its region read. That gives the same
+rows, since only vertices that are declared deterministic may be cached, or fails where such a file is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_recovery.driver.cached_blocks import evicted
+from airflow_recovery.driver.digest import digest_metrics, digest_of
+from airflow_recovery.driver.failure import describe, is_user_error
+from airflow_recovery.driver.failure_class import FailureClass, classify
+from airflow_recovery.errors import CacheUnreachable, ManifestInvalid, PartitionMissing
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.results.cached import VIEW_PREFIX, CachedLocation, is_cached_location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STORAGE_LEVELS = {ResultType.CACHED: "DISK_ONLY", ResultType.CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
+"""`ResultType.CACHED` on the disks of the server's executors: memory that others want takes nothing away from it."""
+
+CONNECT_RETRIES = 4
+"""A few seconds, not the ten minutes of Spark's client: that a server does not answer is an answer worth having."""
+
+_BLAMED_ON_THE_RESULT = (FailureClass.PARTITION_MISSING, FailureClass.INPUT_ALTERED, FailureClass.USER_CODE)
+_NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def cache_result(
+    spark: SparkSession,
+    frame: DataFrame,
+    *,
+    result: str,
+    level: str,
+    server: str,
+    view: str,
+    is_digested: bool = False,
+) -> PartitionManifest:
+    """Have the server keep ``frame`` as the global temporary view ``view``, which must not exist; its manifest.
+
+    ``level`` is one of `STORAGE_LEVELS`. The one pass that fills the cache counts the rows, and digests them. Raises
+    `ManifestInvalid` where the server's memory is seen not to hold what is to be held in memory alone.
+    """
+    from pyspark.sql import functions as F
+
+    only_mine(frame, view).createGlobalTempView(view)
+    spark.sql(f"CACHE LAZY TABLE global_temp.{view} OPTIONS ('storageLevel' '{level}')").collect()
+    kept = spark.table(f"global_temp.{view}")
+    schema = kept.schema
+    (counted,) = kept.agg(F.count(F.lit(1)).alias("rows"), *(digest_metrics(schema) if is_digested else [])).collect()
+    found = counted.asDict()
+    rows = int(found["rows"])
+    manifest = PartitionManifest(
+        result=result,
+        location=CachedLocation(server, application_id(spark), view).uri,
+        objects=(),
+        rows=rows,
+        schema=schema.json(),
+        digest=digest_of(schema, rows, found) if is_digested else None,
+    )
+    too_small = why_evicted(spark, manifest)
+    if too_small is not None:
+        # Else its readers would find it lost each time that it is made.
+        raise ManifestInvalid(
+            f"result {result!r}: expected the server's memory to hold it, found that it does not ({too_small}): "
+            "declare it with result=CACHED, which is kept on disk, or give the server more memory"
+        )
+    return manifest
+
+
+def only_mine(frame: DataFrame, view: str) -> DataFrame:
+    """``frame`` with a plan that no other query has: under a condition that is true, names ``view``, and costs nothing.
+
+    Spark takes plans for equal that read the same paths, whatever lies there. A later attempt over changed files would
+    be given what is kept for an earlier one, and to drop that one would drop both.
+    """
+    from pyspark.sql import functions as F
+
+    return frame.where(F.lit(view) == F.lit(view))
+
+
+def read_cached(spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
+    """A lazy frame over what the view of ``manifest`` holds.
+
+    Raises `PartitionMissing` where the session's server does not keep it: the region task then looks for itself.
+    """
+    location = CachedLocation.parse(manifest.location)
+    lost = why_lost(spark, location)
+    if lost is not None:
+        raise PartitionMissing(f"the cached result {manifest.result!r} can't be read: {lost}")
+    return spark.table(f"global_temp.{location.view}")
+
+
+def application_id(spark: SparkSession) -> str:
+    """Which incarnation of the server this is."""
+    return str(spark.conf.get("spark.app.id"))
+
+
+def why_lost(spark: SparkSession, location: CachedLocation) -> str | None:
+    """`None` where the session's server is still the one that kept this result, and keeps it; else what it said.
+
+    Raises Spark's errors where it gives no answer.
+    """
+    now = application_id(spark)
+    if now != location.application_id:
+        return (
+            f"{location.server} kept it as the application {location.application_id}, and the server that is asked is "
+            f"{now}: it was restarted, or is another one"
+        )
+    is_cached = _is_cached(spark, location.view)
+    if is_cached is None:
+        return f"{location.server} ({now}) has no view {location.view} any more: it was dropped"
+    return None if is_cached else f"{location.server} ({now}) keeps nothing for {location.view} any more: uncached"
+
+
+def why_evicted(spark: SparkSession, manifest: PartitionManifest) -> str | None:
+    """For what is kept in memory alone: how much of it is gone. `None`: nothing, or it could not be asked."""
+    location = CachedLocation.parse(manifest.location)
+    if not manifest.rows or spark.table(f"global_temp.{location.view}").storageLevel.useDisk:
+        return None
+    found = evicted(spark, location)
+    return None if found is None else f"{location.server}: {location.view}: {found}"
+
+
+def check_after(
+    error: Exception, spark: SparkSession, inputs: Iterable[PartitionManifest], log: logging.Logger
+) -> None:
+    """After ``error`` of a region with these inputs: was it a cached one that went meanwhile?
+
+    Raises `PartitionMissing` where one is lost. Returns where none is, and where that could not be asked: ``error`` is
+    then what is told.
+    """
+    cached = [each for each in inputs if is_cached_location(each.location)]
+    if not cached or isinstance(error, PartitionMissing):
+        return
+    from pyspark.errors import PySparkException
+
+    is_own = not isinstance(error, PySparkException) or is_user_error(describe(error))
+    for each in cached:
+        try:
+            lost = why_lost(spark, CachedLocation.parse(each.location))
+            if lost is None and not is_own:
+                lost = forget_unreadable(spark, each, log)
+        except Exception as second:
+            log.warning("Whether the cached input %s is still there could not be asked: %s", each.result, second)
+            return
+        if lost is not None:
+            raise PartitionMissing(f"the cached input {each.result!r} is lost: {lost} ({error})") from error
+
+
+def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: logging.Logger) -> str | None:
+    """After a failure of a reader: read the cached result alone, and drop its view where even that fails.
+
+    Parts of it are gone then, and so is what they would be made of: nobody can read it any more, while the server still
+    calls it cached. Returns what failed; `None` where it can be read. Raises Spark's errors
+    where the answer is no answer about the result.
+    """
+    from pyspark.errors import PySparkException
+
+    location = CachedLocation.parse(manifest.location)
+    try:
+        spark.table(f"global_temp.{location.view}").count()
+    except PySparkException as error:
+        failure = describe(error)
+        if classify(failure) not in _BLAMED_ON_THE_RESULT:
+            raise
+        spark.catalog.dropGlobalTempView(location.view)
+        said = f"{location.view} could not be read alone either ({failure.condition or failure.type}): dropped"
+        log.warning("Cached result %s: %s", manifest.result, said)
+        return said
+    return None
+
+
+class CacheServer:
+    """The cached results of one server, for whoever runs nothing there: a pre-check, a publish, the command line.
+
+    ``url`` (``sc://host:port/;token=...``) is never logged. Every question opens a session of its own and closes it.
+    Raises `CacheUnreachable` where the server gives no answer, which never means that a result is gone.
+    """
+
+    def __init__(self, url: str, *, user_id: str = "airflow-recovery") -> None:
+        self._url = url
+        self._user_id = user_id
+
+    def ask(self, manifest: PartitionManifest) -> str | None:
+        """`None` where the server keeps this result, else why it is lost."""
+        location = CachedLocation.parse(manifest.location)
+        with self._session() as spark:
+            return why_lost(spark, location) or why_evicted(spark, manifest)
+
+    def names(self) -> frozenset[str]:
+        """All global temporary views there whose names begin as ours do, those of other deployments among them."""
+        with self._session() as spark:
+            found = spark.catalog.listTables("global_temp", f"{VIEW_PREFIX}*")
+            return frozenset(each.name for each in found if each.namespace == ["global_temp"])
+
+    def drop(self, views: Collection[str]) -> None:
+        """Forget these views and what is kept for them. One that is gone already is no error."""
+        if not views:
+            return
+        with self._session() as spark:
+            for view in views:
+                spark.catalog.dropGlobalTempView(view)
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        from airflow_recovery.driver.connect_session import host_of, open_session
+
+        spark: SparkSession | None = None
+        try:
+            spark = open_session(self._url, session_id=str(uuid.uuid4()), user_id=self._user_id)
+            _be_impatient(spark)
+            yield spark
+        except Exception as error:
+            if spark is not None:
+                # Nobody would answer that either.
+                setattr(spark, "release_session_on_close", False)  # noqa: B010 - of the Connect class alone
+            failure = describe(error)
+            raise CacheUnreachable(
+                f"expected the Spark Connect server {host_of(self._url)} to say what it keeps, found {failure.type}: "
+                f"{' '.join(failure.message.split())[:300]}. That says nothing about the cached results: start the "
+                "server, or have the connection name another one, which has lost them"
+            ) from error
+        finally:
+            if spark is not None:
+                spark.stop()
+
+
+def _is_cached(spark: SparkSession, view: str) -> bool | None:
+    """`None`: there is no such view."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return bool(spark.catalog.isCached(f"global_temp.{view}"))
+    except AnalysisException as error:
+        if error.getCondition() == _NO_SUCH_VIEW:
+            return None
+        raise
+
+
+def _be_impatient(spark: SparkSession) -> None:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_RETRIES)])

@@ -1,0 +1,63 @@
+"""How much of a cached result a server still holds: Spark says so in the REST interface of its UI, and nowhere else.
+
+Best effort, by nature: the UI may be off, behind a proxy, or on an address that this machine does not reach. Then
+nothing is known, and what is evicted is computed again (`airflow_recovery.driver.cached`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.results.cached import CachedLocation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 2.0
+SECOND_LOOK_S = 2.0
+PORTS_TRIED = 3
+"""Spark takes the next port where the UI's own is taken."""
+
+
+def evicted(spark: SparkSession, location: CachedLocation) -> str | None:
+    """What is not held any more of a result that has rows; `None` where all of it is, or where nobody can be asked.
+
+    What Spark shows lags behind what it does, so a loss is said only where a second look shows it too.
+    """
+    if _evicted(spark, location) is None:
+        return None
+    time.sleep(SECOND_LOOK_S)
+    return _evicted(spark, location)
+
+
+def _evicted(spark: SparkSession, location: CachedLocation) -> str | None:
+    host = spark.conf.get("spark.driver.host", None)
+    for port in _ports(spark):
+        found = _json(f"http://{host}:{port}/api/v1/applications/{location.application_id}/storage/rdd")
+        if not isinstance(found, list):
+            continue  # no UI, or that of another application, which does not know this one
+        for each in found:
+            # "In-memory table global_temp.<view>"
+            if isinstance(each, dict) and location.view in str(each.get("name", "")):
+                held, partitions = int(each["numCachedPartitions"]), int(each["numPartitions"])
+                return f"{partitions - held} of its {partitions} partitions were evicted" if held < partitions else None
+        return "all of its partitions were evicted"  # what holds nothing is not listed
+    return None
+
+
+def _ports(spark: SparkSession) -> range:
+    if spark.conf.get("spark.ui.enabled", "true") != "true":
+        return range(0)
+    port = int(spark.conf.get("spark.ui.port", "4040") or 0)
+    return range(port, port + PORTS_TRIED) if port else range(0)
+
+
+def _json(url: str) -> Any:
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None

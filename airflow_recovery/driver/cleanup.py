@@ -1,0 +1,50 @@
+"""What an attempt deletes of what it wrote: its scratch, which it writes only to read it back itself, when it has
+finished (unless a cached result may be made of it); everything, when it was fenced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.model.location import listing_prefix
+
+SCRATCH = "_scratch"
+
+
+def scratch_location(spec: RegionSpec, vertex: str) -> str:
+    """Where the attempt writes ``vertex`` for its own readers; nobody else is ever told."""
+    return f"{spec.location}/{SCRATCH}/{vertex}"
+
+
+def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
+    """Delete the scratch of ``spec``'s attempt, whose outcome must be in the journal. No request where it has none.
+
+    Best effort: what stays is logged, and goes with the attempt's other data. That of an attempt that failed stays too.
+    """
+    vertices = [each.name for each in spec.vertices if each.is_scratch]
+    # What is evicted of a cached result is made again, perhaps of these.
+    if not vertices or any(each.storage_level for each in spec.vertices):
+        return
+    _delete(spec, [scratch_location(spec, vertex) for vertex in vertices], "scratch data", log)
+
+
+def delete_results(spec: RegionSpec, log: logging.Logger) -> None:
+    """Delete all that ``spec``'s attempt wrote, which was fenced. Best effort: what stays, the sweeper finds.
+
+    Nothing, where a later attempt may have adopted some of it (`ModeSpec.is_adoptable`).
+    """
+    if spec.mode.is_adoptable:
+        return
+    _delete(spec, [spec.location], "data", log)
+
+
+def _delete(spec: RegionSpec, locations: Sequence[str], what: str, log: logging.Logger) -> None:
+    try:
+        store = open_spec_store(spec.results)
+        for location in locations:
+            prefix = listing_prefix(store.base_uri, location)
+            store.delete([each.key for each in store.list(prefix)])
+    except Exception as error:  # the attempt has ended, and nothing that comes after may say something else
+        log.warning("The %s of %s attempt %d is left behind: %s", what, spec.region, spec.attempt, error)

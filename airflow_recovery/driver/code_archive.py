@@ -1,0 +1,129 @@
+"""One archive of what a driver runs of this package, and of the job's code: ``--py-files``, and Connect's artifacts.
+
+Functions of a package are pickled by reference: without the archive a UDF fails on the worker. Which rooms of this
+package travel follows from what their files import, so that none can be forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.mode import MODES
+
+_OURS = "airflow_recovery"
+_IMPORT = re.compile(rb"^\s*(?:from|import)\s+airflow_recovery\.(\w+)", re.MULTILINE)
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
+
+
+def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
+    """The archive for ``job_ref`` (``package.module:name``), named by the hash of its content; built once, then reused.
+
+    Holds the job's top-level package, or its single module, with its data files, and the ``extra_packages`` (dotted
+    names) that it needs besides; not what pip installed for them. Imports nothing of the job. Raises
+    `ConfigurationError` for code that is not in files on this machine.
+    """
+    files = dict(_our_files())
+    for each in (_top_level(job_ref), *extra_packages):
+        files.update(_files_of(each))
+    contents = {name: path.read_bytes() for name, path in sorted(files.items())}
+    folder = _cache_folder()
+    archive = folder / f"airflow-recovery-code-{_hash(contents)}.zip"
+    if not archive.exists():
+        _write(archive, contents)
+    return archive
+
+
+def _top_level(job_ref: str) -> str:
+    module = job_ref.partition(":")[0]
+    parts = module.split(".")
+    # A job inside our own package (an example) brings its sub-package only: the rest of ours may need Airflow.
+    return ".".join(parts[:2]) if parts[0] == _OURS else parts[0]
+
+
+def _our_files() -> Iterator[tuple[str, Path]]:
+    """The package itself, which a job's module imports, the driver's room, the modes, and all that these import."""
+    root = Path(__file__).resolve().parents[1]
+    wanted, seen = ["__init__", "driver"], set[str]()
+    wanted += [room for room in (package.rpartition(".")[2] for package in MODES.values()) if (root / room).is_dir()]
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        room = root / name
+        files = list(_tree(room, f"{_OURS}/{name}")) if room.is_dir() else [(f"{_OURS}/{name}.py", root / f"{name}.py")]
+        yield from files
+        wanted += (each.decode() for _, path in files for each in _IMPORT.findall(path.read_bytes()))
+
+
+def _files_of(name: str) -> Iterator[tuple[str, Path]]:
+    found = importlib.util.find_spec(name)
+    below = name.replace(".", "/")
+    if found is not None and found.submodule_search_locations is not None:
+        folders = [Path(each) for each in found.submodule_search_locations]
+        if folders and all(each.is_dir() for each in folders):
+            for each in folders:  # a namespace package has several
+                yield from _tree(each, below)
+            return
+    elif found is not None and found.origin is not None and Path(found.origin).suffix == ".py":
+        yield f"{below}.py", Path(found.origin)
+        return
+    raise ConfigurationError(
+        f"expected {name!r} to be a package or module in files on this machine, found "
+        f"{'nothing' if found is None else found.origin}: put its folder on the Python path of the worker"
+    )
+
+
+def _tree(folder: Path, below: str) -> Iterator[tuple[str, Path]]:
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if path.is_file() and path.suffix != ".pyc" and not any(_is_left_out(each) for each in inside.parts):
+            yield f"{below}/{inside.as_posix()}", path
+
+
+def _is_left_out(name: str) -> bool:
+    return name == "__pycache__" or name.startswith(".")
+
+
+def _hash(contents: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, body in contents.items():
+        encoded = name.encode()
+        digest.update(f"{len(encoded)} {len(body)} ".encode() + encoded + body)
+    return digest.hexdigest()[:32]
+
+
+def _write(archive: Path, contents: dict[str, bytes]) -> None:
+    handle, unfinished = tempfile.mkstemp(dir=archive.parent, suffix=".unfinished")
+    try:
+        with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as code:
+            for name, body in contents.items():
+                entry = zipfile.ZipInfo(name, _EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                code.writestr(entry, body)
+        os.replace(unfinished, archive)  # two builders of equal content: either's archive is right
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+
+
+def _cache_folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"airflow-recovery-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    # Code is run from here: nobody else may have put it there.
+    if folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigurationError(
+            f"expected {folder} to be a folder that only this user may enter, found owner {found.st_uid} and mode "
+            f"{found.st_mode & 0o777:o}: remove it, or set TMPDIR"
+        )
+    return folder

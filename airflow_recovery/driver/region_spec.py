@@ -1,0 +1,216 @@
+"""What a region runner is told: one JSON document without secrets, made by the region task after its claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from airflow_recovery.driver.heartbeat import INTERVAL_S
+from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
+from airflow_recovery.model.committing import commit_spec_from_json
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.mode import RegionMode, answers_of
+from airflow_recovery.model.records import (
+    AttemptTrace,
+    ChannelPin,
+    ExternalObject,
+    InputPin,
+    RunIdentity,
+)
+
+
+def own_version() -> str:
+    """The version of this very package."""
+    from airflow_recovery import __version__
+
+    return __version__
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """Where a store is and how to reach it. Credentials travel through the environment, never through here.
+
+    ``encryption`` and ``kms_key_id`` are those of `airflow_recovery.store.encryption.Encryption`.
+    """
+
+    uri: str
+    endpoint_url: str | None = None
+    region_name: str | None = None
+    encryption: str | None = None
+    kms_key_id: str | None = None
+    has_own_credentials: bool = False
+    """Other credentials than Spark's: they are in variables of their own (`airflow_recovery.driver.stores`)."""
+
+
+@dataclass(frozen=True)
+class RunDates:
+    """What a vertex may know of its run besides its parameters: the dates that the run's journal is named by.
+
+    ISO 8601 in UTC. Not the run's conf and params: what a vertex reads of them without declaring it as a parameter
+    would be in no fingerprint, and a result that they decide would be kept after they have changed.
+    """
+
+    logical_date: str | None
+    data_interval_start: str | None
+    data_interval_end: str | None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What parameters may be templates over; stays in the task, which renders them (`RunDates` is what is shipped)."""
+
+    logical_date: str | None
+    data_interval_start: str | None
+    data_interval_end: str | None
+    conf: dict[str, Any]
+    params: dict[str, Any]
+
+    @property
+    def dates(self) -> RunDates:
+        """The part of it that the driver is told."""
+        return RunDates(self.logical_date, self.data_interval_start, self.data_interval_end)
+
+
+@dataclass(frozen=True)
+class VertexSpec:
+    """One vertex of the region: its rendered parameters, and whether and how it is written."""
+
+    name: str
+    params: dict[str, Any]
+    is_result: bool
+    """Written to the attempt's prefix, or cached, and registered."""
+    is_scratch: bool
+    """Pipelined with several readers here that must see the same rows: written once to scratch, read back by all."""
+    is_digested: bool = False
+    """A result whose consumers compare rows (`Determinism.VERIFY`): its manifest gets a digest."""
+    storage_level: str | None = None
+    """A result that the Connect server keeps at this level, instead of its being written."""
+
+
+@dataclass(frozen=True)
+class ModeSpec(RegionMode):
+    """What a mode tells its own code in the driver. Batch tells nothing.
+
+    Another mode has a subclass, an empty instance of which is ``MODE`` in the module ``spec`` of its package.
+    """
+
+    spark_conf: ClassVar[Mapping[str, str]] = {}
+    """Settings of the application that a driver of this mode makes."""
+    is_adoptable: ClassVar[bool] = False
+    """Whether a later attempt may take over what this one wrote: it is then not deleted when it is fenced."""
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ModeSpec:
+        """From its fields, as `dataclasses.asdict` has them. Raises `TypeError` or `KeyError` on anything else."""
+        return from_fields(cls, document)
+
+
+@dataclass(frozen=True)
+class RegionSpec:
+    """One attempt of one region.
+
+    ``location`` is the attempt's data prefix (an absolute URI); result ``r`` goes to ``<location>/<r>``, scratch to
+    ``<location>/_scratch/<vertex>``. Of an input with several subtasks, ``inputs`` has a manifest each. ``receipt`` is
+    a path on the submitting machine where a driver that runs there says that the outcome object exists; a driver
+    elsewhere ignores it. Every ``heartbeat_s`` the driver gives a sign of life.
+    """
+
+    job: str
+    identity: RunIdentity
+    trace: AttemptTrace
+    tag: str
+    vertices: tuple[VertexSpec, ...]
+    inputs: tuple[PartitionManifest, ...]
+    run: RunDates
+    location: str
+    journal: StoreSpec
+    results: StoreSpec
+    receipt: str | None = None
+    heartbeat_s: float = INTERVAL_S
+    subtask: Subtask = ONLY_SUBTASK
+    coordinators: tuple[CoordinatorSnapshot, ...] = ()
+    mode: ModeSpec = field(default_factory=ModeSpec)
+    version: str = field(default_factory=own_version)
+    """Of the package that made it: the driver's must be the same."""
+
+    @property
+    def region(self) -> str:
+        """The region's name."""
+        return self.trace.region
+
+    @property
+    def attempt(self) -> int:
+        """The attempt's number."""
+        return self.trace.attempt
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` is the inverse.
+
+        Raises `ValueError` for a NaN or an infinity, and `TypeError` for a parameter that JSON does not know.
+        """
+        document = asdict(self)
+        document["inputs"] = [each.to_json() for each in self.inputs]
+        document["mode"]["name"] = self.mode.name
+        return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> RegionSpec:
+        """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        try:
+            found = json.loads(text)
+            if found.get("version", "one before 0.1.0") != own_version():
+                raise TypeError(f"version {found.get('version')} for {own_version()}")
+            return from_fields(
+                cls,
+                found,
+                identity=from_fields(RunIdentity, found["identity"]),
+                trace=_trace(found["trace"]),
+                vertices=tuple(from_fields(VertexSpec, each) for each in found["vertices"]),
+                inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
+                run=from_fields(RunDates, found["run"]),
+                journal=from_fields(StoreSpec, found["journal"]),
+                results=from_fields(StoreSpec, found["results"]),
+                subtask=from_fields(Subtask, found["subtask"]),
+                coordinators=tuple(from_fields(CoordinatorSnapshot, each) for each in found["coordinators"]),
+                mode=_mode(**found["mode"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"expected a region spec as this version of airflow_recovery ({own_version()}, read from "
+                f"{Path(__file__).parents[1]}) writes it, found a document with {error!r}: use the same version in the "
+                "task that submits and in the driver"
+            ) from error
+
+
+R = TypeVar("R")
+
+
+def _trace(found: dict[str, Any]) -> AttemptTrace:
+    return from_fields(
+        AttemptTrace,
+        found,
+        inputs=tuple(
+            from_fields(InputPin, each, digests=tuple((result, digest) for result, digest in each["digests"]))
+            for each in found["inputs"]
+        ),
+        externals=tuple(from_fields(ExternalObject, each) for each in found["externals"]),
+        commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
+        channels=tuple(from_fields(ChannelPin, each) for each in found["channels"]),
+    )
+
+
+def _mode(name: str, **fields: Any) -> ModeSpec:
+    kind: ModeSpec = answers_of(name, "spec", ModeSpec)
+    return kind.from_json(fields)
+
+
+def from_fields(kind: type[R], found: dict[str, Any], **read: Any) -> R:
+    """A dataclass from a JSON object with exactly its fields; ``read`` holds those that are not plain JSON."""
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    if found.keys() != names:
+        raise TypeError(f"{kind.__name__} with the fields {sorted(found.keys() ^ names)}")
+    return kind(**{**found, **read})

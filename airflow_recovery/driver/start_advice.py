@@ -1,0 +1,169 @@
+"""What to do where an application's surroundings lack something: a module, a jar, Python, Java, one version of each.
+
+Nothing of it comes by itself, so none of it is retried. It is told by the words of Python, the JVM, Spark 4.2 and
+Hadoop 3.5, of which most name a class or a file that nobody has ever set. The driver reports what it can
+(`airflow_recovery.driver.main`); of one that has died before that, the end of spark-submit's output is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from airflow_recovery.errors import ConfigurationError, Failure
+
+NOT_SET_UP = "NotSetUp"
+"""The type of a `Failure` that says by itself what is to be set up."""
+
+SAYS = "airflow-recovery: this driver can't start: "
+"""How the line begins in which `airflow_recovery.driver.main` says why."""
+
+MAX_LINES = 60
+"""Of an output, without stack frames and what Spark logs."""
+
+_ONE_PYTHON = (
+    "Give the driver and the executors the same Python: PYSPARK_PYTHON, or spark.pyspark.python (for the driver "
+    "PYSPARK_DRIVER_PYTHON, or spark.pyspark.driver.python)."
+)
+_ONE_SPARK = (
+    "Use one version of Spark: the pyspark that the driver imports, the Spark that SPARK_HOME names, and the cluster's "
+    "or the Connect server's must be equal."
+)
+
+_ADVICE = (
+    (
+        re.compile(
+            r"ClassNotFoundException: (?:Class )?(?:org\.apache\.hadoop\.fs\.s3a|software\.amazon)\.|"
+            r"NoClassDefFoundError: (?:org/apache/hadoop/fs/s3a|software/amazon)/|No FileSystem for scheme \"?s3a"
+        ),
+        "Spark has no hadoop-aws on its class path, or not all of it: give the driver and the executors, or the Spark "
+        "Connect server, the jars that docs/s3.md names.",
+    ),
+    (
+        re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from"),
+        "Spark has no credentials for S3: name a connection in [recovery] aws_conn_id. A driver in cluster mode and a "
+        "Spark Connect server need a role, or a configuration of their own (docs/s3.md).",
+    ),
+    (re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version"), _ONE_PYTHON),
+    (
+        re.compile(r"Cannot run program \"[^\"]*\".*error=2, No such file"),
+        f"There is no such Python where Spark looks for it. {_ONE_PYTHON}",
+    ),
+    (
+        re.compile(
+            r"'JavaPackage' object is not callable|Py4JError: [\w.$]+ does not exist in the JVM|"
+            r"InvalidClassException: .*local class incompatible|"
+            r"(?:NoSuch(?:Method|Field)|AbstractMethod|IncompatibleClassChange)Error: .*org[./]apache[./]spark"
+        ),
+        _ONE_SPARK,
+    ),
+    (
+        re.compile(r"(?:find-spark-home|spark-class|spark-submit): line \d+: .*: (?:No such file|command not found)"),
+        f"Neither that nor a Spark is where spark-submit looks for it. {_ONE_PYTHON} SPARK_HOME, where it is set, must "
+        "name a whole Spark.",
+    ),
+    (
+        re.compile(r"UnsupportedClassVersionError"),
+        "This Java is too old for Spark or for a jar: Spark 4.2 needs Java 17. Set JAVA_HOME.",
+    ),
+    (
+        re.compile(r"JAVA_HOME is not set|Unable to locate a Java Runtime"),
+        "Spark finds no Java that it can run: install Java 17 where the driver runs, and set JAVA_HOME.",
+    ),
+    (
+        re.compile(
+            r"ClassNotFoundException: |NoClassDefFoundError: (?!Could not initialize)|Failed to load class |"
+            r"No suitable driver"
+        ),
+        "A jar is missing on the class path of the driver, the executors or the Connect server: give it by jars= or "
+        "packages= (spark.jars, spark.jars.packages), or put it into the image.",
+    ),
+    (
+        re.compile(r"No such file or directory: '[^']*(?:spark-submit|spark2-submit|spark3-submit)'"),
+        "There is no spark-submit on this worker: install pyspark beside Airflow (pip install "
+        "'airflow-recovery[spark]'), or name its folder in PATH or the connection's spark-home.",
+    ),
+    (
+        re.compile(r"can't open file '[^']+': \[Errno 2\]"),
+        "The application's file is not where Spark runs: give a path or URI that the driver's machine can read.",
+    ),
+)
+_MISSING_MODULE = re.compile(r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError): .*", re.MULTILINE)
+_INSTALL = (
+    "Install it for the Python that says so, in the driver as on the executors, or ship it: packages= of the job, or "
+    "py_files."
+)
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
+_LOGGED = re.compile(
+    r"^\s*(?:at [\w.$/]+[(.]|\.\.\. \d+ (?:more|common)|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:INFO|WARN|DEBUG) )"
+)
+_STARTED_AND_FAILED = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) (?:1|2|78|101|126|127)\b")
+_SAID = re.compile(rf"^{re.escape(SAYS)}(.+)", re.MULTILINE)
+_BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 78\b")
+
+
+def start_advice(failure: Failure) -> str | None:
+    """What is to be set up before ``failure`` can be cured; `None` where it is of another kind."""
+    said = f"{failure.type}: {failure.message}"
+    return _advice("\n".join((said, failure.condition or "", *failure.chain))) or _import_advice(said)
+
+
+def start_failure(error: BaseException) -> Failure | None:
+    """What the end of spark-submit's output says of an application that could not start; `None` where it could.
+
+    ``error`` is what the submission raised. A process that was killed is none that could not start.
+    """
+    if isinstance(error, ConfigurationError):
+        return Failure(NOT_SET_UP, str(error))
+    if isinstance(error, ImportError):
+        return Failure(NOT_SET_UP, f"{type(error).__name__}: {error}. {_INSTALL}")
+    if isinstance(error, FileNotFoundError):
+        advice = _advice(str(error))
+        return None if advice is None else Failure(NOT_SET_UP, f"{error}. {advice}")
+    if not _STARTED_AND_FAILED.search(str(error)):
+        return None
+    text = "\n".join(relevant(output_of(error) or str(error).splitlines()))
+    said = _SAID.findall(text)
+    if said:
+        return Failure(NOT_SET_UP, said[-1])
+    advice = _advice(text) or _import_advice(text)
+    if advice is not None:
+        return Failure(NOT_SET_UP, f"{_line_of(text, advice)}. {advice}")
+    if _BY_ITS_EXIT.search(str(error)):
+        return Failure(NOT_SET_UP, "The driver could not start; the end of its own log says why.")
+    return None
+
+
+def relevant(output: Iterable[str]) -> list[str]:
+    """The last lines of an output that are no stack frames and no log of Spark's."""
+    return [each.rstrip() for each in output if each.strip() and not _LOGGED.match(each)][-MAX_LINES:]
+
+
+def keep_output(error: BaseException, lines: Iterable[str]) -> None:
+    """Let ``error`` carry what was written before it was raised."""
+    setattr(error, _ATTRIBUTE, tuple(lines))
+
+
+def output_of(error: BaseException) -> tuple[str, ...]:
+    """What `keep_output` kept; nothing where it was not called."""
+    found = getattr(error, _ATTRIBUTE, ())
+    return found if isinstance(found, tuple) else ()
+
+
+def _advice(text: str) -> str | None:
+    return next((advice for pattern, advice in _ADVICE if pattern.search(text)), None)
+
+
+def _import_advice(text: str) -> str | None:
+    """For a traceback, of which the last error counts: one before it may have been handled."""
+    errors = _PYTHON_ERROR.findall(text)
+    return _INSTALL if errors and _MISSING_MODULE.match(errors[-1]) else None
+
+
+def _line_of(text: str, advice: str) -> str:
+    """The line for which this advice is given."""
+    found = [each for each in text.splitlines() if advice in (_advice(each), _import_advice(each.strip()))]
+    return found[0].strip()[:500].rstrip(".") if found else "It could not start"
+
+
+_ATTRIBUTE = "_airflow_recovery_output"

@@ -1,0 +1,48 @@
+"""Opening the stores that a region spec names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from airflow_recovery.driver.region_spec import StoreSpec
+
+if TYPE_CHECKING:
+    from airflow_recovery.store.encryption import Encryption
+    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.store.s3_clients import AnySession
+
+OWN_CREDENTIALS = "AIRFLOW_RECOVERY_"
+"""Before the names of the ``AWS_*`` variables of a journal that is reached with other credentials than the results.
+
+Spark looks for ``AWS_*`` and gives what it finds to its executors: they never see those of the journal.
+"""
+
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The names of the variables, in the order in which a session takes them."""
+
+
+def open_spec_store(spec: StoreSpec) -> ObjectStore:
+    """The store at ``spec.uri``. Credentials come from the environment of this process."""
+    from airflow_recovery.store.opening import open_store
+
+    return open_store(
+        spec.uri,
+        endpoint_url=spec.endpoint_url,
+        region_name=spec.region_name,
+        encryption=encryption_of(spec),
+        session=_own_session() if spec.has_own_credentials else None,
+    )
+
+
+def encryption_of(spec: StoreSpec) -> Encryption | None:
+    """How what is written to the store of ``spec`` is encrypted."""
+    from airflow_recovery.store.encryption import Encryption
+
+    return None if spec.encryption is None else Encryption(spec.encryption, spec.kms_key_id)
+
+
+def _own_session() -> AnySession:
+    from airflow_recovery.store.s3_clients import new_session
+
+    return new_session(*(os.environ.get(OWN_CREDENTIALS + each) for each in CREDENTIALS))

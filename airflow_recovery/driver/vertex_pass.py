@@ -1,0 +1,270 @@
+"""One call of a region's vertices over a given set of splits: the whole region at once, or one batch of its splits."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_recovery.driver.cached import cache_result
+from airflow_recovery.driver.cleanup import scratch_location
+from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.reader import read_manifests
+from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
+from airflow_recovery.driver.writer import write_result
+from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
+from airflow_recovery.job.accumulators import Accumulators
+from airflow_recovery.job.context import RegionContext
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.results.cached import cached_view_name
+from airflow_recovery.splits.coordinator import restored_coordinator
+from airflow_recovery.splits.split import Split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_recovery.job import Job, Vertex
+    from airflow_recovery.store.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class OpenRegion:
+    """What every pass over the vertices of one attempt shares.
+
+    ``ready`` and ``server`` as in `airflow_recovery.driver.region.run_region`. ``side_inputs`` are the frames over
+    other regions' results, which are looked up once.
+    """
+
+    spark: SparkSession
+    spec: RegionSpec
+    job: Job
+    store: ObjectStore
+    log: logging.Logger
+    ready: Callable[[], object] = lambda: None
+    server: str | None = None
+    coordinators: dict[str, Any] = field(default_factory=dict)
+    side_inputs: dict[str, DataFrame] = field(default_factory=dict)
+
+    def vertex(self, name: str) -> Vertex:
+        """As declared. Raises `JobDefinitionError` where the code here is not the one that was planned."""
+        try:
+            return self.job.vertices[name]
+        except KeyError:
+            raise JobDefinitionError(
+                f"job {self.spec.job}: expected the vertex {name!r} that the region task planned, found "
+                f"{sorted(self.job.vertices)}: the driver must import the same code as the DAG processor"
+            ) from None
+
+    def splits_of(self, vertex: str) -> tuple[Split, ...]:
+        """All that the attempt's trace has of ``vertex``."""
+        return tuple(Split.of_external(each) for each in self.spec.trace.externals if each.vertex == vertex)
+
+
+class FrameGuard(Protocol):
+    """Looks at the frames of a pass before they are computed."""
+
+    def mark(self, frame: DataFrame) -> None:
+        """``frame`` reads the splits of the pass: it is a source's, or was written in the pass."""
+        ...
+
+    def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
+        """Raises where ``frame``, of the vertex that ``where`` names, may not be computed in a pass."""
+        ...
+
+
+class VertexPass:
+    """Calls the vertices in the spec's order and writes the results.
+
+    ``splits``: what the source of a batch is handed; a source that is not named there gets all of its splits.
+    ``folder`` is that of the batch, below every place that is written to; empty for the whole region. With ``guard``
+    every frame is looked at. ``is_quiet``: one of many passes, which somebody else speaks for in the log.
+    """
+
+    def __init__(
+        self,
+        region: OpenRegion,
+        *,
+        progress: Progress,
+        accumulators: Accumulators,
+        splits: Mapping[str, Sequence[Split]] | None = None,
+        folder: str = "",
+        guard: FrameGuard | None = None,
+        is_quiet: bool = False,
+    ) -> None:
+        self._region = region
+        self._spark = region.spark
+        self._spec = region.spec
+        self._log = region.log
+        self._progress = progress
+        self._accumulators = accumulators
+        self._given = splits or {}
+        self._folder = f"/{folder}" if folder else ""
+        self._guard = guard
+        self._is_quiet = is_quiet
+        self._level = logging.DEBUG if is_quiet else logging.INFO
+        self._inputs: dict[str, list[PartitionManifest]] = {}
+        for each in region.spec.inputs:
+            self._inputs.setdefault(each.result, []).append(each)
+        self._frames: dict[str, DataFrame] = dict(region.side_inputs)
+
+    def run(self) -> tuple[PartitionManifest, ...]:
+        """The manifests of the region's results, in the order of the vertices."""
+        outputs = []
+        for each in self._spec.vertices:
+            self._progress.vertex = each.name
+            frame = self._call(each)
+            self._look_at(frame, each)
+            if each.is_result:
+                # Read back by readers in this region too: they see the rows that everybody else will see.
+                written = self._cache(frame, each) if each.storage_level else self._write_result(frame, each)
+                outputs.append(written)
+                self._read_back(each.name, written)
+            elif each.is_scratch:
+                location = scratch_location(self._spec, each.name) + self._folder
+                self._read_back(each.name, self._write(frame, each.name, location))
+            else:
+                self._frames[each.name] = frame
+        self._progress.vertex = None
+        return tuple(outputs)
+
+    def lazy_frames(self) -> Mapping[str, DataFrame]:
+        """What the vertices return, by name. Nothing is written: whoever asks runs what he needs of it."""
+        for planned in self._spec.vertices:
+            self._progress.vertex = planned.name
+            self._frames[planned.name] = self._call(planned)
+        return self._frames
+
+    def _look_at(self, frame: DataFrame, planned: VertexSpec) -> None:
+        if self._guard is None:
+            return
+        vertex = self._region.vertex(planned.name)
+        if vertex.splits is not None:
+            self._guard.mark(frame)
+        self._guard.check(frame, vertex.where, is_result=planned.is_result)
+
+    def _read_back(self, name: str, written: PartitionManifest) -> None:
+        self._inputs[name] = [written]
+        if self._guard is not None and any(
+            name in (read.vertex for read in self._region.vertex(each.name).inputs) for each in self._spec.vertices
+        ):
+            self._guard.mark(self._frame(name))
+
+    def _call(self, planned: VertexSpec) -> DataFrame:
+        spec, run = self._spec, self._spec.run
+        vertex = self._region.vertex(planned.name)
+        inputs = {each.vertex: self._frame(each.vertex) for each in vertex.inputs}
+        self._region.ready()
+        if vertex.coordinator is not None:
+            self._region.coordinators[planned.name] = restored_coordinator(
+                vertex.coordinator, planned.name, spec.coordinators
+            )
+        if vertex.allow_duplicates and spec.attempt > 1:
+            self._log.warning(
+                "Attempt %d of %s: what it writes elsewhere by itself, an earlier attempt may have written already "
+                "(allow_duplicates).",
+                spec.attempt,
+                planned.name,
+            )
+        return vertex.call(
+            spark=self._spark,
+            inputs=inputs,
+            params=planned.params,
+            splits=self._splits(vertex),
+            context=RegionContext(
+                job=self._region.job.name,
+                vertex=planned.name,
+                region=spec.region,
+                attempt=spec.attempt,
+                logical_date=run.logical_date,
+                data_interval_start=run.data_interval_start,
+                data_interval_end=run.data_interval_end,
+                subtask=spec.subtask,
+                accumulators=self._accumulators,
+                coordinator=self._region.coordinators.get(planned.name),
+            ),
+        )
+
+    def _frame(self, name: str) -> DataFrame:
+        frame = self._frames.get(name)
+        if frame is None:
+            manifests = self._inputs.get(name)
+            if manifests is None:
+                raise ManifestInvalid(
+                    f"region {self._spec.region}: expected a manifest of the input {name!r}, found those of "
+                    f"{sorted(self._inputs)}: the spec was made for other code; clear this task"
+                )
+            self._log.log(
+                self._level,
+                "%s reads %s from %s%s: %d files, %d bytes, %s rows",
+                self._progress.vertex,
+                name,
+                manifests[0].location,
+                f" and {len(manifests) - 1} more" if len(manifests) > 1 else "",
+                sum(len(each.objects) for each in manifests),
+                sum(each.size for each in manifests),
+                sum(each.rows for each in manifests if each.rows is not None) or "unknown",
+            )
+            frame = self._frames[name] = read_manifests(self._spark, manifests)
+            if manifests[0] in self._spec.inputs:
+                self._region.side_inputs[name] = frame
+        return frame
+
+    def _splits(self, vertex: Vertex) -> Any:
+        if vertex.splits is None:
+            return None
+        found = self._given.get(vertex.name)
+        if found is None:
+            found = self._region.splits_of(vertex.name)
+        what = "external files" if all(each.is_file for each in found) else "splits"
+        size = sum(each.size for each in found)
+        self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(found), what, size)
+        return vertex.splits.handed(found, spark_path)
+
+    def _write_result(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
+        location = f"{self._spec.location}/{planned.name}{self._folder}"
+        return self._write(frame, planned.name, location, is_digested=planned.is_digested)
+
+    def _cache(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
+        spec, level, server = self._spec, planned.storage_level, self._region.server
+        if server is None or level is None:
+            raise JobDefinitionError(
+                f"{self._region.vertex(planned.name).where}: expected a Spark Connect server that keeps it, found an "
+                "application that ends with its region: declare it with result=BLOCKING"
+            )
+        started = time.monotonic()
+        view = cached_view_name(spec.journal.uri, spec.identity, spec.region, spec.attempt, planned.name)
+        self._log.info("%s is cached (%s) by %s as %s", planned.name, level, server, view)
+        with self._progress.watching(self._spark):
+            cached = cache_result(
+                self._spark,
+                frame,
+                result=planned.name,
+                level=level,
+                server=server,
+                view=view,
+                is_digested=planned.is_digested,
+            )
+        self._log.info("%s: %d rows are cached, in %.1f s", planned.name, cached.rows, time.monotonic() - started)
+        return cached
+
+    def _write(self, frame: DataFrame, name: str, location: str, *, is_digested: bool = False) -> PartitionManifest:
+        started = time.monotonic()
+        self._log.log(self._level, "%s writes to %s", name, location)
+        with nullcontext() if self._is_quiet else self._progress.watching(self._spark):
+            written = write_result(
+                self._spark, frame, result=name, location=location, store=self._region.store, is_digested=is_digested
+            )
+        self._log.log(
+            self._level,
+            "%s wrote %d rows: %d files, %d bytes, in %.1f s",
+            name,
+            written.rows,
+            len(written.objects),
+            written.size,
+            time.monotonic() - started,
+        )
+        return written

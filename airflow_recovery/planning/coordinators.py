@@ -1,0 +1,79 @@
+"""Which subtasks restart together because their coordinator is volatile (FLIP-383's two rules for one that is).
+
+    some subtask has not finished    -> after a loss, all subtasks are reset
+    all subtasks have finished       -> they are kept; the first one that must run again later takes the others along
+
+Here every try is a new process, so a subtask that has started and must run again is such a loss, whatever its cause: a
+kill, an own failure, a lost result, changed code, a restart by a person. That makes the two rules one. It is derived
+from the journal, so it survives any loss (in Flink, "unrecovered" vertices are remembered in memory). Consumers follow
+since what they read does not count any more.
+"""
+
+from __future__ import annotations
+
+from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.planning.reason import Reason
+
+
+def restarted_with(topology: PlanRecord, region: RegionPlan) -> tuple[str, ...]:
+    """The other subtasks of a vertex whose coordinator is volatile; none for any other region."""
+    return tuple(each.name for each in _siblings(topology, region)) if region.is_volatile else ()
+
+
+def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan, why: Reason) -> str | None:
+    """Why the other subtasks have to be reset, now that ``region`` must run because of ``why``; `None`: they need not.
+
+    A person's reset of ``region`` is answered once: by resets of the others that name it.
+    """
+    mine = state.of(region.name)
+    started = [each for each in restarted_with(topology, region) if has_started(state.of(each))]
+    if not started:
+        return None
+    if has_started(mine):
+        return f"{cause_of(region.name, mine)}, whose coordinator takes no snapshots, must run again: {why.text()}"
+    reset = mine.attempts[mine.mark].reset if mine.mark in mine.attempts else None
+    if reset is None or reset.failover or reset.epoch is not None:
+        return None
+    cause = cause_of(region.name, mine)
+    if all(_answers(state.of(each), cause) for each in started):
+        return None
+    return f"{cause}, whose coordinator takes no snapshots, was reset: {reset.why}"
+
+
+def coordinator_snapshots(topology: PlanRecord, state: RunState, region: RegionPlan) -> tuple[CoordinatorSnapshot, ...]:
+    """What the coordinators of ``region`` are restored from: the other subtasks' finishes that count, of today's code.
+
+    Not from its own, where it has finished and must run again: what it had been given goes back.
+    """
+    found: list[CoordinatorSnapshot] = []
+    for each in _siblings(topology, region) if region.coordinators else ():
+        current = state.of(each.name).current
+        outcome = current.outcome if current is not None else None
+        if outcome is not None and outcome.fingerprint == each.fingerprint:
+            found += [CoordinatorSnapshot(vertex, each.name, body) for vertex, body in outcome.coordinators]
+    return tuple(found)
+
+
+def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
+    """The other subtasks of its vertex."""
+    if region.subtask is None:
+        return []
+    of = region.subtask.of
+    others = (each for each in topology.regions if each.subtask is not None and each.subtask.of == of)
+    return [each for each in others if each.name != region.name]
+
+
+def has_started(region: RegionState) -> bool:
+    """Is there an attempt that a reset would take away?"""
+    return region.top > region.mark
+
+
+def cause_of(region: str, state: RegionState) -> str:
+    """The attempt that takes others along: ``region@n``."""
+    return f"{region}@{max(state.top, state.mark)}"
+
+
+def _answers(state: RegionState, cause: str) -> bool:
+    return any(each.reset is not None and each.reset.answers == cause for each in state.attempts.values())

@@ -1,0 +1,392 @@
+"""`stands`, `available`, `wanted`, `must_run` (docs/protocol.md#evaluation): the one function behind every decision.
+
+    stands(R)    = it has a current finish, its fingerprint is today's, its external inputs are as it read them, and
+                   every input stands and counts as the one that R read:
+                       always: it is the same attempt      verify: what R read of it has equal digests
+                       assume: whichever it is
+                   and, of a subtask that pulls its splits, it has read exactly those that the log says are its own
+                and every channel at its ends is of the generation that R has worked with, and nobody who fed one has
+                finished and does not stand; yet a channel is no input: both its ends run at the same time, and
+                neither waits for the other to finish
+    wanted(R)    = R is a final result, or some consumer must run, or has reported that it misses R's present attempt
+    must_run(R)  = not stands(R), or (wanted(R) and not available(R))
+
+`stands` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
+Availability is asked for only where it can matter, and once per attempt.
+
+**Early cut-off.** Nothing extra is recorded of it: a trace is always compared with the *current* finish of its inputs.
+So C@1, which read P@1, stands on P@2 and on P@3, as long as their digests equal that of P@1; and E, which read C@1,
+never hears of it. While P has no current finish, its consumers are *undecided*: not kept, and not cleared either. They
+want nothing yet: another input of theirs that is gone is made again once it is known that they must run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
+    ChannelPin,
+    ExternalObject,
+    FenceCause,
+    InputPin,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+)
+from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
+from airflow_recovery.planning.stages import is_only_altered, other_channels
+from airflow_recovery.splits.log import SplitBook
+
+Available = Callable[[str, Attempt], "Reason | None"]
+"""Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
+
+
+class Judgement:
+    """One state of one run, judged. Every answer is computed once; nothing is cached between two judgements.
+
+    ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
+    lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
+    ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed. Where there is
+    none, a subtask is not judged by whose its splits are. What was judged stays readable: ``topology``, ``state`` and
+    ``externals``.
+    """
+
+    def __init__(
+        self,
+        plan: PlanRecord,
+        state: RunState,
+        *,
+        available: Available,
+        externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        books: Mapping[str, SplitBook] | None = None,
+    ) -> None:
+        self.topology = plan
+        self.state = state
+        self._regions: dict[str, RegionPlan] = {each.name: each for each in plan.regions}
+        self._order = [each.name for each in plan.regions]
+        self._position = {name: at for at, name in enumerate(self._order)}
+        self._consumers: dict[str, list[str]] = {name: [] for name in self._order}
+        for each in plan.regions:
+            for producer in each.inputs:
+                self._consumers[producer].append(each.name)
+        self._probe = available
+        self.externals = externals or {}
+        self._books = books or {}
+        self._subtasks = Counter(each.split_source for each in plan.regions if each.pulls_splits)
+        self._standing: dict[str, Reason | None] = {}
+        self._may_stand: set[str] = set()
+        self._unavailable: dict[str, Reason | None] = {}
+        self._must: dict[str, Reason | None] = {}
+        for name in self._order:
+            self._standing[name] = self._judge_standing(name)
+            if self._awaits_a_producer(name):
+                self._may_stand.add(name)
+
+    def current(self, region: str) -> Attempt | None:
+        """The attempt that counts, or `None`."""
+        self._check(region)
+        return self.state.of(region).current
+
+    def why_not_standing(self, region: str) -> Reason | None:
+        """`None` where the region's trace stands."""
+        self._check(region)
+        return self._standing[region]
+
+    def why_not_available(self, region: str) -> Reason | None:
+        """`None` where every object of the current attempt is there. Only for regions with a current attempt."""
+        attempt = self.current(region)
+        if attempt is None:
+            return self._standing[region]
+        if region not in self._unavailable:
+            self._unavailable[region] = (
+                Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
+                if attempt.is_released
+                else self._probe(region, attempt)
+            )
+        return self._unavailable[region]
+
+    def files_checked(self, region: str) -> int:
+        """How many registered objects were found as registered; 0 where the data was not asked for."""
+        if region not in self._unavailable or self._unavailable[region] is not None:
+            return 0
+        attempt = self.current(region)
+        outcome = attempt.outcome if attempt is not None else None
+        return sum(len(each.objects) for each in outcome.outputs) if outcome is not None else 0
+
+    def was_asked(self, region: str) -> bool:
+        """The store was asked for the data of the region's current attempt."""
+        return region in self._unavailable
+
+    def why_must_run(self, region: str) -> Reason | None:
+        """`None` where the region is kept."""
+        self._check(region)
+        # Consumers first, over this region's descendants only: the data of no other region is asked for.
+        for name in reversed(self._not_judged_from(region)):
+            self._must[name] = self._judge_must_run(name)
+        return self._must[region]
+
+    def lost_inputs(self, region: str) -> dict[str, Reason]:
+        """The ancestors that must run so that ``region`` can, in topological order, each with its reason.
+
+        The walk goes up from a producer only while that producer itself is not there or does not stand, and asks for
+        the data of every input of every region on the way (FLIP-1: one decision sees every loss). Not of those of an
+        undecided one: it may never read them.
+        """
+        self._check(region)
+        found: dict[str, Reason] = {}
+        queue = [region]
+        while queue:
+            name = queue.pop()
+            wants_data = not self.is_undecided(name)
+            for producer in self._regions[name].inputs:
+                if producer in found:
+                    continue
+                reason = self._standing[producer]
+                if reason is None and wants_data:
+                    reason = self.why_not_available(producer)
+                if reason is not None:
+                    found[producer] = reason
+                    queue.append(producer)
+        return {name: found[name] for name in sorted(found, key=self._position.__getitem__)}
+
+    def why_not_committed(self, region: str) -> Reason | None:
+        """Of a region that stands: its finish is prepared, and has to be committed to its sink before it counts."""
+        self._check(region)
+        prepared = self.state.of(region).prepared_attempt
+        return None if prepared is None else Reason(region, Why.NOT_COMMITTED, f"attempt {prepared.number}")
+
+    def basis(self, region: str, ti_id: str | None) -> tuple[InputPin, ...] | None:
+        """What the task instance ``ti_id`` of ``region`` relies on: its own open claim, else the current finish.
+
+        A zombie's open claim is nobody's basis. ``ti_id`` is `None` where Airflow could not be asked: an open claim is
+        then taken for the task's.
+        """
+        self._check(region)
+        opened = self.state.of(region).open_attempt
+        if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
+            return opened.claim.inputs
+        current = self.current(region)
+        return current.outcome.inputs if current is not None and current.outcome is not None else None
+
+    def why_overtaken(self, region: str, basis: tuple[InputPin, ...] | None) -> Reason | None:
+        """Has anything that ``basis`` names been superseded by a finish? Or was the finish itself reset?"""
+        self._check(region)
+        if basis is None:
+            return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
+        superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
+        return next((reason for reason in superseded if reason is not None), None)
+
+    def channel_basis(self, region: str, ti_id: str | None) -> tuple[ChannelPin, ...]:
+        """As `basis`: the channels that the task instance relies on."""
+        self._check(region)
+        opened = self.state.of(region).open_attempt
+        if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
+            return opened.claim.channels
+        current = self.current(region)
+        return current.outcome.channels if current is not None and current.outcome is not None else ()
+
+    def why_other_channels(self, region: str, pins: tuple[ChannelPin, ...]) -> Reason | None:
+        """Are ``pins``, which an attempt of ``region`` works or has worked with, not the channels of now?"""
+        self._check(region)
+        planned = self._regions[region]
+        worked = {pin.result for pin in pins}
+        today = {each.result for each in (*planned.channels_in, *planned.channels_out)}
+        if worked != today:
+            return Reason(region, Why.INPUTS_CHANGED, f"channels {sorted(worked)}, now {sorted(today)}")
+        other = other_channels(planned, self.state, pins)
+        if other is None:
+            return None
+        detail, producer = other
+        return Reason(region, Why.CHANNEL_ANEW, detail, source=producer if producer != region else None)
+
+    def early_cutoffs(self, region: str, basis: tuple[InputPin, ...] | None) -> tuple[EarlyCutoff, ...]:
+        """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
+        self._check(region)
+        found = []
+        for pin in basis or ():
+            now = self._remade(pin) if pin.region in self._regions else None
+            if now is None or self._why_superseded(region, pin) is not None:
+                continue
+            assumed = [result for result, mode in self._edge(region, pin.region) if mode is Determinism.ASSUME]
+            by = Determinism.ASSUME if assumed else Determinism.VERIFY
+            detail = self._changed_rows(pin, now, assumed)
+            found.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
+        return tuple(found)
+
+    def always_follows(self, region: str, producer: str) -> bool:
+        """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
+        self._check(region)
+        return any(mode is Determinism.ALWAYS for _, mode in self._edge(region, producer))
+
+    def is_undecided(self, region: str) -> bool:
+        """Nothing but a producer's next finish can tell whether it must run: it may turn out to stand as it is."""
+        self._check(region)
+        return region in self._may_stand and self.why_must_run(region) is self._standing[region]
+
+    def _judge_standing(self, name: str) -> Reason | None:
+        attempt = self.state.of(name).current
+        if attempt is None or attempt.outcome is None:
+            return self._why_no_finish(name)
+        outcome = attempt.outcome
+        if attempt.is_abandoned:
+            return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
+        today = self._regions[name].fingerprint
+        if today is not None and outcome.fingerprint != today:
+            return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
+        changed = self._changed_external(name, outcome.externals)
+        if changed is not None:
+            return Reason(name, Why.EXTERNAL_CHANGED, changed)
+        moved = self._why_other_splits(self._regions[name], outcome)
+        if moved is not None:
+            return Reason(name, Why.SPLITS_CHANGED, moved)
+        read = {pin.region for pin in outcome.inputs}
+        if read != set(self._regions[name].inputs):
+            return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
+        for pin in outcome.inputs:
+            below = self._standing[pin.region]
+            if below is not None:
+                return Reason(name, Why.INPUT_DOES_NOT_STAND, pin.region, below)
+            superseded = self._why_superseded(name, pin)
+            if superseded is not None:
+                return superseded
+        return self.why_other_channels(name, outcome.channels) or self._why_channel_does_not_stand(name)
+
+    def _why_other_splits(self, region: RegionPlan, outcome: Outcome) -> str | None:
+        book = self._books.get(region.split_source or "") if region.pulls_splits else None
+        if book is None:
+            return None
+        subtask = region.subtask.index if region.subtask is not None else 0
+        return book.why_not_standing(subtask, self._subtasks[region.split_source], outcome.parts)
+
+    def _why_channel_does_not_stand(self, name: str) -> Reason | None:
+        """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
+        for channel in self._regions[name].channels_in:
+            producer, below = self.state.of(channel.producer).current, self._standing[channel.producer]
+            outcome = producer.outcome if producer is not None else None
+            if below is None or outcome is None:
+                continue
+            if not is_only_altered(self._regions[channel.producer], self.state, outcome.channels):
+                return Reason(name, Why.INPUT_DOES_NOT_STAND, channel.producer, below, source=channel.producer)
+        return None
+
+    def _awaits_a_producer(self, name: str) -> bool:
+        """Its own trace is sound, and each input that does not stand may yet turn out as it was read."""
+        reason = self._standing[name]
+        attempt = self.state.of(name).current
+        if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
+            return False
+        if reason.source is not None:
+            return False  # what comes through a channel is made anew with it
+        return all(
+            pin.region in self._may_stand or not self.always_follows(name, pin.region)
+            if self._standing[pin.region] is not None
+            else self._why_superseded(name, pin) is None
+            for pin in attempt.outcome.inputs
+        )
+
+    # edges
+
+    def _edge(self, consumer: str, producer: str) -> list[tuple[str, Determinism]]:
+        """What ``consumer`` reads of ``producer``, each with its mode."""
+        modes = dict(self._regions[producer].determinism)
+        reads = self._regions[consumer].reads
+        results = [each for each in self._regions[producer].results if not reads or each in reads]
+        # Where the plan does not tell what is read, the edge is held to the attempt.
+        return [(each, modes.get(each, Determinism.ALWAYS)) for each in results] or [("", Determinism.ALWAYS)]
+
+    def _remade(self, pin: InputPin) -> Attempt | None:
+        """The current finish of what was read, where it is another one. `None` while there is none."""
+        now = self.state.of(pin.region).current
+        return now if now is not None and now.number != pin.attempt else None
+
+    def _why_superseded(self, consumer: str, pin: InputPin) -> Reason | None:
+        now = self._remade(pin)
+        if now is None:
+            return None
+        read = f"read {pin.region}@{pin.attempt}, now @{now.number}"
+        digests, present = dict(pin.digests), _manifests(now)
+        for result, mode in self._edge(consumer, pin.region):
+            if mode is Determinism.ALWAYS:
+                return Reason(consumer, Why.INPUT_REMADE, read, source=pin.region)
+            if mode is Determinism.ASSUME:
+                continue
+            before = digests.get(result)
+            after = present[result].digest if result in present else None
+            if before is None or after is None:
+                detail = f"{read}; {result} has no digest of both"
+                return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
+            if before != after:
+                detail = f"{read}; {result} has other rows: digest {before}, now {after}"
+                return Reason(consumer, Why.INPUT_DIFFERS, detail, source=pin.region)
+        return None
+
+    def _changed_rows(self, pin: InputPin, now: Attempt, results: list[str]) -> str:
+        """What is known against the user's word that any finish will do: other numbers of rows."""
+        read = self.state.of(pin.region).attempts.get(pin.attempt)
+        before, after = _manifests(read) if read is not None else {}, _manifests(now)
+        counts = [(each, before[each].rows, after[each].rows) for each in results if each in before and each in after]
+        return ", ".join(f"{each} had {was} rows, has {has}" for each, was, has in counts if was != has)
+
+    def _why_no_finish(self, name: str) -> Reason:
+        state = self.state.of(name)
+        newest = state.attempts.get(state.top)
+        ended = newest.outcome if newest is not None and newest.number > state.mark else None
+        if ended is not None and ended.cause is FenceCause.OWN_FAILURE:
+            return Reason(name, Why.FAILED, f"attempt {ended.attempt}: {(ended.detail or '')[:200]}")
+        if state.was_reset:
+            marked = state.attempts[state.mark].reset
+            return Reason(name, Why.RESET, f"{marked.who}: {marked.why}" if marked is not None else "")
+        return Reason(name, Why.NEVER_FINISHED, f"attempt {state.top} is open" if state.open_attempt else "")
+
+    def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
+        if name not in self.externals:
+            return None
+        before = {(each.vertex, each.uri): each for each in recorded}
+        now = {(each.vertex, each.uri): each for each in self.externals[name]}
+        for key in sorted(before.keys() | now.keys()):
+            if before.get(key) != now.get(key):
+                what = "is new" if key not in before else "is gone" if key not in now else "has other content"
+                return f"{key[1]} {what}"
+        return None
+
+    def _judge_must_run(self, name: str) -> Reason | None:
+        reason = self._standing[name]
+        if reason is not None and name not in self._may_stand:
+            return reason
+        missing = self.why_not_available(name) if self._is_wanted(name) else None
+        return missing or reason
+
+    def _is_wanted(self, name: str) -> bool:
+        current = self.state.of(name).current
+        # What a sink has taken over is in its target: what was prepared for it has done its work.
+        if self._regions[name].final and not (current is not None and current.is_committed):
+            return True
+        if any(self._must[each] is not None and not self.is_undecided(each) for each in self._consumers[name]):
+            return True
+        # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
+        # report makes the owner look, and no more: where everything is there, the region is kept.
+        return current is not None and current.is_lost
+
+    def _not_judged_from(self, region: str) -> list[str]:
+        """``region`` and everything downstream of it that was not judged yet, in topological order."""
+        found: set[str] = set()
+        queue = [region]
+        while queue:
+            name = queue.pop()
+            if name not in found and name not in self._must:
+                found.add(name)
+                queue += self._consumers[name]
+        return sorted(found, key=self._position.__getitem__)
+
+    def _check(self, region: str) -> None:
+        if region not in self._regions:
+            raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._order)}.")
+
+
+def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:
+    return {each.result: each for each in attempt.outcome.outputs} if attempt.outcome is not None else {}

@@ -1,0 +1,207 @@
+"""A plan: what happens to every region and vertex of a run, why, and on what evidence. Values only.
+
+`airflow_recovery.planning.plan_making` makes one. Reasons point at each other by region, so that a chain of ten
+thousand regions is ten thousand short entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.model.records import InputPin
+from airflow_recovery.planning.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.planning.plan_stages import PlannedChannel
+from airflow_recovery.planning.reason import Evidence, Why
+from airflow_recovery.planning.scenario import REBUILD, Request, request_from_json
+from airflow_recovery.planning.stage_restart import StageMode
+
+PLAN_FORMAT = 1
+
+
+class Action(str, Enum):
+    """What happens to a region."""
+
+    RUN = "run"
+    """It runs again, whatever else turns out."""
+
+    WAIT = "wait"
+    """Undecided until its inputs are made again: it runs where their rows differ, and is kept where they do not."""
+
+    COMMIT = "commit"
+    """It has finished, and is committed to its sink; no Spark is started for that."""
+
+    KEEP = "keep"
+    """Its result stands, and no Spark is started."""
+
+    RELEASE = "release"
+    """Kept, and nobody in the run will ask for its data again: the release policy may let it go."""
+
+
+@dataclass(frozen=True)
+class PlannedRegion:
+    """One region in a plan.
+
+    ``attempt`` is the one that counts now (0: none). ``top`` and ``mark`` are the highest attempt claimed and the
+    highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in words.
+    ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait, first.
+    ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel that runs,
+    how it comes to.
+    """
+
+    name: str
+    vertices: tuple[str, ...]
+    inputs: tuple[str, ...]
+    action: Action
+    attempt: int
+    top: int
+    mark: int
+    why: Why | None
+    detail: str
+    cause: str | None = None
+    after: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    subtask: tuple[str, int] | None = None
+    stage: StageMode | None = None
+
+    @property
+    def told(self) -> str:
+        """The reason in one line, without what lies behind it."""
+        if self.why is None:
+            return self.detail
+        # That a channel begins anew says how its stages do.
+        is_told = self.stage in (None, StageMode.FIRST) or self.why is Why.CHANNEL_ANEW
+        how = "" if is_told or self.stage is None else f"; {self.stage.value}"
+        return self.why.value + (f" ({self.detail})" if self.detail else "") + how
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens, region by region in topological order. ``resets`` are what applying it writes, if it can be.
+
+    ``channels``: what becomes of each channel, where a stage restarts.
+    """
+
+    job: str
+    regions: tuple[PlannedRegion, ...]
+    request: Request = REBUILD
+    resets: tuple[InputPin, ...] | None = ()
+    channels: tuple[PlannedChannel, ...] = ()
+
+    def names(self, *actions: Action) -> tuple[str, ...]:
+        """The regions with one of these actions, in topological order."""
+        return tuple(each.name for each in self.regions if each.action in actions)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The regions that run."""
+        return self.names(Action.RUN)
+
+    def vertices(self) -> Iterator[tuple[str, PlannedRegion]]:
+        """Every execution vertex with what happens to it: a region is run or kept as a whole."""
+        for each in self.regions:
+            for vertex in each.vertices:
+                yield vertex, each
+
+    def of(self, region: str) -> PlannedRegion:
+        """One region. Raises `UnknownRegion`."""
+        if region not in self._by_name:
+            raise UnknownRegion(f"{region!r} is not in this plan{did_you_mean(region, self._by_name)}.")
+        return self._by_name[region]
+
+    def chain(self, region: str) -> tuple[PlannedRegion, ...]:
+        """From ``region`` down to the root cause, each with its own reason."""
+        found = [self.of(region)]
+        seen = {region}
+        while (cause := found[-1].cause) is not None and cause not in seen:
+            seen.add(cause)
+            found.append(self.of(cause))
+        return tuple(found)
+
+    @cached_property
+    def _by_name(self) -> dict[str, PlannedRegion]:
+        return {each.name: each for each in self.regions}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {
+            "format": PLAN_FORMAT,
+            "job": self.job,
+            "request": self.request.to_json(),
+            "resets": None if self.resets is None else [[each.region, each.attempt] for each in self.resets],
+            "regions": [_region_to_json(each) for each in self.regions],
+            **({"channels": [_channel_to_json(each) for each in self.channels]} if self.channels else {}),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Plan:
+        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
+        if value["format"] != PLAN_FORMAT:
+            raise ValueError(f"expected a plan of format {PLAN_FORMAT}, found {value['format']!r}")
+        resets = value["resets"]
+        return cls(
+            job=value["job"],
+            regions=tuple(_region_from_json(each) for each in value["regions"]),
+            request=request_from_json(value["request"]),
+            resets=None if resets is None else tuple(InputPin(region, attempt) for region, attempt in resets),
+            channels=tuple(_channel_from_json(each) for each in value.get("channels", ())),
+        )
+
+
+def _region_to_json(region: PlannedRegion) -> dict[str, Any]:
+    return {
+        "name": region.name,
+        "vertices": list(region.vertices),
+        "inputs": list(region.inputs),
+        "action": region.action.value,
+        "attempt": region.attempt,
+        "top": region.top,
+        "mark": region.mark,
+        "why": None if region.why is None else region.why.value,
+        "detail": region.detail,
+        "cause": region.cause,
+        "after": list(region.after),
+        "evidence": [[each.asked, each.said] for each in region.evidence],
+        "subtask": None if region.subtask is None else list(region.subtask),
+        **({} if region.stage is None else {"stage": region.stage.value}),
+    }
+
+
+def _region_from_json(value: dict[str, Any]) -> PlannedRegion:
+    return PlannedRegion(
+        name=value["name"],
+        vertices=tuple(value["vertices"]),
+        inputs=tuple(value["inputs"]),
+        action=Action(value["action"]),
+        attempt=value["attempt"],
+        top=value["top"],
+        mark=value["mark"],
+        why=None if value["why"] is None else Why(value["why"]),
+        detail=value["detail"],
+        cause=value["cause"],
+        after=tuple(value["after"]),
+        evidence=tuple(Evidence(asked, said) for asked, said in value["evidence"]),
+        subtask=None if value["subtask"] is None else (value["subtask"][0], value["subtask"][1]),
+        stage=StageMode(value["stage"]) if "stage" in value else None,
+    )
+
+
+def _channel_to_json(channel: PlannedChannel) -> dict[str, Any]:
+    found = channel.outlook
+    return {
+        "result": found.result,
+        "generation": channel.generation,
+        "is_new": channel.is_new,
+        "lost": found.loss.value,
+        "repeated": found.repeat.value,
+    }
+
+
+def _channel_from_json(value: dict[str, Any]) -> PlannedChannel:
+    found = ChannelOutlook(value["result"], LossOutlook(value["lost"]), RepeatOutlook(value["repeated"]))
+    return PlannedChannel(value["generation"], value["is_new"], found)

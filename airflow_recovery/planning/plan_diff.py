@@ -1,0 +1,48 @@
+"""What is different between two plans of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.planning.plan import Plan, PlannedRegion
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One region that the two plans see in another way; `None` where a plan does not have it."""
+
+    region: str
+    before: PlannedRegion | None
+    after: PlannedRegion | None
+
+    def text(self) -> str:
+        """One line."""
+        if self.before is None:
+            return f"{self.region}: new, {_told(self.after)}"
+        if self.after is None:
+            return f"{self.region}: not there any more, was {_told(self.before)}"
+        return f"{self.region}: {_told(self.before)} -> {_told(self.after)}"
+
+
+def diff(before: Plan, after: Plan) -> tuple[Difference, ...]:
+    """The regions whose action, reason or attempt has changed, in the order of ``after``; then those that are gone."""
+    earlier = {each.name: each for each in before.regions}
+    found = [
+        Difference(each.name, earlier.get(each.name), each)
+        for each in after.regions
+        if each.name not in earlier or _seen(earlier[each.name]) != _seen(each)
+    ]
+    now = {each.name for each in after.regions}
+    return (*found, *(Difference(each.name, each, None) for each in before.regions if each.name not in now))
+
+
+def _seen(region: PlannedRegion) -> tuple[object, ...]:
+    # Words are left out: how many files were asked for says nothing about what happens.
+    return region.action, region.why, region.cause, region.attempt, region.top, region.mark, region.stage
+
+
+def _told(region: PlannedRegion | None) -> str:
+    if region is None:
+        return "nothing"
+    reason = f" ({region.told})" if region.why is not None else ""
+    return f"{region.action.value} @{region.attempt}{reason}"

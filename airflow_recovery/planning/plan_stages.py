@@ -1,0 +1,212 @@
+"""The stages of a plan: which restart, how, and what becomes of the channels between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, PlanRecord
+from airflow_recovery.planning.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook, outlook
+from airflow_recovery.planning.coordinators import has_started
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.planning.scenario import Supposition, restart_together
+from airflow_recovery.planning.simulation import foresee
+from airflow_recovery.planning.stage_restart import StageMode, StageRestart, begin_anew, begun_anew, stage_restart
+from airflow_recovery.planning.stages import Stages, live_attempts
+from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
+
+
+@dataclass(frozen=True)
+class PlannedChannel:
+    """What the plan does to one channel: ``generation`` is the one that its ends work with afterwards."""
+
+    generation: int
+    is_new: bool
+    outlook: ChannelOutlook
+
+    def text(self) -> str:
+        """One line."""
+        return f"{self.outlook.text()}; {'new ' if self.is_new else ''}generation {self.generation}"
+
+
+@dataclass(frozen=True)
+class PlannedStages:
+    """``run``: as supposed, with everything reset that begins anew. ``modes`` by region, of those that run.
+
+    ``reasons``: of what begins anew without having been reset before; ``source`` is the stage that takes it along.
+    ``channels``: all of the job, where something restarts; else none.
+    """
+
+    run: Supposition
+    modes: Mapping[str, StageMode] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    channels: tuple[PlannedChannel, ...] = ()
+
+
+def plan_stages(
+    run: Supposition, seen: RunState, today: PlanRecord, judge: Callable[[Supposition], Judgement]
+) -> PlannedStages:
+    """What happens to the stages of the run that is supposed. ``seen`` and ``today``: the run and the plan as they are.
+
+    Each stage that must run, and is not at work, restarts as `stage_restart` says. The request's own resets, and those
+    of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew makes
+    its blocking result again, which others read.
+    """
+    stages = Stages(run.topology)
+    if not stages.regions:
+        return PlannedStages(run)
+    planning = _Planning(stages, run, seen, today, judge)
+    planning.close()
+    return planning.planned()
+
+
+class _Planning:
+    def __init__(
+        self,
+        stages: Stages,
+        run: Supposition,
+        seen: RunState,
+        today: PlanRecord,
+        judge: Callable[[Supposition], Judgement],
+    ) -> None:
+        self._stages = stages
+        self._run = run
+        self._seen = seen
+        self._code = {each.name: each.fingerprint for each in today.regions}
+        self._judge = judge
+        self._must: set[str] = set()
+        self._restarts: dict[str, StageRestart] = {}
+        self._reasons: dict[str, Reason] = {}
+        for name in stages.regions:
+            if live_attempts(seen, name) and not live_attempts(run.state, name):
+                self._restarts[name] = begun_anew(stages, name, f"{name} was reset")
+
+    def close(self) -> None:
+        """Apply the rules until nothing is added."""
+        while True:
+            judged = self._judge(self._run)
+            self._must = set(foresee(judged, same_rows=True))
+            new: dict[str, Reason] = {}
+            for name in self._stages.regions:
+                own = self._own(judged, name)
+                for each, why in begin_anew(self._stages, self._run.state, name, own, self._pins).items():
+                    if has_started(self._run.state.of(each)):
+                        cause = self._cause(name, own)
+                        new.setdefault(
+                            each, Reason(each, Why.CHANNEL_ANEW, why, source=cause if cause != each else None)
+                        )
+            if not new:
+                return
+            self._reasons |= new
+            for name, reason in new.items():
+                self._run = restart_together(self._run, [name], f"{StageMode.ANEW.value}: {reason.detail}")
+
+    def planned(self) -> PlannedStages:
+        """What has come of it."""
+        along = {
+            self._stages.region(vertex)
+            for each in self._restarts.values()
+            if each.mode in (StageMode.BEHIND, StageMode.ALTERED) and each.flip is not None
+            for vertex in each.flip.vertices
+        }
+        modes = {name: self._mode(name, along) for name in self._stages.regions if name in self._must}
+        return PlannedStages(self._run, modes, self._reasons, self._channels())
+
+    def _cause(self, name: str, own: str | None) -> str | None:
+        """Who takes others along: the stage itself, else one that was reset."""
+        if own is not None:
+            return name
+        return next((each for each in self._stages.connected(name) if each in self._restarts), None)
+
+    def _own(self, judged: Judgement, name: str) -> str | None:
+        """Why a stage begins anew, if it does so by itself. Notes how it restarts."""
+        state = self._run.state
+        live = live_attempts(state, name)
+        if name not in self._must or not live:
+            return None
+        changed, is_lost = self._why_changed(judged, name, live[-1]), self._is_lost(name)
+        if state.of(name).open_attempt is not None and changed is None and not is_lost:
+            return None
+        found = stage_restart(self._stages, state, name, changed=changed, is_lost=is_lost)
+        self._restarts[name] = found
+        return found.why if found.mode is StageMode.ANEW else None
+
+    def _why_changed(self, judged: Judgement, name: str, newest: int) -> str | None:
+        """As far as outcomes and open claims tell; the stage's own pre-check reads every claim."""
+        planned, attempt = self._stages.regions[name], self._run.state.of(name).attempts[newest]
+        had_finished = self._seen.of(name).current
+        if had_finished is not None and self._run.state.of(name).current is None:
+            return f"{name}@{had_finished.number} had read its channels to their ends"
+        before = attempt.outcome.fingerprint if attempt.outcome is not None else self._code.get(name)
+        if before is not None and before != planned.fingerprint:
+            return f"the code of {name} has changed since {name}@{newest}"
+        remade = [each for each in planned.inputs if each in self._must and judged.always_follows(name, each)]
+        if remade:
+            return f"{name}@{newest} has read {remade[0]}, which is to be made again"
+        inputs = attempt.claim.inputs if attempt.claim is not None else ()
+        overtaken = judged.why_overtaken(name, inputs)
+        return None if overtaken is None else overtaken.text()
+
+    def _is_lost(self, name: str) -> bool:
+        return any(each.result in self._run.lost_channels for each in self._stages.regions[name].channels_in)
+
+    def _pins(self, name: str, n: int) -> tuple[ChannelPin, ...]:
+        """What an attempt was claimed with. Where it isn't read: those of the run as it is, if the attempt counts."""
+        before = self._seen.of(name)
+        attempt = before.attempts.get(n)
+        if attempt is not None and attempt.claim is not None:
+            return attempt.claim.channels
+        if attempt is not None and attempt.outcome is not None and attempt.outcome.channels:
+            return attempt.outcome.channels
+        if n <= before.anew_up_to:
+            return ()
+        planned = self._stages.regions[name]
+        return tuple(
+            ChannelPin(each.result, self._seen.of(each.producer).generations[-1])
+            for each in (*planned.channels_in, *planned.channels_out)
+        )
+
+    def _mode(self, name: str, along: Iterable[str]) -> StageMode:
+        mine = self._run.state.of(name)
+        if not live_attempts(self._run.state, name):
+            return StageMode.ANEW if mine.anew_up_to > mine.closed_at else StageMode.FIRST
+        if name in self._restarts:
+            return self._restarts[name].mode
+        return StageMode.TAKEN_ALONG if name in along else StageMode.GOES_ON
+
+    def _channels(self) -> tuple[PlannedChannel, ...]:
+        flips = [each.flip for each in self._restarts.values() if each.flip is not None]
+        regions = self._stages.regions
+        declared = {
+            each.result: ChannelDeclaration(each.reconnect, each.overflow)
+            for region in regions.values()
+            for each in region.channels_out
+        }
+        stages = {
+            name: StageDeclaration(replays=each.replays, is_stateful=each.stateful) for name, each in regions.items()
+        }
+        worst: dict[str, ChannelOutlook] = {}
+        for flip in flips:
+            for found in outlook(self._stages.topology, flip, declared, stages):
+                known = worst.get(found.result, found)
+                worst[found.result] = ChannelOutlook(
+                    found.result,
+                    max(known.loss, found.loss, key=list(LossOutlook).index),
+                    max(known.repeat, found.repeat, key=list(RepeatOutlook).index),
+                )
+        return tuple(self._channel(each) for each in worst.values())
+
+    def _channel(self, found: ChannelOutlook) -> PlannedChannel:
+        producer = next(
+            name
+            for name, each in self._stages.regions.items()
+            if found.result in [one.result for one in each.channels_out]
+        )
+        before, after = self._seen.of(producer).generations[-1], self._run.state.of(producer)
+        generation = after.generations[-1]
+        restart = self._restarts.get(producer)
+        if restart is not None and restart.mode is StageMode.ALTERED and generation == before:
+            generation = after.top + 1
+        return PlannedChannel(generation, generation != before, found)

@@ -1,0 +1,179 @@
+"""A plan for people: a table, a tree of causes, and one line for a log. Subtasks of one region are folded.
+
+region            action                attempt  why
+raw               keep                  @1       attempt 1 stands, 12 files are as registered
+by_month[0..11]   keep 11, run 1        @1       [3] result is missing (attempt 1: ...)
+busiest           run                   @1       input was made again (read by_month[3]@1, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
+
+MAX_CELL = 160
+MAX_TREE_LINE = 400
+MAX_TREE_LINES = 60
+MAX_BRIEF = 1000
+_LEGEND = {
+    Action.RUN: "run",
+    Action.WAIT: "wait (run only where the rows made again differ)",
+    Action.COMMIT: "commit (to its sink, without Spark)",
+    Action.KEEP: "keep",
+    Action.RELEASE: "release (kept; its data may go)",
+}
+
+
+def plan_text(plan: Plan) -> str:
+    """The request, the table, the count, what becomes of channels, and why what runs does run."""
+    parts = [f"Asked: {plan.request.text()}", plan_table(plan), count_text(plan)]
+    tree = plan_tree(plan)
+    channels = "\n".join(f"  {each.text()}" for each in plan.channels)
+    return "\n\n".join(
+        [*parts, *([f"Channels:\n{channels}"] if channels else []), *([f"Why:\n{tree}"] if tree else [])]
+    )
+
+
+def count_text(plan: Plan) -> str:
+    """How many regions run, wait, are kept and may be released."""
+    counts = {action: len(plan.names(action)) for action in Action}
+    said = [f"{counts[action]} {label}" for action, label in _LEGEND.items() if counts[action]]
+    return f"{len(plan.regions)} regions: {', '.join(said)}."
+
+
+def plan_line(plan: Plan) -> str:
+    """What runs and what waits, in one line for a task's log."""
+    said = [
+        f"{action.value} {', '.join(folded(plan.names(action), plan))}"
+        for action in (Action.RUN, Action.WAIT)
+        if plan.names(action)
+    ]
+    kept = len(plan.names(Action.KEEP, Action.RELEASE))
+    return "; ".join([*said, f"keep {kept} of {len(plan.regions)}"])
+
+
+def brief(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """What runs or waits, as (region, reason), for a record: the first `MAX_BRIEF` of them."""
+    found = [each for each in plan.regions if each.action in (Action.RUN, Action.WAIT)]
+    told = [(each.name, f"waits: {each.told}" if each.action is Action.WAIT else each.told) for each in found]
+    more = [("...", f"{len(told) - MAX_BRIEF} more")] if len(told) > MAX_BRIEF else []
+    return (*told[:MAX_BRIEF], *more)
+
+
+def plan_table(plan: Plan) -> str:
+    """One row a region, or a family of subtasks."""
+    rows = [_row(members) for members in families(plan.regions)]
+    return table(("region", "action", "attempt", "why"), rows)
+
+
+def plan_tree(plan: Plan) -> str:
+    """What runs or waits, each below the region whose reason lies behind its own; root causes first."""
+    members = {each[0].name: each for each in families(plan.regions)}
+    head = {each.name: name for name, regions in members.items() for each in regions}
+    below: dict[str | None, list[str]] = {}
+    for name, regions in members.items():
+        affected = [each for each in regions if each.action in (Action.RUN, Action.WAIT)]
+        if affected:
+            cause = affected[0].cause
+            parent = head.get(cause) if cause is not None else None
+            below.setdefault(parent if parent != name else None, []).append(name)
+    lines: list[str] = []
+    todo: list[tuple[str, str, str]] = [(name, "", "") for name in reversed(below.get(None, []))]
+    while todo:
+        name, first, rest = todo.pop()
+        lines.append(first + _tree_line(members[name]))
+        children = below.get(name, [])
+        if not first:
+            lines += [f"{'│' if children else ' '}   asked {each}" for each in _asked(members[name])]
+        todo += [
+            (child, rest + ("└── " if at == 0 else "├── "), rest + ("    " if at == 0 else "│   "))
+            for at, child in enumerate(reversed(children))
+        ]
+    if len(lines) > MAX_TREE_LINES:
+        lines = [*lines[:MAX_TREE_LINES], f"... {len(lines) - MAX_TREE_LINES} more"]
+    return "\n".join(lines)
+
+
+def families(regions: Iterable[PlannedRegion]) -> list[list[PlannedRegion]]:
+    """Regions as they are shown: the subtasks of one region together, by index; every other one by itself."""
+    found: dict[str, list[PlannedRegion]] = {}
+    for each in regions:
+        found.setdefault(each.name if each.subtask is None else f"{each.subtask[0]}[]", []).append(each)
+    return [sorted(each, key=lambda one: one.subtask[1] if one.subtask else 0) for each in found.values()]
+
+
+def folded(names: Iterable[str], plan: Plan) -> list[str]:
+    """Names with the subtasks of one region as ``by_month[0..3,7]``."""
+    wanted = set(names)
+    return [_label(members) for members in families(each for each in plan.regions if each.name in wanted)]
+
+
+def ranges(indexes: Sequence[int]) -> str:
+    """``0..3,7`` for 0, 1, 2, 3 and 7."""
+    found: list[list[int]] = []
+    for index in sorted(indexes):
+        if found and index == found[-1][1] + 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}..{last}" for first, last in found)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as what is in them, the last one up to `MAX_CELL` characters."""
+    cells = [[cut(each) for each in row] for row in (columns, *rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
+    lines = ["  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([lines[0], "  ".join("-" * min(width, 40) for width in widths), *lines[1:]])
+
+
+def cut(text: str, most: int = MAX_CELL) -> str:
+    """One line of at most ``most`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _row(members: list[PlannedRegion]) -> tuple[str, str, str, str]:
+    actions: dict[str, int] = {}
+    for each in members:
+        actions[each.action.value] = actions.get(each.action.value, 0) + 1
+    action = next(iter(actions)) if len(members) == 1 else ", ".join(f"{name} {n}" for name, n in actions.items())
+    attempts = sorted({each.attempt for each in members})
+    shown = f"@{attempts[0]}" if len(attempts) == 1 else f"@{attempts[0]}..{attempts[-1]}"
+    return _label(members), action, shown if attempts[-1] else "-", _why(members, lambda each: each.told)
+
+
+def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> str:
+    if len(members) == 1:
+        return told(members[0])
+    # What is kept needs no words beside what is not.
+    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
+    by_reason: dict[tuple[object, ...], list[PlannedRegion]] = {}
+    for each in affected or members:
+        by_reason.setdefault((each.action, each.why, each.detail if each.why is None else ""), []).append(each)
+    said = [f"[{ranges(_indexes(same))}] {told(same[0])}" for same in by_reason.values()]
+    return "; ".join(said[:3]) + (f"; and {len(said) - 3} more reasons" if len(said) > 3 else "")
+
+
+def _tree_line(members: list[PlannedRegion]) -> str:
+    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
+    waits = "" if any(each.action is Action.RUN for each in affected) else " waits"
+    return f"{_label(affected)}{waits}: {cut(_why(affected, lambda each: each.told), MAX_TREE_LINE)}"
+
+
+def _asked(members: list[PlannedRegion]) -> list[str]:
+    """The first things that a root cause rests on."""
+    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
+    return [cut(f"{each.asked}: {each.said}", MAX_TREE_LINE) for each in affected[0].evidence[:2]]
+
+
+def _label(members: list[PlannedRegion]) -> str:
+    subtask = members[0].subtask
+    if subtask is None:
+        return members[0].name
+    return f"{subtask[0]}[{ranges(_indexes(members))}]"
+
+
+def _indexes(members: Iterable[PlannedRegion]) -> list[int]:
+    return [each.subtask[1] for each in members if each.subtask is not None]

@@ -1,0 +1,287 @@
+"""What a plan is asked for. A request is a supposition: it changes the state, the code or what is there, on paper.
+
+The plan then is what `airflow_recovery.planning.evaluation` says of the supposed run, so that a question is answered by
+the very function that every pre-check uses. A supposition lives for one plan; nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
+from airflow_recovery.planning.evaluation import Available
+from airflow_recovery.planning.reason import Evidence, Reason, Why
+from airflow_recovery.planning.selection import channel_named, downstream, region_of_result, regions_named
+
+SUPPOSED = "supposed"
+"""Stands in for the writer and the time of records that are not written."""
+
+
+@dataclass(frozen=True)
+class Supposition:
+    """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so.
+
+    ``lost_channels``: by their results, those whose logs are gone.
+    """
+
+    topology: PlanRecord
+    state: RunState
+    available: Available
+    resets: tuple[InputPin, ...] | None = ()
+    lost_channels: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Request:
+    """Base of all requests. ``kind`` names it in JSON, ``words`` tells it to people, with its fields in braces."""
+
+    kind: ClassVar[str]
+    words: ClassVar[str]
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """``run`` as this request supposes it. Raises `UnknownRegion` for a name that the topology does not hold."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """A few words."""
+        return self.words.format_map(vars(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `request_from_json` is the inverse."""
+        return {"kind": self.kind, **{each.name: _plain(getattr(self, each.name)) for each in fields(self)}}
+
+
+@dataclass(frozen=True)
+class Rebuild(Request):
+    """The run as the journal has it: what a clear of everything, or the loss of Airflow's database, would run."""
+
+    kind = "rebuild"
+    words = "the run as it is"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """No change."""
+        return run
+
+
+@dataclass(frozen=True)
+class RegionFailure(Request):
+    """The newest attempt of a region fails because of ``cause``, or the next one, where none is open."""
+
+    region: str
+    cause: str = "a failure"
+    kind = "failure"
+    words = "{region} fails: {cause}"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
+        regions = dict(run.state.regions)
+        stages = {each.name for each in run.topology.regions if each.is_stage}
+        for name in regions_named(run.topology, self.region):
+            before = run.state.of(name)
+            attempts = dict(before.attempts)
+            n = before.top if before.top > before.mark else before.top + 1
+            fenced = Outcome(
+                name, n, AttemptState.FENCED, SUPPOSED, SUPPOSED, cause=FenceCause.OWN_FAILURE, detail=self.cause
+            )
+            attempts[n] = replace(
+                attempts.get(n, Attempt(n)), is_claimed=True, has_outcome=True, is_reset=False, outcome=fenced
+            )
+            # Nothing that had finished before comes back. A reset would begin a stage's channels anew, which a failure
+            # does not.
+            if name in stages:
+                attempts |= {k: replace(each, outcome=None) for k, each in attempts.items() if k < n}
+            elif n > 1:
+                attempts[n - 1] = replace(attempts.get(n - 1, Attempt(n - 1)), is_reset=True)
+            regions[name] = replace(before, attempts=attempts)
+        return replace(run, state=replace(run.state, regions=regions), resets=None)
+
+
+@dataclass(frozen=True)
+class PartitionGone(Request):
+    """A result, or the results of a region, is gone from the store: what if?"""
+
+    result: str
+    kind = "partition gone"
+    words = "{result} is gone"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """Whoever asks for its data hears that it is missing, without the store being asked. Of a channel: its log."""
+        region = region_of_result(run.topology, self.result)
+        channel = channel_named(run.topology, self.result)
+        if channel is not None:
+            return replace(run, lost_channels=run.lost_channels | {channel}, resets=None)
+        current = run.state.of(region).current
+        number = current.number if current is not None else 0
+        gone = Reason(
+            region,
+            Why.OUTPUT_MISSING,
+            f"attempt {number}: {self.result} is {SUPPOSED} to be gone",
+            evidence=(Evidence(f"the result {self.result}", f"{SUPPOSED} to be gone"),),
+        )
+
+        def available(name: str, attempt: Attempt) -> Reason | None:
+            return gone if name == region and attempt.number <= number else run.available(name, attempt)
+
+        return replace(run, available=available, resets=None)
+
+
+@dataclass(frozen=True)
+class CodeChanged(Request):
+    """The code or the parameters of a vertex are not what they were."""
+
+    vertex: str
+    kind = "code changed"
+    words = "the code of {vertex} has changed"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """No recorded fingerprint is today's."""
+        changed = regions_named(run.topology, self.vertex)
+        regions = tuple(
+            replace(each, fingerprint=f"{SUPPOSED} change of {each.fingerprint}") if each.name in changed else each
+            for each in run.topology.regions
+        )
+        return replace(run, topology=replace(run.topology, regions=regions), resets=None)
+
+
+class Restart(Request):
+    """Base of what a person asks for: the newest attempts of some regions do not count (docs/protocol.md#restart)."""
+
+    who: str  # no field of this class, so that it stays the last one, with a default, in each subclass
+
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """The regions. Raises `UnknownRegion` for a name that the topology does not hold."""
+        raise NotImplementedError
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """A reset of the newest attempt of each of them."""
+        return _reset(run, self.restarted(run.topology), self.who, self.text())
+
+
+@dataclass(frozen=True)
+class RestartRegion(Restart):
+    """Restart this region. A stage begins anew, and all that channels connect with it: what it had read was released.
+
+    To have a stage go on at its checkpoint, clear its task in Airflow: that is no reset.
+    """
+
+    region: str
+    who: str = "you"
+    kind = "restart region"
+    words = "restart {region}"
+
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """It alone; a name of several subtasks is all of them."""
+        return regions_named(topology, self.region)
+
+
+@dataclass(frozen=True)
+class RestartFrom(Restart):
+    """Restart from this vertex on: its region and everything downstream, whatever their determinism says."""
+
+    vertex: str
+    who: str = "you"
+    kind = "restart from"
+    words = "restart from {vertex} on"
+
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """Its region, and whatever reads it over any number of steps."""
+        return downstream(topology, regions_named(topology, self.vertex))
+
+
+@dataclass(frozen=True)
+class RecomputeAll(Restart):
+    """Everything runs again."""
+
+    who: str = "you"
+    kind = "recompute all"
+    words = "recompute all"
+
+    def restarted(self, topology: PlanRecord) -> list[str]:
+        """All of them."""
+        return [each.name for each in topology.regions]
+
+
+@dataclass(frozen=True)
+class Together(Request):
+    """Several requests at once."""
+
+    requests: tuple[Request, ...]
+    kind = "together"
+
+    def suppose(self, run: Supposition) -> Supposition:
+        """One after the other."""
+        for each in self.requests:
+            run = each.suppose(run)
+        return run
+
+    def text(self) -> str:
+        """A few words."""
+        return "; ".join(each.text() for each in self.requests)
+
+
+REBUILD = Rebuild()
+_KINDS: dict[str, type[Request]] = {
+    each.kind: each
+    for each in (
+        Rebuild,
+        RegionFailure,
+        PartitionGone,
+        CodeChanged,
+        RestartRegion,
+        RestartFrom,
+        RecomputeAll,
+        Together,
+    )
+}
+
+
+def request_from_json(value: dict[str, Any]) -> Request:
+    """Inverse of `Request.to_json`. Raises `KeyError` or `TypeError` on anything else."""
+    given = {name: each for name, each in value.items() if name != "kind"}
+    if value["kind"] == Together.kind:
+        return Together(tuple(request_from_json(each) for each in given["requests"]))
+    return _KINDS[value["kind"]](**given)
+
+
+def together(requests: Iterable[Request]) -> Request:
+    """One request for all of ``requests``; none of them is `Rebuild`."""
+    found = tuple(requests)
+    return REBUILD if not found else found[0] if len(found) == 1 else Together(found)
+
+
+def restart_everything(run: Supposition) -> Supposition:
+    """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
+    names = [each.name for each in run.topology.regions]
+    return restart_together(run, names, "the failover strategy is full")
+
+
+def restart_together(run: Supposition, names: Iterable[str], why: str) -> Supposition:
+    """``run`` once a failover has reset what has started of ``names``.
+
+    Where a person's restart is its cause, these are reset with it; else the plan only foresees what tasks will do.
+    """
+    found = _reset(run, names, SUPPOSED, why, failover=True)
+    return replace(found, resets=found.resets if run.resets else None)
+
+
+def _reset(run: Supposition, names: Iterable[str], who: str, why: str, *, failover: bool = False) -> Supposition:
+    regions, resets = dict(run.state.regions), list(run.resets or ())
+    for name in names:
+        before = run.state.of(name)
+        # What never ran has nothing to reset; what is reset already stays so.
+        if before.top > before.mark:
+            top = before.attempts.get(before.top, Attempt(before.top))
+            marked = replace(top, is_reset=True, reset=Reset(name, before.top, who, why, failover=failover))
+            regions[name] = replace(before, attempts={**before.attempts, before.top: marked})
+            resets.append(InputPin(name, before.top))
+    state = replace(run.state, regions=regions)
+    return replace(run, state=state, resets=None if run.resets is None else tuple(resets))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [each.to_json() if isinstance(each, Request) else each for each in value]
+    return value

@@ -1,0 +1,78 @@
+"""Regions of a recorded plan by what a person calls them: a region, a vertex, a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.planning.graph import did_you_mean
+
+
+def regions_named(topology: PlanRecord, name: str) -> list[str]:
+    """The regions that ``name`` stands for: a region, all its subtasks, or what holds a vertex of that name.
+
+    Raises `UnknownRegion` with the closest name.
+    """
+    names = [each.name for each in topology.regions]
+    if name in names:
+        return [name]
+    found = [each.name for each in topology.regions if each.subtask is not None and each.subtask.of == name]
+    found = found or [each.name for each in topology.regions if name in each.vertices]
+    if found:
+        return found
+    known = {*names, *(vertex for each in topology.regions for vertex in each.vertices)}
+    raise UnknownRegion(
+        f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
+        f"{_some(names)}."
+    )
+
+
+def region_of_result(topology: PlanRecord, result: str) -> str:
+    """The region that makes ``result``, named by itself, by ``<region>.<result>``, or by its region.
+
+    Raises `UnknownRegion` with the closest name.
+    """
+    found: dict[str, str] = {}
+    for each in topology.regions:
+        found.setdefault(each.name, each.name)
+        for name in _made(each):
+            found[f"{each.name}.{name}"] = each.name
+    for each in topology.regions:
+        for name in _made(each):
+            found.setdefault(name, each.name)
+    if result not in found:
+        raise UnknownRegion(
+            f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
+            f"{_some(name for each in topology.regions for name in _made(each))}."
+        )
+    return found[result]
+
+
+def channel_named(topology: PlanRecord, result: str) -> str | None:
+    """The channel that is named by itself, or by ``<region>.<result>``; `None` for anything else."""
+    channels = [(each.name, channel.result) for each in topology.regions for channel in each.channels_out]
+    return next((name for region, name in channels if result in (name, f"{region}.{name}")), None)
+
+
+def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
+    """``regions`` and everything that reads them, over however many steps, in topological order.
+
+    By a channel too: what restarts from a stage on restarts whatever its records come to.
+    """
+    found = set(regions)
+    for each in topology.regions:
+        if not found.isdisjoint((*each.inputs, *(channel.producer for channel in each.channels_in))):
+            found.add(each.name)
+    return [each.name for each in topology.regions if each.name in found]
+
+
+def _made(region: RegionPlan) -> tuple[str, ...]:
+    return (*region.results, *(each.result for each in region.channels_out))
+
+
+def _some(names: Iterable[str], most: int = 12) -> str:
+    """The first of ``names``, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -1,0 +1,99 @@
+"""The judgement of a run as it will be: whatever must run is taken to have finished once more.
+
+`Judgement` says what must run *now*. What that makes again may be an input of others, which then must run as well, and
+may want results that are gone. Here the same rules are applied to the state that follows: no rule is written twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptState, ChannelPin, ChannelPlan, InputPin, Outcome
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Reason
+
+_NOT_YET = "not yet"
+
+
+def foresee(judged: Judgement, *, same_rows: bool, ask: bool = True) -> dict[str, Reason]:
+    """Every region that will have run when all is done, in topological order, each with its reason.
+
+    With ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
+    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``judged``; without ``ask``
+    nobody is asked, and what ``judged`` was not told of is taken to be there.
+    """
+    lost: dict[str, Reason] = {}
+    while True:
+        seen = _Foresight(judged, lost, same_rows, ask)
+        found = {each.name: seen.why_must_run(each.name) for each in judged.topology.regions}
+        must = {name: reason for name, reason in found.items() if reason is not None}
+        # What is wanted and gone is made again too, and then has consumers of its own: look once more.
+        new = must.keys() - seen.made.keys()
+        if not new:
+            return must
+        lost |= {name: must[name] for name in new}
+
+
+class _Foresight(Judgement):
+    """Regions are judged in topological order, and each that must run has finished before its consumers are judged."""
+
+    def __init__(self, judged: Judgement, lost: dict[str, Reason], same_rows: bool, ask: bool) -> None:
+        self.made: dict[str, Reason] = {}
+        self._lost = lost
+        self._same_rows = same_rows
+        self._future = dict(judged.state.regions)
+
+        def available(region: str, attempt: Attempt) -> Reason | None:
+            is_known = ask or attempt.is_released or judged.was_asked(region)
+            return judged.why_not_available(region) if is_known and region not in self.made else None
+
+        state = replace(judged.state, regions=self._future)
+        super().__init__(judged.topology, state, available=available, externals=judged.externals)
+
+    def _judge_standing(self, name: str) -> Reason | None:
+        reason = super()._judge_standing(name) or self._lost.get(name)
+        if reason is not None:
+            self.made[name] = reason
+            self._future[name] = self._finished_again(name)
+        return None
+
+    def _why_superseded(self, consumer: str, pin: InputPin) -> Reason | None:
+        if self._same_rows and pin.region in self.made and not self.always_follows(consumer, pin.region):
+            digested = dict(pin.digests)
+            edge = self._edge(consumer, pin.region)
+            if all(result in digested for result, mode in edge if mode is Determinism.VERIFY):
+                return None
+        return super()._why_superseded(consumer, pin)
+
+    def _judge_must_run(self, name: str) -> Reason | None:
+        return self.made.get(name) or super()._judge_must_run(name)
+
+    def _finished_again(self, name: str) -> RegionState:
+        before = self.state.of(name)
+        n = max(before.top, before.mark) + 1
+        # Its rows matter where somebody compares them.
+        modes = self._regions[name].determinism
+        verified = [result for result, mode in modes if mode is Determinism.VERIFY]
+        outcome = Outcome(
+            region=name,
+            attempt=n,
+            state=AttemptState.FINISHED,
+            writer=_NOT_YET,
+            ended_at=_NOT_YET,
+            fingerprint=self._regions[name].fingerprint,
+            outputs=tuple(PartitionManifest(each, "", (), digest=_NOT_YET) for each in verified),
+        )
+        attempt = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
+        planned = self._regions[name]
+        if planned.is_stage:
+            # Its resets name the generations of its channels, for both ends.
+            pins = tuple(self._pin(each) for each in (*planned.channels_in, *planned.channels_out))
+            attempt = replace(attempt, outcome=replace(outcome, channels=pins))
+            return RegionState({**before.attempts, n: attempt}, before.closed_at)
+        return RegionState({n: attempt}, before.closed_at)
+
+    def _pin(self, channel: ChannelPlan) -> ChannelPin:
+        return ChannelPin(channel.result, self.state.of(channel.producer).generations[-1])

@@ -1,0 +1,259 @@
+"""What restarts with a stage that must run again (FLIP-135), from the journal alone: one rule for pre-check and plan.
+
+A *live* attempt of a stage was claimed, and what it has read still counts: no reset but an *altered* one (its output is
+another thing now) has named it, or a later one. The first row that fits decides:
+
+    live attempts of the stage                             mode
+    none                                                   FIRST       it begins, nobody else is touched
+    one has finished, and does not count any more (*)      ANEW        what it had read was released
+    made by other code, or with other inputs than today's  ANEW        else its result would be made half and half
+    the channel's log that they read is not there          ANEW
+    the newest failed with ``ChannelInconsistent``         ANEW
+    the newest failed with ``ChannelAltered``              ALTERED     M2, M3, and its reader keeps no state; else ANEW
+    else, by the strategy of the plan:
+      approximate-single                                   ALONE       M3
+      approximate-downstream                               BEHIND      M2; ALONE where nobody is behind it
+      approximate-sink, it feeds no channel                ALONE       M1
+      approximate-sink, it feeds one                       ANEW        M1: FLIP-135's fall-back
+      region, full, individual                             ANEW
+
+(*) not so where only its producer's output was altered: what it has finished with is a part of the result then.
+
+    mode      is reset                                     is cleared, where it runs
+    ALONE     nobody                                       nobody: the task's own retry is the restart
+    BEHIND    nobody                                       all behind it, once for each attempt that has ended
+    ALTERED   it alone, as *altered*                       all behind it
+    ANEW      every connected stage with a live attempt    the same
+
+So a plain clear of a stage's task in Airflow makes it go on at its checkpoint, by the strategy; "restart this region"
+is a reset of it, and all that channels connect with it begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.records import ChannelPin, Claim, InputPin, Reset
+from airflow_recovery.planning.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from airflow_recovery.planning.stages import Stages, feeder, generations_of, is_only_altered, live_attempts
+
+INCONSISTENT = "ChannelInconsistent"
+ALTERED = "ChannelAltered"
+"""`airflow_recovery.errors.Failure.type` of what a stage fails with, where the channel is what failed."""
+
+
+class StageMode(str, Enum):
+    """How a stage comes to run, or that it does not have to."""
+
+    FIRST = "begins"
+    GOES_ON = "goes on, undisturbed"
+    ALONE = "restarts alone, at its checkpoint"
+    BEHIND = "restarts at its checkpoint, and so do those behind it"
+    TAKEN_ALONG = "restarts at its checkpoint, behind another one"
+    ALTERED = "restarts at its checkpoint, on a new generation of its output, and so do those behind it"
+    ANEW = "begins anew"
+
+
+@dataclass(frozen=True)
+class StageRestart:
+    """What restarts with ``region``, and because of what (``why``, in words; empty for FIRST).
+
+    ``flip`` is FLIP-135's answer: who, why, and what becomes of each channel; `None` for FIRST.
+    """
+
+    region: str
+    mode: StageMode
+    why: str = ""
+    flip: ApproximateRestart | None = None
+
+
+def stage_restart(
+    stages: Stages, state: RunState, region: str, *, changed: str | None = None, is_lost: bool = False
+) -> StageRestart:
+    """What restarts with ``region``, whose newest attempt is over, and which must run.
+
+    ``changed``: how its live attempts were made of something else than today's code and inputs. ``is_lost``: the log of
+    the channel that they read is not there.
+    """
+    mode, why = _mode(stages, state, region, changed, is_lost)
+    flip = None if mode is StageMode.FIRST else _flip(stages, region, mode)
+    return StageRestart(region, mode, why, flip)
+
+
+def begun_anew(stages: Stages, region: str, why: str) -> StageRestart:
+    """The restart of a stage that begins anew because of ``why``: a reset, above all."""
+    return StageRestart(region, StageMode.ANEW, why, _flip(stages, region, StageMode.ANEW))
+
+
+def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_lost: bool) -> tuple[StageMode, str]:
+    live = live_attempts(state, region)
+    if not live:
+        return StageMode.FIRST, ""
+    mine = state.of(region)
+    newest = mine.attempts[live[-1]]
+    ended = f"{region}@{newest.number} has ended"
+    failure = newest.outcome.failure if newest.outcome is not None else None
+    finished = next((each for n in reversed(live) if (each := mine.attempts[n]).is_finished), None)
+    pins = finished.outcome.channels if finished is not None and finished.outcome is not None else ()
+    if finished is not None and not is_only_altered(stages.regions[region], state, pins):
+        return StageMode.ANEW, f"{region}@{finished.number} had read its channels to their ends, and does not count"
+    if changed is not None:
+        return StageMode.ANEW, changed
+    if is_lost:
+        return StageMode.ANEW, f"the channel that {region}@{newest.number} has read is not there any more"
+    if failure is not None and failure.type == INCONSISTENT:
+        return StageMode.ANEW, f"{ended}: {failure.type}"
+    strategy = stages.plan.failover_strategy
+    if failure is not None and failure.type == ALTERED:
+        stateful = [each for each in stages.readers(region) if stages.regions[each].stateful]
+        if strategy in _GOES_ON_WHERE_ALTERED and not stateful:
+            return StageMode.ALTERED, f"{ended}: {failure.type}"
+        why = f"{stateful[0]} keeps state of it" if stateful else f"the failover strategy is {strategy.value}"
+        return StageMode.ANEW, f"{ended}: {failure.type}, and {why}"
+    if strategy is FailoverStrategy.APPROXIMATE_SINGLE:
+        return StageMode.ALONE, ended
+    if strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
+        return StageMode.BEHIND if stages.behind(region) else StageMode.ALONE, ended
+    if strategy is FailoverStrategy.APPROXIMATE_SINK and not stages.readers(region):
+        return StageMode.ALONE, ended
+    return StageMode.ANEW, f"{ended}, and the failover strategy is {strategy.value}"
+
+
+_GOES_ON_WHERE_ALTERED = (FailoverStrategy.APPROXIMATE_SINGLE, FailoverStrategy.APPROXIMATE_DOWNSTREAM)
+
+
+def _flip(stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
+    """FLIP-135's rules for that mode. Blocking results are there: what is lost of them is judged as everywhere."""
+    graph = stages.topology.graph
+    planned = stages.regions[region]
+    outputs = {each.result for each in planned.channels_out}
+    lost = None
+    strategy = _FLIP_STRATEGY.get(mode, ApproximateStrategy.SINGLE)
+    if mode is StageMode.ANEW:
+        strategy = ApproximateStrategy.SINK
+        if not outputs:  # a sink drags nobody in, unless what it reads is lost
+            lost = graph.partition_id(planned.channels_in[0].result)
+    return approximate_restart(
+        stages.topology,
+        stages.vertex(region),
+        strategy,
+        available=lambda partition: True,
+        lost=lost,
+        changed=lambda result: mode is StageMode.ALTERED and result in outputs,
+        replays=lambda each: each not in stages.regions or stages.regions[each].replays,
+    )
+
+
+_FLIP_STRATEGY = {
+    StageMode.BEHIND: ApproximateStrategy.DOWNSTREAM,
+    StageMode.ALTERED: ApproximateStrategy.SINGLE,  # it escalates by itself
+}
+
+
+# --- who begins anew with whom ---------------------------------------------------------------------------------------
+
+Pins = Callable[[str, int], "tuple[ChannelPin, ...]"]
+"""The channels that an attempt of a stage was claimed with."""
+
+
+def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
+    """The attempts whose pins `begin_anew` asks for: the oldest and the newest live one, the newest that is not."""
+    mine = state.of(region)
+    live = live_attempts(state, region)
+    void = [n for n, each in mine.attempts.items() if each.is_claimed and mine.closed_at < n <= mine.anew_up_to]
+    return tuple(sorted({*live[:1], *live[-1:], *sorted(void)[-1:]}))
+
+
+def begin_anew(stages: Stages, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
+    """Which stages connected with ``region`` begin anew, each with its reason, in topological order.
+
+    ``own``: why ``region`` itself does. The others follow from what their attempts were claimed with, so that a reset
+    whose author died before he had written the others is completed by whoever looks next:
+
+    - a live attempt works with a generation that does not count any more: its stage begins anew;
+    - an attempt that does not count has read a generation that counts: it let go what nobody else has, so that the
+      channel's producer begins anew.
+    """
+    found: dict[str, str] = {}
+    new = {} if own is None else {region: own}
+    new |= _incoherent(stages, state, region, pins)
+    while new:
+        found |= new
+        state = _supposed(state, new)
+        new = {name: why for name, why in _incoherent(stages, state, region, pins).items() if name not in found}
+    return {name: found[name] for name in stages.connected(region) if name in found}
+
+
+def _incoherent(stages: Stages, state: RunState, region: str, pins: Pins) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in stages.connected(region):
+        live = live_attempts(state, name)
+        for n in attempts_that_tell(state, name):
+            for pin in pins(name, n):
+                counts = pin.generation in generations_of(stages.regions[name], state, pin.result)
+                if n in live and not counts:
+                    found.setdefault(name, f"{name}@{n} works with generation {pin.generation} of {pin.result}")
+                producer = feeder(stages.regions[name], pin.result)
+                if n not in live and counts and producer != name and live_attempts(state, producer):
+                    why = f"{name} begins anew, and has let go what it had read of {pin.result}"
+                    found.setdefault(producer, why)
+    return found
+
+
+def _supposed(state: RunState, regions: Mapping[str, str]) -> RunState:
+    """``state`` once the newest attempts of ``regions`` are reset."""
+    found = dict(state.regions)
+    for name, why in regions.items():
+        mine = state.of(name)
+        if mine.top in mine.attempts:
+            reset = Reset(name, mine.top, "", why, failover=True)
+            marked = replace(mine.attempts[mine.top], is_reset=True, reset=reset)
+            found[name] = replace(mine, attempts={**mine.attempts, mine.top: marked})
+    return replace(state, regions=found)
+
+
+# --- who restarts behind whom ----------------------------------------------------------------------------------------
+
+
+def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputPin, ...]:
+    """Of each stage before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
+    found = []
+    for name in stages.before(region):
+        ended = [n for n, each in state.of(name).attempts.items() if each.is_claimed and each.has_outcome]
+        if ended:
+            found.append(InputPin(name, max(ended)))
+    return tuple(found)
+
+
+def has_restarted_behind(claim: Claim, region: str, attempt: int) -> bool:
+    """The attempt of ``claim`` has begun behind the end of ``region@attempt``: it need not restart for that."""
+    return any(each.region == region and each.attempt >= attempt for each in claim.after)
+
+
+def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
+    """The attempt of ``claim`` was ended by a restart that takes along all behind it, and so by no cause of its own.
+
+    Some stage before it has ended an attempt since it began.
+    """
+    known = {each.region: each.attempt for each in claim.after}
+    return any(each.attempt > known.get(each.region, 0) for each in ended_before(stages, state, claim.region))
+
+
+def should_restart(stages: Stages, state: RunState, claim: Claim) -> bool:
+    """The open attempt of ``claim`` was to be ended by a clear, since a stage before it has restarted with all behind.
+
+    Under ``approximate-downstream`` that is every end of an attempt before it; else one whose output was altered.
+    """
+    every = stages.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
+    known = {each.region: each.attempt for each in claim.after}
+    for each in ended_before(stages, state, claim.region):
+        resets = (one.reset for n, one in state.of(each.region).attempts.items() if n > known.get(each.region, 0))
+        if each.attempt > known.get(each.region, 0) and (
+            every or any(reset is not None and reset.altered for reset in resets)
+        ):
+            return True
+    return False

@@ -1,0 +1,117 @@
+"""The stages of a recorded plan: who is connected with whom by channels, and the topology that decides on restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import ChannelPin, PlanRecord, RegionPlan
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+
+
+class Stages:
+    """The regions of ``plan`` that are at channels. All answers are names of regions, in topological order."""
+
+    def __init__(self, plan: PlanRecord) -> None:
+        self.plan = plan
+        self.regions: Mapping[str, RegionPlan] = {each.name: each for each in plan.regions if each.is_stage}
+        self._readers: dict[str, list[str]] = {name: [] for name in self.regions}
+        for each in self.regions.values():
+            for channel in each.channels_in:
+                self._readers[channel.producer].append(each.name)
+
+    def producers(self, region: str) -> tuple[str, ...]:
+        """Who feeds the channels that ``region`` reads."""
+        return self._ordered({each.producer for each in self.regions[region].channels_in})
+
+    def readers(self, region: str) -> tuple[str, ...]:
+        """Who reads the channels that ``region`` feeds."""
+        return self._ordered(self._readers[region])
+
+    def before(self, region: str) -> tuple[str, ...]:
+        """All stages whose records come to ``region`` through channels."""
+        return self._ordered(self._reached(region, self.producers))
+
+    def behind(self, region: str) -> tuple[str, ...]:
+        """All stages that the records of ``region`` come to through channels."""
+        return self._ordered(self._reached(region, self.readers))
+
+    def connected(self, region: str) -> tuple[str, ...]:
+        """``region``, and all that channels connect with it, in whatever direction: they run at the same time."""
+        return self._ordered({region} | self._reached(region, lambda each: self.producers(each) + self.readers(each)))
+
+    @cached_property
+    def topology(self) -> ExecutionTopology:
+        """Every region of the plan as a vertex with one subtask; its results by ``<region>.<result>``, its channels by
+        their own names. A subtask of a region is a region here, so that no vertex is parallel."""
+        results: list[LogicalResult] = []
+        edges: list[LogicalEdge] = []
+        plans = {each.name: each for each in self.plan.regions}
+        for each in self.plan.regions:
+            channels = [channel.result for channel in each.channels_out]
+            results += [LogicalResult(f"{each.name}.{name}", each.name, ResultType.BLOCKING) for name in each.results]
+            results += [LogicalResult(name, each.name, ResultType.PIPELINED_APPROXIMATE) for name in channels]
+            for producer in each.inputs:
+                read = [name for name in plans[producer].results if not each.reads or name in each.reads]
+                edges += [LogicalEdge(f"{producer}.{name}", each.name) for name in read]
+            edges += [LogicalEdge(channel.result, each.name) for channel in each.channels_in]
+        return ExecutionTopology(LogicalTopology([LogicalVertex(name) for name in plans], results, edges))
+
+    def vertex(self, region: str) -> int:
+        """Its execution vertex in `topology`."""
+        return self.topology.graph.vertex_id(region)
+
+    def region(self, vertex: int) -> str:
+        """Inverse of `vertex`."""
+        return self.topology.graph.vertex_name(vertex).vertex
+
+    def _reached(self, region: str, step: Callable[[str], Iterable[str]]) -> set[str]:
+        found: set[str] = set()
+        todo = [region]
+        while todo:
+            new = set(step(todo.pop())) - found - {region}
+            found |= new
+            todo += new
+        return found
+
+    def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        wanted = set(names)
+        return tuple(each for each in self.regions if each in wanted)
+
+
+def live_attempts(state: RunState, region: str) -> list[int]:
+    """The attempts of a stage that were claimed and whose reading counts, ascending: it goes on from these."""
+    mine = state.of(region)
+    return sorted(n for n, each in mine.attempts.items() if each.is_claimed and n > mine.anew_up_to)
+
+
+def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelPin]) -> tuple[str, str] | None:
+    """Why ``pins``, which an attempt of ``planned`` works with, are not the channels of now, and who made them others.
+
+    A new generation is a reset of the stage that feeds the channel: one record decides it for both ends.
+    """
+    for pin in pins:
+        now = generations_of(planned, state, pin.result)[-1]
+        if pin.generation != now:
+            return f"{pin.result} was in generation {pin.generation}, now {now}", feeder(planned, pin.result)
+    return None
+
+
+def is_only_altered(planned: RegionPlan, state: RunState, pins: Iterable[ChannelPin]) -> bool:
+    """Of ``pins``, which are not the channels of now, all count still: what was read and made with them is a part of
+    the result, and an attempt goes on in the newest generation."""
+    found = [(pin.generation, generations_of(planned, state, pin.result)) for pin in pins]
+    return all(mine in counting for mine, counting in found) and any(mine != counting[-1] for mine, counting in found)
+
+
+def generations_of(planned: RegionPlan, state: RunState, result: str) -> tuple[int, ...]:
+    """The generations that count of a channel at one end of ``planned``."""
+    return state.of(feeder(planned, result)).generations
+
+
+def feeder(planned: RegionPlan, result: str) -> str:
+    """Who makes the channel ``result``, at one end of which ``planned`` is."""
+    return next((each.producer for each in planned.channels_in if each.result == result), planned.name)

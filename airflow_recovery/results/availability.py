@@ -1,0 +1,77 @@
+"""Whether the objects of a manifest are there as they were listed (docs/protocol.md#evaluation).
+
+"Missing" is said only after a successful listing that lacks the key: a 404 to HEAD proves nothing, and neither does a
+Spark error. A listing that was denied or that timed out raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from airflow_recovery.model.location import is_hidden, listing_prefix
+from airflow_recovery.model.manifest import PartitionManifest
+
+if TYPE_CHECKING:
+    from airflow_recovery.store.object_store import ObjectStore
+
+
+class AvailabilityState(str, Enum):
+    """The answer for one result partition; the worst of its objects."""
+
+    AVAILABLE = "AVAILABLE"
+    MISSING = "MISSING"
+    ALTERED = "ALTERED"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """What one listing says of a manifest. All values are paths below its location, except ``evidence``.
+
+    ``added`` is filled for results at a user's own location only: below an attempt's location nothing but the manifest
+    counts. An added object does not change ``state``.
+    """
+
+    missing: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> AvailabilityState:
+        """MISSING before ALTERED: what is gone must be made again whatever became of the rest."""
+        if self.missing:
+            return AvailabilityState.MISSING
+        return AvailabilityState.ALTERED if self.altered else AvailabilityState.AVAILABLE
+
+    @property
+    def is_available(self) -> bool:
+        """Every listed object is there with its size and etag."""
+        return self.state is AvailabilityState.AVAILABLE
+
+
+def probe_manifest(store: ObjectStore, manifest: PartitionManifest) -> Availability:
+    """Compare ``manifest`` with one listing of its location in ``store``.
+
+    Raises `ConfigurationError` where the location is not below ``store.base_uri``, and the store's errors
+    (`StoreAccessDenied`, `StoreTimeout`, ...) where it gave no answer: these never mean "missing".
+    """
+    prefix = listing_prefix(store.base_uri, manifest.location)
+    found = {each.key[len(prefix) :]: each for each in store.list(prefix)}
+    missing, altered, evidence = [], [], []
+    for wanted in manifest.objects:
+        there = found.pop(wanted.path, None)
+        where = f"{manifest.location}/{wanted.path}"
+        if there is None:
+            missing.append(wanted.path)
+            evidence.append(f"{where} is gone (listed without it)")
+        elif (there.size, there.etag) != (wanted.size, wanted.etag):
+            altered.append(wanted.path)
+            evidence.append(
+                f"{where} was altered: {wanted.size} bytes, etag {wanted.etag} registered; "
+                f"{there.size} bytes, etag {there.etag} found"
+            )
+    added = [] if manifest.managed else [each for each in found if not is_hidden(each)]
+    evidence.extend(f"{manifest.location}/{each} was added" for each in added)
+    return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence))

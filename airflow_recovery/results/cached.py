@@ -1,0 +1,89 @@
+"""Where a cached result is (``CACHED``, ``CACHED_MEMORY_ONLY``): a global temporary view of one Spark Connect server.
+
+Its manifest names no objects. The location names the server, its incarnation (a server that has restarted holds nothing
+of what it held before) and the view; the view's name says whose it is, and can be computed from the journal alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.model.location import comparable
+from airflow_recovery.model.records import RunIdentity
+
+if TYPE_CHECKING:
+    from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.journal.run_state import RunState
+    from airflow_recovery.model.records import PlanRecord
+
+SCHEME = "spark-connect"
+VIEW_PREFIX = "airflow_recovery_"
+_LOCATION = re.compile(rf"{SCHEME}://(?P<server>[^/]+)/(?P<application>[^/]+)/(?P<view>[a-z0-9_]+)")
+_MAX_READABLE = 40
+
+
+@dataclass(frozen=True)
+class CachedLocation:
+    """``server`` is ``host:port``, for people: ``application_id`` is what decides whether it is the same server."""
+
+    server: str
+    application_id: str
+    view: str
+
+    @property
+    def uri(self) -> str:
+        """The location in a manifest. Holds no user and no token."""
+        return f"{SCHEME}://{self.server}/{self.application_id}/{self.view}"
+
+    @classmethod
+    def parse(cls, uri: str) -> CachedLocation:
+        """Inverse of `uri`. Raises `RecordInvalid` on anything else."""
+        found = _LOCATION.fullmatch(uri)
+        if found is None:
+            raise RecordInvalid(f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}")
+        return cls(found["server"], found["application"], found["view"])
+
+
+def is_cached_location(location: str) -> bool:
+    """Whether a manifest's ``location`` is a view on a Spark Connect server, and no folder of a store."""
+    return location.startswith(f"{SCHEME}://")
+
+
+def cached_view_name(journal: str, identity: RunIdentity, region: str, attempt: int, result: str) -> str:
+    """The view of one result of one attempt; no other attempt, run or deployment has it.
+
+    ``journal`` is the base URI of the store that holds the journals: several deployments may share a server, and have
+    DAGs of the same name. Lower case, as Spark keeps names of views; what stands before the hash is for people.
+    """
+    run = [comparable(journal).rstrip("/"), identity.dag_id, identity.run_key, identity.group_id]
+    digest = hashlib.sha256(json.dumps([*run, region, attempt, result]).encode()).hexdigest()[:32]
+    readable = re.sub(r"[^a-z0-9]", "_", result.lower())[:_MAX_READABLE]
+    return f"{VIEW_PREFIX}{readable}_{attempt}_{digest}"
+
+
+class CachedViews(Protocol):
+    """The views on a server, for whoever deletes data. See `airflow_recovery.driver.cached.CacheServer`."""
+
+    def names(self) -> frozenset[str]:
+        """All views there whose names begin as ours do, those of other deployments among them."""
+        ...
+
+    def drop(self, views: Collection[str]) -> None:
+        """Forget these views and what is kept for them. One that is gone already is no error."""
+        ...
+
+
+def views_of_run(journal: Journal, plan: PlanRecord, state: RunState) -> dict[str, tuple[str, int]]:
+    """The names that views of every attempt ever claimed would have, and the attempt (region, number) of each."""
+    return {
+        cached_view_name(journal.store.base_uri, journal.identity, region.name, number, result): (region.name, number)
+        for region in plan.regions
+        for number in range(1, state.of(region.name).top + 1)
+        for result in region.results
+    }

@@ -1,0 +1,71 @@
+"""Which parts of which attempts are still used, of regions that commit split by split.
+
+A finish of such a region names objects of several attempts, and so does the base of a claim. So what may be deleted is
+found by what manifests and bases name, and never by the attempt that something lies under.
+
+    used    the parts of the finish that counts, of the one that the newest publish names, and of those that are pinned
+            the base of the newest claim, and that attempt's own log: what its driver, or the next claim, builds on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.records import AdoptedParts, Claim
+from airflow_recovery.splits.parts import numbers_of
+
+PartsOf = Mapping[int, frozenset[int]]
+"""The numbers of parts, by attempt."""
+
+
+def newest_claims(journal: Journal, state: RunState) -> dict[str, Claim]:
+    """The newest claim of each region that has parts. One read each; raises the store's errors."""
+    tops = [
+        (name, region.top)
+        for name, region in state.regions.items()
+        if region.top in region.attempts and any(each.parts for each in region.attempts.values())
+    ]
+    return {each.region: each for each in journal.read_claims(tops)}
+
+
+def parts_in_use(
+    state: RegionState, claim: Claim | None, published: Iterable[int], *, but_finish: int | None = None
+) -> PartsOf:
+    """The parts that are used. ``claim`` is the newest one, ``published`` are attempts that the newest publish names.
+
+    ``but_finish``: as if the finish of this attempt did not count, and nothing were built on it.
+    """
+    used: dict[int, set[int]] = {}
+    held = {each.number for each in state.pinned}
+    finishes = {state.current.number if state.current is not None else 0, *published, *held} - {but_finish}
+    for number in finishes:
+        attempt = state.attempts.get(number)
+        if attempt is not None and attempt.outcome is not None and (number in held or not attempt.is_released):
+            for part in attempt.outcome.parts:
+                used.setdefault(part.attempt, set()).add(part.number)
+    if claim is not None and claim.attempt != but_finish and claim.attempt > state.void_up_to:
+        log = AdoptedParts(claim.attempt, state.attempts[claim.attempt].parts)
+        for number, part_number in numbers_of((*claim.base, log)):
+            if not state.is_let_go(number):
+                used.setdefault(number, set()).add(part_number)
+    return {number: frozenset(found) for number, found in used.items()}
+
+
+def made_of(state: RegionState, number: int) -> tuple[int, ...]:
+    """The attempts whose parts the finish of this attempt is made of, but for its own."""
+    attempt = state.attempts.get(number)
+    outcome = attempt.outcome if attempt is not None else None
+    return tuple(sorted({each.attempt for each in outcome.parts} - {number})) if outcome is not None else ()
+
+
+def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int, ...]:
+    """The finishes, but for these themselves, that are made of parts of these attempts, whether they count or not."""
+    return tuple(n for n in state.attempts if n not in numbers and any(each in numbers for each in made_of(state, n)))
+
+
+def is_settled(state: RegionState, number: int) -> bool:
+    """Which of its parts count is decided for good: it has finished, or a later claim has said what it adopts."""
+    attempt = state.attempts.get(number)
+    return attempt is not None and attempt.has_outcome and (attempt.is_finished or number < state.top)

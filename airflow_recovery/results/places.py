@@ -1,0 +1,109 @@
+"""Where the results of a run may lie (fault 86): what a record says of that is not believed.
+
+Whoever looks whether a result is there opens its location with rights of his own. A manifest is written by whoever may
+write the journal, so its location is held against what others say: a managed result lies below the results of its run,
+and one at a fixed location lies where a plan declares it. Pure: nothing is opened here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
+from airflow_recovery.model.location import comparable
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.results.cached import is_cached_location
+
+_TEMPLATE = re.compile(r"\{[{%#].*[}%#]\}", re.DOTALL)
+"""From the first expression to the last one: what stands between two of them is not looked at."""
+_BUCKET = re.compile(r"s3://[^/]+/")
+
+
+class Asker(str, Enum):
+    """Whose rights a location is opened with, and who is told what is found there."""
+
+    PERSON = "person"
+    """Whoever types a command looks with rights of his own, and tells himself."""
+    TASK = "task"
+    """A task looks where today's code says that its DAG writes."""
+    API_SERVER = "api server"
+    """It looks for people who may have no such right: where a plan of the run says so, and tells no more than whether
+    it is as registered."""
+
+
+class Look(str, Enum):
+    """What is done about the location of one result."""
+
+    OPEN = "open"
+    OPEN_AND_TELL_NOTHING = "open, and tell no names, sizes and etags"
+    TAKEN_TO_BE_THERE = "not asked"
+    NOT_DECLARED = "no code declares it: it is made again"
+
+
+@dataclass(frozen=True)
+class ResultPlaces:
+    """Where results of the run ``identity`` may lie. ``results`` is the base URI of the deployment's results.
+
+    ``fixed`` are (result, URI as declared) of the results at locations of the user's own; a URI may be a template.
+    """
+
+    results: str
+    identity: RunIdentity
+    asker: Asker
+    fixed: frozenset[tuple[str, str]] = field(default=frozenset())
+
+    @classmethod
+    def of(cls, results: str, identity: RunIdentity, asker: Asker, plans: Iterable[PlanRecord]) -> ResultPlaces:
+        """With the fixed locations that ``plans`` declare."""
+        fixed = frozenset(pair for plan in plans for region in plan.regions for pair in region.fixed)
+        return cls(results, identity, asker, fixed)
+
+    def look_at(self, manifest: PartitionManifest) -> Look:
+        """Whether its location is opened. Raises `RecordInvalid` for a managed result outside the results of the run.
+
+        Not for cached results, which are no objects of a store.
+        """
+        assert not is_cached_location(manifest.location)
+        base, found = comparable(self.results).rstrip("/"), comparable(manifest.location)
+        own = f"{base}/{JournalLayout(self.identity).data}"
+        if found.startswith((own, f"{base}/{SHARED_FOLDER}/")):
+            return Look.OPEN
+        if manifest.managed:
+            raise RecordInvalid(
+                f"{manifest.result}: expected its data below {own}, found them registered at {manifest.location}: "
+                "nothing was asked there. Set [recovery] results (--results) as it was when they were written; else "
+                "somebody has changed the record: restart the region."
+            )
+        if self.asker is Asker.PERSON:
+            return Look.OPEN
+        declared = [uri for result, uri in self.fixed if result == manifest.result and declares(uri, manifest.location)]
+        if self.asker is Asker.TASK:
+            return Look.OPEN if declared else Look.NOT_DECLARED
+        if any(self._is_served(uri, found) for uri in declared):
+            return Look.OPEN_AND_TELL_NOTHING
+        return Look.TAKEN_TO_BE_THERE
+
+    def _is_served(self, declared: str, found: str) -> bool:
+        """No file of this machine, unless the results are files too; and no bucket that a template names."""
+        if found.startswith("file:"):
+            return comparable(self.results).startswith("file:")
+        return _BUCKET.match(comparable(_TEMPLATE.split(declared)[0])) is not None
+
+
+def declares(declared: str, location: str) -> bool:
+    """Whether ``location`` is what ``declared`` says. Of a template only what stands before and behind it is known."""
+    literal = _TEMPLATE.split(declared.rstrip().rstrip("/"))
+    if len(literal) == 1:
+        return comparable(literal[0]) == comparable(location)
+    head, tail = literal
+    found = location.rstrip("/")
+    return (
+        any(each.startswith(begin) for each, begin in ((found, head), (comparable(found), comparable(head))))
+        and found.endswith(tail)
+        and len(found) >= len(tail)
+    )

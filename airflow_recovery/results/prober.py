@@ -1,0 +1,164 @@
+"""Whether the registered objects of an attempt are there: asked of the stores, once per attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from enum import Enum
+
+from airflow_recovery.errors import CacheUnreachable, OutputAltered
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.planning.reason import Evidence, Reason, Why
+from airflow_recovery.results.availability import AvailabilityState, probe_manifest
+from airflow_recovery.results.cached import is_cached_location
+from airflow_recovery.results.places import Asker, Look, ResultPlaces
+from airflow_recovery.store.lifecycle import rule_text, rules_over
+from airflow_recovery.store.object_store import ObjectStore
+
+CONNECTIONS = 64
+MANY = 8
+"""Regions from which on it is worth threads to look for their data at once."""
+
+MAX_EVIDENCE = 10
+"""Objects of one result that a reason names one by one."""
+
+
+class OnAltered(str, Enum):
+    """What happens when objects at a user's own output location are not those that were registered there."""
+
+    STOP = "stop"
+    """Stop and say so: newer data is never overwritten by itself."""
+
+    RECOMPUTE = "recompute"
+    """Treat it as lost: the producer runs again and overwrites what is there."""
+
+
+class ResultProber:
+    """Answers `Available` for one judgement after another; each judgement asks once, and nothing is kept between two.
+
+    One listing of its location answers for all objects of a result, by the page; nothing is asked for object by object.
+
+    ``open_location`` opens the store that holds a location. ``on_altered`` holds the policy of the regions that write
+    to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
+    later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
+
+    ``places`` says which locations are opened at all, and what is told of them; without it, every one.
+
+    ``ask_cached`` asks the Spark Connect server that keeps a cached result: `None` where it does, else why it is lost.
+
+    Raises the store's errors: "denied" and "timed out" are no answers. Raises `CacheUnreachable` where the server gives
+    none, or where nobody here knows how to ask it. Raises `OutputAltered` by policy, and as ``places``.
+    """
+
+    def __init__(
+        self,
+        open_location: Callable[[str], ObjectStore],
+        on_altered: Mapping[str, OnAltered] | None = None,
+        ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+        *,
+        places: ResultPlaces | None = None,
+    ) -> None:
+        self._open = open_location
+        self._places = places
+        self._ask_cached = ask_cached or _nobody_to_ask
+        self._on_altered = on_altered or {}
+        self._ahead: dict[tuple[str, int], Future[Reason | None]] = {}
+
+    def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
+        """Look for the data of these regions at once, where they are many.
+
+        Each answer, an error too, serves the next question about it.
+        """
+        if len(attempts) < MANY:
+            return
+        self._ahead = {}
+        with ThreadPoolExecutor(min(CONNECTIONS, len(attempts)), thread_name_prefix="recovery-probe") as pool:
+            for region, attempt in attempts.items():
+                # What a Spark server keeps is asked for over its one session.
+                if not any(is_cached_location(each.location) for each in _outputs(attempt)):
+                    self._ahead[region, attempt.number] = pool.submit(self._look, region, attempt)
+
+    def __call__(self, region: str, attempt: Attempt) -> Reason | None:
+        """`None` where every registered object of ``attempt`` is there as registered, else why not."""
+        known = self._ahead.pop((region, attempt.number), None)
+        return known.result() if known is not None else self._look(region, attempt)
+
+    def _look(self, region: str, attempt: Attempt) -> Reason | None:
+        for manifest in _outputs(attempt):
+            if is_cached_location(manifest.location):
+                lost = self._why_cached_is_lost(region, attempt, manifest)
+                if lost is not None:
+                    return lost
+                continue
+            look = Look.OPEN if self._places is None else self._places.look_at(manifest)
+            if look is Look.TAKEN_TO_BE_THERE:
+                continue
+            if look is Look.NOT_DECLARED:
+                where = f"registered at {manifest.location}, which today's code does not declare"
+                return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {where}")
+            store = self._open(manifest.location)
+            found = probe_manifest(store, manifest)
+            if found.is_available and not found.added:
+                continue
+            evidence = found.evidence[0] + (f" and {len(found.evidence) - 1} more" if len(found.evidence) > 1 else "")
+            if look is Look.OPEN_AND_TELL_NOTHING:
+                evidence = f"{manifest.location} is not as it was registered; `airflow recovery plan` names the objects"
+                found = replace(found, evidence=())
+            detail = f"attempt {attempt.number}: {evidence}"
+            if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
+                self._judge_altered(region, manifest, detail)
+            is_missing = found.state is AvailabilityState.MISSING
+            said = tuple(Evidence(f"a listing of {manifest.location}", each) for each in found.evidence[:MAX_EVIDENCE])
+            rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
+            for rule in map(rule_text, rules):
+                detail += f"; {rule}"
+                said += (Evidence("the bucket's lifecycle rules", rule),)
+            return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=said)
+        return None
+
+    def _why_cached_is_lost(self, region: str, attempt: Attempt, manifest: PartitionManifest) -> Reason | None:
+        said = self._ask_cached(manifest)
+        if said is not None:
+            evidence = (Evidence(f"the server of {manifest.location}", said),)
+            return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {said}", evidence=evidence)
+        if self._places is not None and self._places.asker is Asker.API_SERVER:
+            return None  # no plan says which folders a source reads
+        # What is evicted is made again of these files: of other rows, if one was overwritten. One that is gone fails.
+        for folder, found in _folders(attempt).items():
+            read = replace(manifest, location=folder, objects=tuple(found))
+            altered = probe_manifest(self._open(folder), read).altered
+            if altered:
+                said = f"{folder}/{altered[0]}, of which {manifest.result} is made, was altered since"
+                detail = f"attempt {attempt.number}: {said}: what is evicted would be made of other rows"
+                return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", said),))
+        return None
+
+    def _judge_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
+        if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
+            raise OutputAltered(
+                f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "
+                "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
+                "declare on_altered='recompute' to have it made again whenever it was altered."
+            )
+
+
+def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
+    return attempt.outcome.outputs if attempt.outcome is not None else ()
+
+
+def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
+    """The external files that the attempt read, by the folder that they are in."""
+    found: dict[str, list[ResultObject]] = {}
+    for each in attempt.outcome.externals if attempt.outcome is not None else ():
+        folder, _, name = each.uri.rpartition("/")
+        found.setdefault(folder, []).append(ResultObject(name, each.size, each.etag))
+    return found
+
+
+def _nobody_to_ask(manifest: PartitionManifest) -> str | None:
+    raise CacheUnreachable(
+        f"expected a Spark Connect server to ask whether {manifest.result!r} is still cached at {manifest.location}, "
+        "found none that is known here: name it, on the command line with --connect sc://host:port"
+    )

@@ -1,0 +1,327 @@
+"""Letting the data of one attempt go (docs/protocol.md#release): which, and how.
+
+    candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer stands and P is neither
+               final nor persistent); or a fenced attempt
+    PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
+
+Whether every consumer stands is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
+publish and no clock.
+
+A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
+that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
+earlier attempt reads it, and its finish goes on to do so. What was committed split by split is made of files of several
+attempts (`airflow_recovery.results.parts_in_use`): they go together, less those that somebody else uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.errors import AttemptLost
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.location import key_below
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    FenceCause,
+    Outcome,
+    PlanRecord,
+    Publish,
+    RegionPlan,
+    Released,
+    RunAttempt,
+    SharedPin,
+)
+from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the data of an attempt may go, and why (not)."""
+
+    may_go: bool
+    why: str
+
+
+class ReleaseRule:
+    """Which attempts of one run may go. Reads nothing and writes nothing: the state and the ages are handed in.
+
+    ``age_s(keys)`` is how long ago the newest of these journal objects was stored, by the store's own clock.
+    ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same. ``claims`` are the newest ones
+    of the regions that commit split by split.
+    """
+
+    def __init__(
+        self,
+        plan: PlanRecord,
+        state: RunState,
+        publish: Publish | None,
+        *,
+        journal: Journal,
+        retention: Retention,
+        orphan_grace_s: float,
+        age_s: Callable[[Iterable[str]], float],
+        silent_s: float,
+        claims: Mapping[str, Claim] | None = None,
+    ) -> None:
+        self._claims = claims or {}
+        self._state = state
+        self._publish = publish
+        self._layout = journal.layout
+        self._retention = plan.retention or retention
+        self._orphan_grace_s = orphan_grace_s
+        self._age_s = age_s
+        self._silent_s = silent_s
+        self._regions = {each.name: each for each in plan.regions}
+        self._judged = Judgement(plan, state, available=_never_asked)
+
+    def verdict(self, region: str, number: int) -> Verdict:
+        """May the data of this attempt go?"""
+        attempt = self._state.of(region).attempts.get(number)
+        if attempt is None or not attempt.is_claimed or attempt.outcome is None:
+            return Verdict(False, "it is open" if attempt is not None and attempt.is_open else "it was never claimed")
+        if attempt.is_pinned:
+            return Verdict(False, "it is pinned")
+        adopted = self.used_parts(region, but_finish=self._current_number(region, number)).get(number)
+        if adopted:
+            return Verdict(False, f"{len(adopted)} of its parts are in use")
+        if attempt.outcome.state is AttemptState.FENCED:
+            cause = attempt.outcome.cause
+            return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
+        if self._publish is not None and self._is_pinned(self._publish, region, number):
+            return Verdict(False, f"publish {self._publish.number} names it")
+        current = self._state.of(region).current
+        if current is None:
+            return Verdict(False, "it was reset, and nothing has replaced it")
+        if number < current.number:
+            return self._orphan(region, current.number, f"superseded by attempt {current.number}")
+        return self._current(region, self._regions.get(region), attempt)
+
+    def used_parts(self, region: str, *, but_finish: int | None = None) -> PartsOf:
+        """The parts of ``region`` that are used, by attempt (`parts_in_use`); none of a region that has no parts."""
+        published = {each.attempt for each in self._publish.regions if each.region == region} if self._publish else ()
+        return parts_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
+
+    def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
+        """The attempts that go with this finish: it alone uses their parts."""
+        others = self.used_parts(region, but_finish=number)
+        return tuple(each for each in made_of(self._state.of(region), number) if each not in others)
+
+    def _current_number(self, region: str, number: int) -> int | None:
+        """``number`` where it is the finish that counts: its own use of its parts does not keep it."""
+        current = self._state.of(region).current
+        return number if current is not None and current.number == number else None
+
+    def _is_pinned(self, publish: Publish, region: str, number: int) -> bool:
+        """Final results, and whatever was superseded, for as long as the publish names them.
+
+        A result inside the job that still counts follows its policy: every publish names all regions that stand, so it
+        would never go else.
+        """
+        named = any((each.region, each.attempt) == (region, number) for each in publish.regions)
+        current = self._state.of(region).current
+        if current is None or current.number != number or region not in self._regions:
+            return named
+        return named and self._outlives(self._regions[region], current)
+
+    @staticmethod
+    def _outlives(region: RegionPlan, attempt: Attempt) -> bool:
+        """Whether readers outside the run read these files. What a sink has taken over, they read there."""
+        return region.final and not (region.commit is not None and attempt.is_committed)
+
+    def _orphan(self, region: str, since: int, why: str) -> Verdict:
+        """``since``: the attempt whose outcome made an orphan of it."""
+        age_s = self._age_s([self._layout.attempt(region, since, "outcome")])
+        return _after(age_s, self._orphan_grace_s, f"{why} {duration_text(age_s)} ago", "grace time")
+
+    def _current(self, name: str, region: RegionPlan | None, attempt: Attempt) -> Verdict:
+        if region is not None and self._outlives(region, attempt):
+            return Verdict(False, "it outlives runs: --purge" if region.persistent else "it is a final result")
+        if not self._regions:
+            return Verdict(False, "no plan says whether it is a final result")
+        waiting = reader_left(self._judged.topology, name, lambda reader: self._judged.why_not_standing(reader) is None)
+        if waiting is not None:
+            return Verdict(False, f"{waiting} still needs it")
+        consumers = [each.name for each in self._regions.values() if name in each.inputs]
+        if consumers and region is not None and region.final:
+            return Verdict(False, "it is a final result, which others read")
+        policy, grace_s = self._retention.policy, self._retention.grace_s
+        if policy is ReleasePolicy.KEEP:
+            said = f"the run has been silent for {duration_text(self._silent_s)}"
+            return _after(self._silent_s, grace_s, said, "retention")
+        if policy is ReleasePolicy.ON_RUN_SUCCESS:
+            publish = self._publish
+            if publish is None or (name, attempt.number) not in {
+                (each.region, each.attempt) for each in publish.regions
+            }:
+                return Verdict(False, "the run has not published it")
+            age_s = self._age_s([self._layout.publish(publish.number)])
+            return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
+        taken = [(name, attempt.number, "committed")] if attempt.is_committed else []
+        taken += [
+            (each, now.number, "outcome") for each in consumers if (now := self._state.of(each).current) is not None
+        ]
+        age_s = self._age_s(self._layout.attempt(*each) for each in taken)
+        return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
+
+
+def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
+    """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
+    return next((each.name for each in plan.regions if region in each.inputs and not is_done(each.name)), None)
+
+
+def _after(age_s: float, limit_s: float, said: str, what: str) -> Verdict:
+    if age_s >= limit_s:
+        return Verdict(True, said)
+    return Verdict(False, f"{said}, {what} {duration_text(limit_s)}")
+
+
+def _never_asked(region: str, attempt: Attempt) -> None:
+    raise AssertionError(f"the release rule is about identity, and asks for no data of {region}@{attempt.number}")
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What a release came to. ``pinned_by`` is set where a reader was seen: then nothing was deleted."""
+
+    objects: int = 0
+    size: int = 0
+    pinned_by: str = ""
+
+
+HELD = "a person, who has pinned it,"
+"""In place of a reader's name."""
+
+
+class Releaser:
+    """Lets attempts of one run go. ``who`` is written into the markers. A dry run looks, and changes nothing.
+
+    ``drop_cached`` has a server forget what it keeps of an attempt.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        results: ObjectStore,
+        *,
+        who: str,
+        dry_run: bool = False,
+        drop_cached: Callable[[str, int], None] = lambda region, number: None,
+    ) -> None:
+        self._journal = journal
+        self._results = results
+        self._who = who
+        self._dry_run = dry_run
+        self._drop_cached = drop_cached
+
+    def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
+        """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened.
+
+        ``also``: attempts whose parts go with it (`ReleaseRule.let_go_with`).
+        """
+        numbers = (attempt.number, *also)
+        if not self._dry_run:
+            for number in numbers:
+                if number != attempt.number or not attempt.is_released:
+                    self._journal.release(Released(region, number, self._who))
+        readers = readers_of(self._journal, region, *numbers)
+        if attempt.parts or also:
+            readers += self._made_of(region, numbers)
+        if readers:
+            return Deleted(pinned_by=", ".join(readers))
+        each = [self.delete_data(region, number) for number in numbers]
+        deleted = Deleted(sum(one.objects for one in each), sum(one.size for one in each))
+        if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
+            identity = self._journal.identity
+            owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, attempt.number)
+            end_pin(self._journal, attempt.outcome.shared, owner, self._who)
+        return deleted
+
+    def delete_data(self, region: str, number: int) -> Deleted:
+        """Everything below the attempt's own prefix, and nothing else: a user's own location is never deleted.
+
+        Whoever calls knows that no finish and no base names anything there.
+        """
+        deleted = self._delete(list(self._results.list(self._prefix(region, number))))
+        if not self._dry_run:
+            self._drop_cached(region, number)
+        return deleted
+
+    def _made_of(self, region: str, numbers: tuple[int, ...]) -> list[str]:
+        """Who needs these attempts for a finish that is made of them.
+
+        It counts by now, claimed before the marker; or it is read, or a person holds it.
+        """
+        found = self._journal.load(self._journal.list([region])).of(region)
+        finishes = finishes_made_of(found, numbers)
+        if not finishes:
+            return []
+        counts = [f"{region}@{n}" for n in finishes if found.current is not None and n == found.current.number]
+        return [*counts, *readers_of(self._journal, region, *finishes)]
+
+    def delete_surplus(
+        self, region: str, number: int, outputs: Iterable[PartitionManifest], is_old: Callable[[ObjectInfo], bool]
+    ) -> Deleted:
+        """Of an attempt whose parts are in use, what is in none of them: ``outputs`` are theirs. No marker: it counts.
+
+        What a zombie has committed beyond what was adopted, parts that were dropped, and batches that were not
+        committed. Only where no later claim can adopt more of it (`parts_in_use.is_settled`).
+        """
+        base = self._results.base_uri
+        kept = {key_below(base, uri) for each in outputs for uri in each.uris()}
+        found = self._results.list(self._prefix(region, number))
+        return self._delete([each for each in found if each.key not in kept and is_old(each)])
+
+    def _prefix(self, region: str, number: int) -> str:
+        return f"{self._journal.layout.data_of(region, number)}/"
+
+    def _delete(self, found: list[ObjectInfo]) -> Deleted:
+        if found and not self._dry_run:
+            self._results.delete([each.key for each in found])
+        return Deleted(len(found), sum(each.size for each in found))
+
+
+def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
+    """The open claims that pin, or have adopted parts of, one of these attempts of ``region``, as text.
+
+    And the person who holds one of them.
+    """
+    wanted = {(region, number) for number in numbers}
+    found = [f"{each.region}@{each.attempt}" for each in journal.open_claims() if wanted & pinned_by(each)]
+    return [*found, HELD] if any(journal.is_pinned(region, number) for number in numbers) else found
+
+
+def pinned_by(claim: Claim) -> set[tuple[str, int]]:
+    """(region, attempt) of everything that an open claim rests on."""
+    return {(pin.region, pin.attempt) for pin in claim.inputs} | {(claim.region, each.attempt) for each in claim.base}
+
+
+def pin_name(owner: RunAttempt) -> str:
+    """The name of a reading region in the journal of shared results. Region names have no slash, so none is like it."""
+    return "/".join(encode(each) for each in (owner.dag_id, owner.run_key, owner.group_id, owner.region))
+
+
+def end_pin(journal: Journal, shared: SharedPin, owner: RunAttempt, who: str) -> None:
+    """``owner`` does not hold the shared result any more. Ending it twice is once."""
+    pins = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
+    ended = Outcome(
+        region=pin_name(owner),
+        attempt=owner.attempt,
+        state=AttemptState.FENCED,
+        writer=journal.writer,
+        ended_at="",
+        cause=FenceCause.SUPERSEDED,
+        detail=f"let go by {who}",
+    )
+    try:
+        pins.fence(ended)
+    except AttemptLost:
+        return  # somebody else ended it

@@ -1,0 +1,355 @@
+"""The sweeper: goes through the journals of a deployment and deletes the data that nobody will ever read.
+
+What it may delete is below the prefix of an attempt that a journal knows. Data of a run that has no journal here is
+never touched: it may be another deployment's. It rests on the same two looks as every release
+(`airflow_recovery.results.release`), so it may run at any time, and twice at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+from airflow_recovery.errors import StoreError
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.retention import Retention, duration_text
+from airflow_recovery.results.cached import CachedViews, views_of_run
+from airflow_recovery.results.parts_in_use import finishes_made_of, is_settled, newest_claims
+from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
+from airflow_recovery.results.sweep_channels import sweep_channels
+from airflow_recovery.results.sweep_found import (
+    CLOCK_MARGIN_S,
+    Ages,
+    AttemptData,
+    RunData,
+    data_of_run,
+    find_runs,
+    find_shared,
+    modified_s,
+    store_now_s,
+)
+from airflow_recovery.results.sweep_purge import Purge
+from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.results.sweep_uploads import sweep_uploads
+from airflow_recovery.store.lifecycle import rule_text, rules_over
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+WHO = "gc"
+DAY_S = 24 * 3600
+OPEN_ATTEMPT_S = 7 * DAY_S
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What is asked for.
+
+    ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
+    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none. ``open_attempt_s``:
+    but none with an attempt that was claimed since, and may be running, as far as anybody knows.
+    """
+
+    retention: Retention
+    grace_s: float = 3600.0
+    dag_id: str | None = None
+    purge_older_than_s: float | None = None
+    open_attempt_s: float = OPEN_ATTEMPT_S
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """One journal as a sweep has read it. ``names``: its regions by their names as path segments."""
+
+    journal: Journal
+    state: RunState
+    plan: PlanRecord
+    names: dict[str, str]
+    ages: Ages
+    data: RunData
+    is_let_go_now: bool = False
+    """Shared results that a run has held until this very sweep: their silence begins now."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        identity = self.journal.identity
+        if identity.dag_id == identity.group_id:
+            return f"shared {identity.run_key}"
+        return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since anybody but a sweeper has written here."""
+        if self.is_let_go_now:
+            return 0.0
+        return self.ages.since_newest_s(key for key in self.ages.stored_s if not key.endswith(".released"))
+
+
+class Sweeper:
+    """One sweep over ``journal`` and ``results``, the stores of one deployment.
+
+    ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named.
+    ``is_live_run(dag_id, run_id)``: whether Airflow has that DAG run, and has not ended it; `None`: nobody can say.
+    """
+
+    def __init__(
+        self,
+        journal: ObjectStore,
+        results: ObjectStore,
+        options: SweepOptions,
+        cached: CachedViews | None = None,
+        *,
+        is_live_run: Callable[[str, str], bool | None] = lambda dag_id, run_id: None,
+    ) -> None:
+        self._store = journal
+        self._results = results
+        self._options = options
+        self._cached = cached
+        self._is_live_run = is_live_run
+        self._views: frozenset[str] = frozenset()
+        self._report = SweepReport(options.dry_run)
+        self._writer = uuid.uuid4().hex
+        self._runs: list[SweptRun] = []
+
+    def sweep(self) -> SweepReport:
+        """Everything once. A run that can't be read is left as it is, and told of; the others are swept.
+
+        Raises the store's errors where not even the runs can be listed.
+        """
+        self._now_s = store_now_s(self._store)
+        self._results_now_s = store_now_s(self._results)
+        kept_s = self._options.retention.grace_s
+        for rule in rules_over(self._results, f"{self._results.base_uri}/"):
+            if rule.days * DAY_S < kept_s:
+                said = f"{rule_text(rule)}, and results are to be kept for {duration_text(kept_s)}"
+                self._report.warnings.append(said)
+        # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
+        self._views = self._listed_views()
+        runs, unread = find_runs(self._store, self._options.dag_id)
+        self._report.unread += unread
+        for identity in runs:
+            self._guarded(identity)
+        if self._options.dag_id is None:
+            # After the runs: what they have let go of is nobody's any more.
+            for key in find_shared(self._store):
+                self._guarded(shared_identity(key))
+        sweep_uploads(self._results, self._runs, self._report, self._results_now_s, self._options)
+        return self._report
+
+    def _guarded(self, identity: RunIdentity) -> None:
+        # Shared results belong to no run, and have no history of their own.
+        is_shared = identity == shared_identity(identity.run_key)
+        try:
+            journal = Journal(self._store, identity, writer=self._writer)
+            with nullcontext(journal) if is_shared else recorded_journal(journal) as told:
+                self._sweep_run(told)
+        except Exception as error:  # whatever is wrong with one run, the others are swept
+            said = f"{type(error).__name__}: {error}"
+            self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {said}")
+            log.debug("%s", said, exc_info=True)
+
+    def _sweep_run(self, journal: Journal) -> None:
+        identity = journal.identity
+        run = self._read(journal)
+        self._runs.append(run)
+        if identity == shared_identity(identity.run_key) and self._end_dead_pins(run):
+            run = replace(run, is_let_go_now=True)
+        releaser = Releaser(
+            run.journal,
+            self._results,
+            who=WHO,
+            dry_run=self._options.dry_run,
+            drop_cached=lambda region, number: self._drop_cached(run, region, number),
+        )
+        purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
+        if purge.execute():
+            return
+        sweep_channels(
+            run,
+            self._results,
+            self._report,
+            now_s=self._results_now_s,
+            grace_s=self._options.grace_s,
+            dry_run=self._options.dry_run,
+        )
+        rule = self._rule(run)
+        for name, number in self._attempts(run):
+            region = run.names.get(name)
+            data = run.data.attempts.get((name, number))
+            cached = f" ({len(data.views)} cached)" if data is not None and data.views else ""
+            what = f"{run.where} / {region or name}@{number}{cached}"
+            objects, size = (data.objects, data.size) if data is not None else (0, 0)
+            if region is None:
+                self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)
+                continue
+            verdict = self._verdict(run, rule, region, number)
+            if not verdict.may_go:
+                surplus = self._delete_surplus(run, rule, releaser, region, number)
+                self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
+                if surplus.objects:
+                    self._report.add(what, Action.DELETED, "in no part that is used", surplus.objects, surplus.size)
+                continue
+            attempt = run.state.of(region).attempts.get(number)
+            if attempt is None:
+                deleted = releaser.delete_data(region, number)
+            else:
+                deleted = releaser.release(region, attempt, rule.let_go_with(region, number))
+            if deleted.pinned_by:
+                self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.pinned_by} reads it", objects, size)
+            else:
+                self._report.add(what, Action.DELETED, verdict.why, deleted.objects, deleted.size)
+        for info in run.data.strangers:
+            self._report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no attempt's", 1, info.size)
+
+    def _read(self, journal: Journal) -> SweptRun:
+        # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
+        # listing that follows, or never had one.
+        data = data_of_run(self._results, journal.layout)
+        ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
+        hashes = [each for key in ages.stored_s if (each := journal.layout.parse_plan(key)) is not None]
+        plans = {each: journal.read_plan(each) for each in hashes}
+        tombstones = [found for key in ages.stored_s if (found := journal.layout.parse_closed(key)) is not None]
+        names = {region.name for plan in plans.values() for region in plan.regions}
+        names |= {each.region for each in journal.read_closed(max(tombstones)).highest} if tombstones else set()
+        state = journal.load(journal.list(names))
+        if self._views:
+            named = {view: of for plan in plans.values() for view, of in views_of_run(journal, plan, state).items()}
+            for view in self._views & named.keys():
+                region, number = named[view]
+                data.attempts.setdefault((encode(region), number), AttemptData()).views.append(view)
+        return SweptRun(
+            journal=journal,
+            state=state,
+            plan=plans[self._newest_plan(journal, state, ages, plans)] if plans else PlanRecord("", ()),
+            names={encode(each): each for each in names},
+            ages=ages,
+            data=data,
+        )
+
+    def _listed_views(self) -> frozenset[str]:
+        try:
+            return self._cached.names() if self._cached is not None else frozenset()
+        except StoreError as error:
+            self._report.unread.append(f"cached results were left as they are: {error}")
+            return frozenset()
+
+    def _drop_cached(self, run: SweptRun, region: str, number: int) -> None:
+        data = run.data.attempts.get((encode(region), number))
+        if self._cached is not None and data is not None:
+            self._cached.drop(data.views)
+
+    def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
+        """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""
+        claims = [
+            (ages.stored_s.get(journal.layout.attempt(region, found.top, "claim"), 0.0), region, found.top)
+            for region, found in state.regions.items()
+            if found.top in found.attempts and found.attempts[found.top].is_claimed
+        ]
+        for _, region, number in sorted(claims, reverse=True):
+            claimed = journal.read_claim(region, number).plan_hash
+            if claimed in plans:
+                return claimed
+        return max(plans, key=lambda each: ages.stored_s.get(journal.layout.plan(each), 0.0))
+
+    def _rule(self, run: SweptRun) -> ReleaseRule:
+        publish = run.journal.read_publish(run.state.newest_publish) if run.state.newest_publish else None
+        return ReleaseRule(
+            run.plan,
+            run.state,
+            publish,
+            journal=run.journal,
+            retention=self._options.retention,
+            orphan_grace_s=self._options.grace_s,
+            age_s=run.ages.since_newest_s,
+            silent_s=run.silent_s,
+            claims=newest_claims(run.journal, run.state),
+        )
+
+    def _delete_surplus(
+        self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
+    ) -> Deleted:
+        """Of an attempt that commits split by split and stays: what no part names that is used, and is old enough."""
+        state = run.state.of(region)
+        used = rule.used_parts(region).get(number)
+        if not used or not is_settled(state, number):
+            return Deleted()
+        if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
+            return Deleted()  # of a finish that counts no more
+        parts = run.journal.read_parts_of(region, [(number, each) for each in sorted(used)])
+        latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
+        outputs = [output for each in parts for output in each.outputs]
+        return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
+
+    def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
+        """Every attempt with data, and every one that holds what others wrote and has not let go of it.
+
+        Which is a shared result, or parts of earlier attempts. By the region's name as a path segment.
+        """
+        found = set(run.data.attempts)
+        for region, state in run.state.regions.items():
+            for number, attempt in state.attempts.items():
+                outcome = attempt.outcome
+                if outcome is not None and (outcome.shared or outcome.parts) and not attempt.is_released:
+                    found.add((encode(region), number))
+        return sorted(found)
+
+    def _verdict(self, run: SweptRun, rule: ReleaseRule, region: str, number: int) -> Verdict:
+        found = run.state.of(region)
+        attempt = found.attempts.get(number)
+        if attempt is not None and attempt.is_claimed:
+            return rule.verdict(region, number)
+        data = run.data.attempts[encode(region), number]
+        age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
+        why = "its run was purged" if number <= found.closed_at else "it was never claimed"
+        said = f"{why}, written {duration_text(age_s)} ago"
+        if age_s >= self._options.grace_s:
+            return Verdict(True, said)
+        return Verdict(False, f"{said}, grace time {duration_text(self._options.grace_s)}")
+
+    # shared results
+
+    def _end_dead_pins(self, run: SweptRun) -> bool:
+        """End the pins of attempts that hold nothing any more: fenced, released, or of a purged run. Any at all?"""
+        found = False
+        for claim in run.journal.open_claims():
+            if claim.owner is None or not claim.inputs or self._holds(claim):
+                continue
+            found = True
+            owner = claim.owner
+            what = f"{run.where}: pin of {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
+            if not self._options.dry_run:
+                run.journal.fence(
+                    Outcome(
+                        region=claim.region,
+                        attempt=claim.attempt,
+                        state=AttemptState.FENCED,
+                        writer=self._writer,
+                        ended_at="",
+                        detail=f"its owner holds nothing any more, says {WHO}",
+                    )
+                )
+            self._report.add(what, Action.DELETED, "its owner holds nothing any more")
+        return found
+
+    def _holds(self, claim: Claim) -> bool:
+        owner = claim.owner
+        assert owner is not None
+        journal = Journal(self._store, RunIdentity(owner.dag_id, owner.run_key, owner.group_id), writer=self._writer)
+        found = journal.list([owner.region]).state.of(owner.region)
+        attempt = found.attempts.get(owner.attempt)
+        if attempt is None or owner.attempt <= found.closed_at or attempt.is_released:
+            return False
+        if not attempt.has_outcome:
+            return attempt.is_claimed
+        outcome = journal.read_outcome(owner.region, owner.attempt)
+        return outcome is not None and outcome.state is AttemptState.FINISHED

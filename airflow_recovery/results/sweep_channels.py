@@ -1,0 +1,166 @@
+"""What channels and their stages leave in the store of results: segments, outputs of batches, Spark's checkpoints.
+
+    a generation that nobody works with any more       its segments and outputs go
+    its consumer has finished                          they go as well: the result was written once more, beside them
+    it has ended, and its consumer has not finished    what no record names goes
+    it is open                                         nothing goes
+    checkpoints of a stage                             go when the stage has finished, or begun anew behind them
+    a purged run                                       everything goes
+
+But for the last case control logs stay: some kilobytes that say what was lost. Nothing goes before the grace time.
+
+The journal is read before the listing, and what is asked of it can't become untrue: what was abandoned stays so.
+Whoever resets a stage that had finished may find the channel's data gone; it then begins anew with all that is
+connected to it, as a stage always does at a channel that has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
+from airflow_recovery.model.records import ChannelPin
+from airflow_recovery.model.retention import duration_text
+from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
+from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.streaming.channel_retention import orphans
+from airflow_recovery.streaming.folder import STAGES
+from airflow_recovery.streaming.reading import read_channel
+from airflow_recovery.streaming.run_channels import RunChannel, run_channels
+
+if TYPE_CHECKING:
+    from airflow_recovery.results.sweep import SweptRun
+
+_IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
+_OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
+
+
+def sweep_channels(
+    run: SweptRun, results: ObjectStore, report: SweepReport, *, now_s: float, grace_s: float, dry_run: bool
+) -> None:
+    """Of one run that is not being purged. ``now_s`` is the present time of ``results``. Raises the store's errors."""
+    if not any(each.is_stage for each in run.plan.regions):
+        return
+    sweep = _ChannelSweep(run, results, report, now_s - CLOCK_MARGIN_S - grace_s, grace_s, dry_run)
+    prefix = run.journal.layout.channels
+    channels: dict[tuple[str, int], list[ObjectInfo]] = {}
+    stages: dict[tuple[str, int], list[ObjectInfo]] = {}
+    for info in results.list(prefix):
+        path = info.key[len(prefix) :]
+        if (of_stage := _OF_STAGE.fullmatch(path)) is not None:
+            stages.setdefault((of_stage["region"], int(of_stage["attempt"])), []).append(info)
+        elif (found := _IN_CHANNEL.fullmatch(path)) is not None:
+            if found["kind"] != "log":
+                channels.setdefault((found["edge"], int(found["generation"])), []).append(info)
+        else:
+            report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no channel's", 1, info.size)
+    for (edge, generation), listed in channels.items():
+        sweep.channel(edge, generation, listed)
+    for (region, attempt), listed in stages.items():
+        sweep.stage(region, attempt, listed)
+
+
+def purged_channels(run: SweptRun, results: ObjectStore, *, has_come_back: bool) -> list[ObjectInfo]:
+    """Everything of the channels of a run that was closed; where it has come back, what was made before that."""
+    prefix = run.journal.layout.channels
+    listed = list(results.list(prefix))
+    if not has_come_back:
+        return listed
+    producers = {encode(each.result): region.name for region in run.plan.regions for each in region.channels_out}
+    found = []
+    for info in listed:
+        path = info.key[len(prefix) :]
+        of_stage, in_channel = _OF_STAGE.fullmatch(path), _IN_CHANNEL.fullmatch(path)
+        if of_stage is not None:
+            region, number = run.names.get(of_stage["region"]), int(of_stage["attempt"])
+        elif in_channel is not None:
+            # A generation is numbered above every attempt of its producer that was closed.
+            region, number = producers.get(in_channel["edge"]), int(in_channel["generation"])
+        else:
+            continue
+        if region is not None and number <= run.state.of(region).closed_at:
+            found.append(info)
+    return found
+
+
+class _ChannelSweep:
+    def __init__(
+        self, run: SweptRun, results: ObjectStore, report: SweepReport, latest_s: float, grace_s: float, dry_run: bool
+    ) -> None:
+        self._run = run
+        self._results = results
+        self._report = report
+        self._latest_s = latest_s
+        self._grace_s = grace_s
+        self._dry_run = dry_run
+        self._known = {(encode(each.edge), each.generation): each for each in run_channels(run.plan, run.state)}
+
+    def channel(self, edge: str, generation: int, listed: list[ObjectInfo]) -> None:
+        channel = self._known.get((edge, generation))
+        what = f"channel {edge if channel is None else channel.edge}, generation {generation}"
+        if channel is None:
+            self._kept(what, listed, "the plan in use has no such channel")
+            return
+        why, found = self._why_all(channel), listed
+        if why is None:
+            try:
+                state = read_channel(self._results, channel.identity(self._run.journal.identity))
+            except (ChannelInconsistent, RecordInvalid) as error:
+                self._report.unread.append(f"{self._run.where} / {what} was left as it is: {error}")
+                return
+            if not state.is_finished:
+                self._kept(what, listed, "it is open")
+                return
+            skip = len(f"{self._run.journal.layout.channels}{edge}/{generation}/")
+            gone = set(orphans(state, (each.key[skip:] for each in listed)))
+            found = [each for each in listed if each.key[skip:] in gone]
+            why = "no record names it"
+            if len(found) < len(listed):
+                rest = [each for each in listed if each.key[skip:] not in gone]
+                self._kept(what, rest, "its records name them, and its consumer has not finished")
+        self._delete(what, found, why)
+
+    def stage(self, name: str, attempt: int, listed: list[ObjectInfo]) -> None:
+        region = self._run.names.get(name)
+        what = f"checkpoints of {region or name}@{attempt}"
+        state = self._run.state.of(region or "")
+        if region is None or attempt > state.top:
+            self._kept(what, listed, "it was never claimed")
+        elif attempt <= state.anew_up_to:
+            self._delete(what, listed, "the stage has begun anew since")
+        elif state.current is not None and state.current.number >= attempt:
+            self._delete(what, listed, f"{region}@{state.current.number} has finished")
+        else:
+            self._kept(what, listed, "the next attempt goes on from them")
+
+    def _why_all(self, channel: RunChannel) -> str | None:
+        """Why nobody will ever read any of it; `None` where somebody may."""
+        if not channel.counts:
+            return "both sides have begun anew since"
+        state = self._run.state.of(channel.consumer or "")
+        outcome = state.current.outcome if state.current is not None else None
+        newest = max(each.generation for each in self._known.values() if each.edge == channel.edge)
+        if outcome is not None and ChannelPin(channel.edge, newest) in outcome.channels:
+            return f"its consumer {channel.consumer}@{outcome.attempt} has finished"
+        return None
+
+    def _delete(self, what: str, listed: Iterable[ObjectInfo], why: str) -> None:
+        """What is old enough."""
+        old = [each for each in listed if modified_s(each) <= self._latest_s]
+        new = [each for each in listed if modified_s(each) > self._latest_s]
+        if old:
+            if not self._dry_run:
+                self._results.delete([each.key for each in old])
+            self._report.add(
+                f"{self._run.where} / {what}", Action.DELETED, why, len(old), sum(each.size for each in old)
+            )
+        if new:
+            self._kept(what, new, f"{why}, within the grace time of {duration_text(self._grace_s)}")
+
+    def _kept(self, what: str, listed: list[ObjectInfo], why: str) -> None:
+        size = sum(each.size for each in listed)
+        self._report.add(f"{self._run.where} / {what}", Action.KEPT, why, len(listed), size)

@@ -1,0 +1,160 @@
+"""What a sweep finds in the stores: runs, the data of their attempts, and how old everything is.
+
+Ages are differences of the store's own times: a sweeper whose clock is wrong by an hour deletes nothing too early
+(fault 33).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+
+from airflow_recovery.errors import ObjectMissing, RecordInvalid
+from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.store.names import encode
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+
+CLOCK_MARGIN_S = 60.0
+"""The servers of one store differ among themselves: everything is taken for younger by this."""
+
+_KEYS_TRIED = 3
+
+_AFTER_UNDERSCORE = "`"
+"""The first key that can't begin with an underscore, in key order: what is there is no run, and may be large."""
+
+
+def store_now_s(store: ObjectStore) -> float:
+    """The store's present time: when a small object was stored that is written below ``_gc/`` and removed again."""
+    key = f"_gc/{uuid.uuid4().hex}"
+    store.put(key, b"what time is it?")
+    try:
+        return modified_s(store.get(key).info)
+    finally:
+        store.delete([key])
+
+
+def modified_s(info: ObjectInfo) -> float:
+    """When an object was stored, in seconds since the epoch."""
+    if info.modified is None:
+        raise AssertionError(f"{info.key} was listed without a time")
+    return float(info.modified.timestamp())
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How old the objects of one listing are."""
+
+    now_s: float
+    stored_s: dict[str, float]
+
+    @classmethod
+    def of(cls, listed: Iterable[ObjectInfo], now_s: float) -> Ages:
+        """From a listing, and the store's present time."""
+        return cls(now_s, {each.key: modified_s(each) for each in listed})
+
+    def since_newest_s(self, keys: Iterable[str]) -> float:
+        """Seconds since the newest of ``keys`` was stored, less the margin. What was not listed is new."""
+        newest = max((self.stored_s.get(key, self.now_s) for key in keys), default=self.now_s)
+        return max(0.0, self.now_s - newest - CLOCK_MARGIN_S)
+
+
+@dataclass
+class AttemptData:
+    """What lies below the prefix of one attempt, and the views that a Spark Connect server keeps for it."""
+
+    objects: int = 0
+    size: int = 0
+    newest_s: float = 0.0
+    views: list[str] = field(default_factory=list)
+
+    def add(self, info: ObjectInfo) -> None:
+        """Count one more object."""
+        self.objects += 1
+        self.size += info.size
+        self.newest_s = max(self.newest_s, modified_s(info))
+
+
+@dataclass
+class RunData:
+    """The data of one run, by the region's name as a path segment, and attempt. ``strangers`` fit no attempt."""
+
+    attempts: dict[tuple[str, int], AttemptData] = field(default_factory=dict)
+    strangers: list[ObjectInfo] = field(default_factory=list)
+
+
+def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
+    """One listing of everything below a run's results."""
+    found = RunData()
+    for info in results.list(layout.data):
+        parts = info.key[len(layout.data) :].split("/")
+        number = parse_number(parts[1]) if len(parts) > 2 else None
+        if number:
+            found.attempts.setdefault((parts[0], number), AttemptData()).add(info)
+        else:
+            found.strangers.append(info)
+    return found
+
+
+def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[RunIdentity], list[str]]:
+    """Every run that the journal's store holds, of one DAG or of all. Costs a listing, and one read a run.
+
+    And why it is not known whose run it is, of every folder of which that holds.
+    """
+    folders: dict[str, list[str]] = {}
+    for key in _keys_of_runs(journal, "" if dag_id is None else f"{encode(dag_id)}/"):
+        parts = key.split("/", 3)
+        if len(parts) > 3 and names_record(parts[3]):
+            # Any record will do: all carry the identity of their run. Tombstones stay the longest. Others are for where
+            # the first one is damaged: that is told by who reads the run.
+            keys = folders.setdefault("/".join(parts[:3]), [])
+            if len(keys) < _KEYS_TRIED:
+                keys.append(key)
+    found: list[RunIdentity] = []
+    unread: list[str] = []
+    for folder, keys in folders.items():
+        why = ""
+        for key in keys:
+            try:
+                found.append(_identity(journal, folder, key))
+                break
+            except ObjectMissing:
+                continue  # another sweeper purges it
+            except RecordInvalid as error:
+                why = str(error)
+        else:
+            if why:
+                unread.append(f"{journal.base_uri}/{folder} was left as it is, and nothing says whose run it is: {why}")
+    return found, unread
+
+
+def find_shared(journal: ObjectStore) -> list[str]:
+    """The keys of all shared results."""
+    return list(dict.fromkeys(info.key.split("/")[1] for info in journal.list(f"{SHARED_FOLDER}/")))
+
+
+def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
+    for info in journal.list(prefix):
+        if not prefix and info.key.startswith("_"):
+            break
+        yield info.key
+    else:
+        return
+    for info in journal.list(start_after=_AFTER_UNDERSCORE):
+        yield info.key
+
+
+def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity:
+    """From a record: a name in a path may be shortened. Raises `RecordInvalid` where it is none of this place."""
+    document = parse_json(journal.get(key).body, where=key)
+    names = [document.get(each.name) if isinstance(document, dict) else None for each in fields(RunIdentity)]
+    try:
+        identity = RunIdentity(*(str(each or "") for each in names))
+        is_here = JournalLayout(identity).prefix == f"{folder}/"
+    except ValueError:  # an id that is empty, or no text
+        is_here = False
+    if not is_here:
+        raise RecordInvalid(f"{key}: expected a record of the run in whose folder it lies, found one of {names}.")
+    return identity

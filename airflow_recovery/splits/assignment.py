@@ -1,0 +1,159 @@
+"""Which subtask reads which split, and what is read together. Pure: a function of the splits and of what was before.
+
+A split that has a *home* keeps it for as long as it is listed, whatever comes and goes beside it: so a subtask that has
+finished, and the parts that an attempt has committed, stay good. New splits go to the lightest subtask, the largest
+first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_recovery.errors import SplitsVanished
+from airflow_recovery.model.records import SplitGeneration
+from airflow_recovery.splits.matching import ListingMatch, Vanished, match, names
+from airflow_recovery.splits.split import Split, in_order
+
+MAX_BATCH_SPLITS = 1_000
+"""Of one Spark job: a part names its splits, and Spark plans every file."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The home of every split of a source, by subtask index from 0."""
+
+    parallelism: int
+    homes: Mapping[Split, int]
+    gone: Mapping[Split, int] = field(default_factory=dict)
+    """What is not listed any more, where it was read: should it come back, that is its home."""
+    enumerator: str | None = None
+    """The state of an enumerator that goes on where it was, as JSON."""
+
+    def of(self, subtask: int) -> tuple[Split, ...]:
+        """The splits that are listed and at home in ``subtask``, in the order of their names."""
+        return tuple(in_order(split for split, home in self.homes.items() if home == subtask))
+
+    def gone_of(self, subtask: int) -> tuple[Split, ...]:
+        """As `of`, of those that are not listed any more."""
+        return tuple(in_order(split for split, home in self.gone.items() if home == subtask))
+
+    @property
+    def in_order(self) -> tuple[Split, ...]:
+        """All splits that are listed."""
+        return tuple(in_order(self.homes))
+
+    @classmethod
+    def of_record(cls, record: SplitGeneration) -> Assignment:
+        """Inverse of `record`."""
+        return cls(record.parallelism, _homes(record.splits), _homes(record.gone), record.enumerator)
+
+    def record(self, vertex: str, generation: int, writer: str) -> SplitGeneration:
+        """As it stands in the journal: equal ones are equal there."""
+        homes, gone = _rows(self.homes), _rows(self.gone)
+        return SplitGeneration(vertex, generation, writer, self.parallelism, homes, gone, self.enumerator)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What today's listing makes of an assignment."""
+
+    assignment: Assignment
+    match: ListingMatch
+
+    def is_new(self, before: Assignment | None) -> bool:
+        """Whether it says anything else than the one before."""
+        return before is None or self.assignment != before
+
+
+def advance(
+    before: Assignment | None,
+    today: Iterable[Split],
+    parallelism: int,
+    *,
+    vanished: Vanished = Vanished.DROP,
+    earlier: Assignment | None = None,
+    enumerator: str | None = None,
+) -> Advance:
+    """The assignment of today's listing, which ``before`` is matched with (FLIP-383; fault 55).
+
+    A split that has ever had a home has it for good, also where it had vanished: a subtask that has not looked since
+    still has it in its finish. An overwritten split is another one, and has its home where it was. With another
+    ``parallelism`` the subtasks are others, and every split gets a new home; ``earlier`` is then the newest assignment
+    to so many subtasks as today, whose homes hold again. Raises `SplitsVanished` where something has, and ``vanished``
+    is `FAIL`, or it is `KEEP` and the subtasks are others; `SplitIdentityError` as `listed`.
+    """
+    found = match(() if before is None else before.homes, today)
+    present = (*found.kept, *found.overwritten, *found.added)
+    missing = found.vanished
+    if missing and vanished is Vanished.FAIL:
+        raise SplitsVanished(
+            f"expected every split that was listed before, found {len(missing)} gone: {names(missing)}. Restore them, "
+            'or declare vanished="drop" (a result of what is there) or "keep" (with what was read of them)'
+        )
+    if before is not None and before.parallelism != parallelism:
+        here = {each.uri for each in present}
+        kept = [each for each in (*before.gone, *missing) if each.uri not in here]
+        if kept and vanished is Vanished.KEEP:
+            raise SplitsVanished(
+                f"expected what was read of {len(kept)} splits that are not listed any more to be kept "
+                f'(vanished="keep"), found {parallelism} subtasks, where {before.parallelism} have read them: '
+                f'{names(kept)}. Restore them, declare {before.parallelism} subtasks, or declare vanished="drop"'
+            )
+        before = earlier
+    known = {} if before is None else {**before.gone, **before.homes}
+    at_uri = {each.uri: home for each, home in known.items()}
+    homes = {each: at_uri[each.uri] for each in present if each.uri in at_uri}
+    here = {each.uri for each in present}
+    gone = {each: home for each, home in known.items() if each.uri not in here}
+    return Advance(Assignment(parallelism, _with_homes(homes, present, parallelism), gone, enumerator), found)
+
+
+def batches(
+    todo: Iterable[Split], *, batch_bytes: int, suspects: Collection[str] = frozenset()
+) -> list[tuple[Split, ...]]:
+    """What is read together, in order: a pure function of ``todo``, so that whoever looks later knows what was open.
+
+    A batch holds at most ``batch_bytes`` (or one split) and `MAX_BATCH_SPLITS`. ``suspects`` are the content keys of
+    splits that may have killed a driver: each travels alone, after all others.
+    """
+    found: list[tuple[Split, ...]] = []
+    batch: list[Split] = []
+    weight = 0
+    alone: list[Split] = []
+    for each in in_order(todo):
+        if each.key in suspects:
+            alone.append(each)
+            continue
+        if batch and (weight + each.weight > batch_bytes or len(batch) == MAX_BATCH_SPLITS):
+            found.append(tuple(batch))
+            batch, weight = [], 0
+        batch.append(each)
+        weight += each.weight
+    if batch:
+        found.append(tuple(batch))
+    return [*found, *((each,) for each in alone)]
+
+
+def _with_homes(kept: Mapping[Split, int], splits: Iterable[Split], parallelism: int) -> dict[Split, int]:
+    homes = dict(kept)
+    loads = [[0, 0, index] for index in range(parallelism)]
+    for split, home in homes.items():
+        loads[home][0] += split.weight
+        loads[home][1] += 1
+    lightest = [(weight, count, index) for weight, count, index in loads]
+    heapq.heapify(lightest)
+    for split in sorted((each for each in splits if each not in homes), key=lambda each: (-each.weight, each.uri)):
+        weight, count, index = lightest[0]
+        homes[split] = index
+        heapq.heapreplace(lightest, (weight + split.weight, count + 1, index))
+    return homes
+
+
+def _rows(homes: Mapping[Split, int]) -> tuple[tuple[str, int, str, int], ...]:
+    return tuple((each.uri, each.size, each.etag, homes[each]) for each in in_order(homes))
+
+
+def _homes(rows: Sequence[tuple[str, int, str, int]]) -> dict[Split, int]:
+    return {Split(uri, size, etag): home for uri, size, etag, home in rows}

@@ -1,0 +1,52 @@
+"""Which splits a region has read and committed, whatever has become of the listing since (``vanished="keep"``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from airflow_recovery.errors import UserCodeError
+from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.parts import adoptable, numbers_of
+from airflow_recovery.splits.split import Split
+
+if TYPE_CHECKING:
+    from airflow_recovery.journal.journal import Journal
+
+
+def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[str]:
+    """Content keys of the splits of ``vertex`` in the finish that counts, and in what its next attempt may take over.
+
+    One listing and a read for each attempt and part. Raises the store's errors, and `PagesDisagree`.
+    """
+    state = journal.load(journal.list([region])).of(region)
+    found: set[str] = set()
+    if state.current is not None and state.current.outcome is not None:
+        found |= {Split.of_external(each).key for each in state.current.outcome.externals if each.vertex == vertex}
+    claims = {
+        each.attempt: each
+        for each in journal.read_claims(
+            (region, number)
+            for number, attempt in state.attempts.items()
+            if attempt.is_claimed and number > state.void_up_to
+        )
+    }
+    reading = claims[max(claims)].reading if claims else None
+    if reading is not None:
+        parts = journal.read_parts_of(region, numbers_of(adoptable(state, claims, reading)))
+        found |= {key for each in parts for key in each.splits}
+    return frozenset(found)
+
+
+def check_kept(region: str, lost: Collection[Split]) -> None:
+    """``lost``: splits that are not listed any more, and of which what was read can't be taken over.
+
+    Raises `UserCodeError` where there is one.
+    """
+    if lost:
+        raise UserCodeError(
+            f"{region}: expected what was read of {len(lost)} splits that are not listed any more, and are kept "
+            f'(vanished="keep"), found nothing that can be taken over: {names(lost)}. They were read by other code, or '
+            "with other side inputs, or what was made of them is gone. Restore them; or restart the region, which then "
+            "reads what is listed"
+        )

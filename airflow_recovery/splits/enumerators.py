@@ -1,0 +1,122 @@
+"""The splits of a source whose splits are no files: key ranges, days, and what a user's own code yields.
+
+Files are listed in `airflow_recovery.splits.inventory`. What is here sees nothing of the world but what it is given;
+a user's own enumerator may ask whom it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import Any
+
+from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
+from airflow_recovery.splits.batch_snapshot import state_text
+from airflow_recovery.splits.split import Split, listed
+
+MAX_SPLITS = 200_000
+"""Of one source. All of them stand in one record of the journal, and in what a driver is told."""
+
+
+def key_range_splits(
+    *, table: str, column: str, lower: int, upper: int, width: int, as_of: str | None
+) -> tuple[Split, ...]:
+    """Half-open ranges of ``width`` keys from ``lower`` to below ``upper``; the last one may be narrower.
+
+    Bounds that stand at multiples of ``width`` from ``lower`` make the ranges of a table that has grown the same ones
+    as before, but for the last. Raises `JobDefinitionError` for more than `MAX_SPLITS`.
+    """
+    check_number(len(range(lower, upper, width)), f"key ranges of {table}.{column}", "a larger width=")
+    found = []
+    for start in range(lower, upper, width):
+        end = min(start + width, upper)
+        name = f"{table}.{column}[{start},{end})" + ("" if as_of is None else f"@{as_of}")
+        predicate = f"{column} >= {start} AND {column} < {end}"
+        found.append(Split.of(name, {"lower": start, "upper": end, "predicate": predicate}))
+    return tuple(found)
+
+
+def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
+    """The days that ``start`` to before ``end`` touches. Where the two are one moment, the day in which it lies.
+
+    Airflow's newer timetables give a run such an interval. Days are those of the moments' own time zone.
+    """
+    last = end if end == start else end - timedelta(microseconds=1)
+    days = (last.date() - start.date()).days + 1
+    check_number(days, f"days from {start.isoformat()} to {end.isoformat()}", "a shorter interval")
+    return tuple(Split.of(each, each) for each in ((start.date() + timedelta(at)).isoformat() for at in range(days)))
+
+
+def yielded_splits(
+    enumerator: Callable[..., Iterable[Split]], params: Mapping[str, Any], *, where: str, name: str | None = None
+) -> tuple[Split, ...]:
+    """What an enumerator of the user's own yields, in the order of the names, each split once.
+
+    What it raises passes through. Raises `SplitIdentityError` for anything that is no `Split`, and for two contents
+    under one name; `JobDefinitionError` for more than `MAX_SPLITS`.
+    """
+    name = name or _name(enumerator)
+
+    def checked() -> Iterable[Split]:
+        for at, each in enumerate(enumerator(**params)):
+            if not isinstance(each, Split):
+                raise SplitIdentityError(f"{where}: expected {name} to yield Split.of(name, payload), found {each!r}")
+            if at >= MAX_SPLITS:
+                check_number(at + 1, f"splits of {name}", "splits that hold more each")
+            yield each
+
+    return tuple(listed(checked()).by_uri.values())
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """A listing by content key, and the state of its enumerator behind it; `None` of one that has not opted in."""
+
+    splits: Mapping[str, Split]
+    state: Any = None
+
+
+class ResumedEnumerator:
+    """An enumerator that opted in to `SupportsBatchSnapshot`: made anew each time, and restored to where it was.
+
+    ``make`` gives a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is passed
+    over, and it begins anew. ``where`` begins messages.
+    """
+
+    def __init__(self, make: Callable[[], Any], of: Any, *, where: str) -> None:
+        self._make, self._of, self._where = make, of, where
+
+    def goes_on(self, state: Any, known: Mapping[str, Split]) -> Enumeration:
+        """All that is to be read: ``known``, which was told up to ``state``, and what comes after it.
+
+        What the user's class raises passes through. Raises `SplitIdentityError` for what is no split, and for a state
+        that JSON does not give back as it is.
+        """
+        enumerator = self._make()
+        told: list[Split] = []
+        if isinstance(state, dict) and state.get("of") == self._of:
+            enumerator.restore(state["state"])
+            told += known.values()
+        told += yielded_splits(lambda: enumerator, {}, where=self._where, name=_name(type(enumerator)))
+        check_number(len(told), f"splits of {_name(type(enumerator))}", "splits that hold more each")
+        now = enumerator.snapshot_state()
+        state_text(now, self._where, SplitIdentityError)
+        return Enumeration(listed(told).splits, {"of": self._of, "state": now})
+
+
+def check_number(count: int, what: str, advice: str) -> None:
+    """Raises `JobDefinitionError` for more splits than one record holds."""
+    if count > MAX_SPLITS:
+        raise JobDefinitionError(f"expected at most {MAX_SPLITS} {what}, found {count} or more: use {advice}")
+
+
+def day_moment(text: str) -> datetime:
+    """A day or a moment, as ISO 8601. Raises `ValueError`."""
+    if len(text) == len("2013-01-31"):
+        return datetime.combine(datetime.fromisoformat(text).date(), time())
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _name(enumerator: object) -> str:
+    return str(getattr(enumerator, "__qualname__", None) or repr(enumerator))

@@ -1,0 +1,91 @@
+"""Which objects an external input consists of today: they belong to the trace, changed means run again."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+
+from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.store.opening import open_store
+
+_ROOT = re.compile(r"s3a?://[^/]*|file:(?://)?|")
+_GLOB = re.compile(r"[*?\[{]")
+_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+
+
+def list_objects(
+    pattern: str, *, vertex: str, endpoint_url: str | None = None, region_name: str | None = None
+) -> tuple[ExternalObject, ...]:
+    """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
+
+    ``pattern`` is an URI (``s3://``, ``file://``) or absolute path of one object or of a folder (all objects below it),
+    or a glob over path segments: ``*``, ``?``, ``[...]``, ``{a,b}``; a folder that matches stands for what is below it.
+    Names that Spark hides (beginning with ``.``, or with ``_`` unless they hold a ``=``) are left out unless the
+    pattern spells them out. A local object's etag is its content's hash.
+
+    Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
+    """
+    base, segments = _split(pattern)
+    literal = _GLOB.split(segments[0], maxsplit=1)[0] if segments else ""
+    store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
+    matchers = [_matcher(each) for each in segments]
+    found = tuple(
+        ExternalObject(vertex, f"{store.base_uri}/{info.key}", info.size, info.etag)
+        for info in store.list(literal)
+        if _matches(info.key.split("/"), segments, matchers)
+    )
+    if not found:
+        raise ObjectMissing(
+            f"Input {pattern!r} of vertex {vertex!r} names no object. The store answered, so this is not an access "
+            "problem: check the pattern, and whether the data has arrived."
+        )
+    return found
+
+
+def object_key(pattern: str, uri: str) -> str:
+    """What names an object among those of ``pattern``: its path below the part of the pattern that does not vary."""
+    base, _ = _split(pattern)
+    return "/".join(_path(uri)[len(_path(base)) :])
+
+
+def _path(uri: str) -> list[str]:
+    return [each for each in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if each]  # type: ignore[index]
+
+
+def _split(pattern: str) -> tuple[str, list[str]]:
+    """The folder above everything that varies, and the segments below it: ``s3://b/p/*/x`` is ``s3://b/p``, [*, x]."""
+    root = _ROOT.match(pattern)
+    scheme = root[0] if root else ""
+    is_absolute = pattern[len(scheme) :].startswith("/")
+    segments = [each for each in pattern[len(scheme) :].split("/") if each]
+    # One segment at least stays below: a single object is found by listing its folder.
+    fixed = next((at for at, each in enumerate(segments) if _GLOB.search(each)), max(len(segments) - 1, 0))
+    return scheme + ("/" if is_absolute else "") + "/".join(segments[:fixed]), segments[fixed:]
+
+
+def _matcher(segment: str) -> re.Pattern[str]:
+    """A regular expression for one segment. Alternatives do not nest; within them nothing else is special."""
+    parts = _ALTERNATIVES.split(segment)
+    expressions = [
+        "|".join(re.escape(each) for each in part.split(",")) if at % 2 else _glob(part)
+        for at, part in enumerate(parts)
+    ]
+    return re.compile("".join(f"(?:{each})" for each in expressions))
+
+
+def _glob(text: str) -> str:
+    # fnmatch's own form is anchored at the end, and Hadoop writes [^a] where Python has [!a].
+    return translate(text.replace("[^", "[!")).removesuffix("\\Z").removesuffix("\\z")
+
+
+def _matches(names: list[str], segments: list[str], matchers: list[re.Pattern[str]]) -> bool:
+    if len(names) < len(segments):
+        return False
+    for at, name in enumerate(names):
+        if at < len(matchers) and not matchers[at].fullmatch(name):
+            return False
+        spelled_out = at < len(segments) and segments[at][0] == name[0]
+        if not spelled_out and (name.startswith(".") or (name.startswith("_") and "=" not in name)):
+            return False
+    return True

@@ -1,0 +1,448 @@
+"""What is recorded of dynamic assignment, and the book that it folds to: who has which split. Pure.
+
+    DISCOVERED   splits that today's listing has, others that have vanished from it; what its enumerator must remember
+    RESCALED     so many subtasks there are now; what the others had goes to whoever asks next
+    ASSIGN       number `seq` of one attempt of a subtask: these splits are its
+    END          number `seq` of it, its last one: there is nothing more for it
+    RETURN       the attempt is over; what its successor's claim does not adopt goes home
+
+A split that nobody has had is homeless, whoever asks next gets it. One that comes back is given to the subtask that had
+it, which runs again anyway, and to no other (FLINK-31065: strangers would read again what they need not).
+
+The book is the only truth about whose a split is. A subtask has a split *by the attempt that it was assigned to*, and
+without interruption: once it was given back, it never is by that attempt again. So a part, and the finish that names
+it, count for as long as the book says that the splits in it are the subtask's by the attempt that wrote the part
+(`SplitBook.has`, `SplitBook.why_not_standing`), whatever else has happened between.
+
+The fold takes time linear in the records, and refuses a record that no writer who had folded all before it could have
+written.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+from airflow_recovery.errors import AttemptLost, RecordInvalid
+from airflow_recovery.model.records import PartRef
+from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.split import Split
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """Splits that are known already are not added again. ``vanished`` are content keys.
+
+    ``enumerator``: of one that opted in (`airflow_recovery.splits.SupportsBatchSnapshot`), its state behind them, in
+    the very record that has the splits, so that neither is ever older than the other.
+    """
+
+    added: tuple[Split, ...]
+    vanished: tuple[str, ...] = ()
+    enumerator: Any = None
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """From now on there are ``parallelism`` subtasks. The attempts of all others are over."""
+
+    parallelism: int
+
+
+@dataclass(frozen=True)
+class Assign:
+    """``seq`` counts from 0 within the attempt."""
+
+    subtask: int
+    attempt: int
+    seq: int
+    splits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """The attempt may finish once it has every number up to this one."""
+
+    subtask: int
+    attempt: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class Return:
+    """``attempt``, and every one below, gets nothing more."""
+
+    subtask: int
+    attempt: int
+    splits: tuple[str, ...]
+
+
+Message: TypeAlias = Assign | End
+"""What an attempt is sent."""
+
+LogRecord: TypeAlias = Discovered | Rescaled | Assign | End | Return
+
+_KINDS: Mapping[str, type[Any]] = {
+    "discovered": Discovered,
+    "rescaled": Rescaled,
+    "assign": Assign,
+    "end": End,
+    "return": Return,
+}
+_KIND_OF = {kind: name for name, kind in _KINDS.items()}
+
+
+class SplitBook:
+    """Who has which split. Made by `fold`, or read back from what `to_json` said; changed by `add` alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Split] = {}
+        # Ordered, so that taking the first one does not walk over all that were taken before.
+        self._homeless: OrderedDict[str, None] = OrderedDict()
+        self._home: dict[int, OrderedDict[str, None]] = {}
+        self._home_of: dict[str, int] = {}
+        # By subtask: content key -> the attempt that it was assigned to.
+        self._held: dict[int, OrderedDict[str, int]] = {}
+        self._holder: dict[str, int] = {}
+        self._gone: set[str] = set()
+        self._sent: dict[int, tuple[int, int, bool]] = {}  # subtask -> attempt, next number, whether that was END
+        self._over: dict[int, int] = {}
+        self._listings = 0
+        self._parallelism: int | None = None
+        self._enumerator: Any = None
+
+    # asking
+
+    @property
+    def known(self) -> Mapping[str, Split]:
+        """All splits that are pending or held, by content key; of those that have vanished, the ones once listed."""
+        return self._known
+
+    @property
+    def has_pending(self) -> bool:
+        """Is there a split that nobody has?"""
+        return bool(self._homeless or self._home_of)
+
+    @property
+    def listings(self) -> int:
+        """How many listings have changed it: what was listed before one of them must not overtake it."""
+        return self._listings
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many subtasks there are; `None` before anybody has said, as in logs of earlier versions."""
+        return self._parallelism
+
+    @property
+    def enumerator(self) -> Any:
+        """What an enumerator that opted in goes on from; `None`: it begins anew."""
+        return self._enumerator
+
+    def held_by(self, subtask: int) -> tuple[str, ...]:
+        """What it was given and has not returned, in that order."""
+        return tuple(self._held.get(subtask, ()))
+
+    def has(self, subtask: int, attempt: int, splits: Iterable[str]) -> bool:
+        """Are all of ``splits`` the subtask's, by this attempt, and never given back since?"""
+        held: Mapping[str, int] = self._held.get(subtask, {})
+        return all(held.get(key) == attempt for key in splits)
+
+    def vanished(self) -> frozenset[str]:
+        """Splits that are held, and that the listing does not have any more: they do not come back."""
+        return frozenset(self._gone)
+
+    def gone_from(self, subtasks: int) -> tuple[Split, ...]:
+        """Of the splits that have vanished, those of a subtask that there would not be with so many ``subtasks``."""
+        return tuple(self._known[key] for key in self._gone if self._holder[key] >= subtasks)
+
+    def why_not_standing(self, subtask: int, subtasks: int, parts: Iterable[PartRef]) -> str | None:
+        """Why a finish of ``subtask`` that is made of ``parts`` is not what the subtask has to have; `None`: it is.
+
+        ``subtasks`` is how many there are by the code that asks. Where no finish of any of them is refused, each
+        split that is listed is in exactly one.
+        """
+        held: Mapping[str, int] = self._held.get(subtask, {})
+        read = {key: each.attempt for each in parts for key in each.splits}
+        told = {
+            "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
+            "were given to it since": [key for key in held if key not in read],
+            "are still to be read": [*self._home.get(subtask, ()), *self._homeless],
+            "are with a subtask that there is no more": [
+                key
+                for of in (self._held, self._home)
+                for other, keys in of.items()
+                if other >= subtasks
+                for key in keys
+            ],
+        }
+        said = (f"{len(keys)} splits {what}{self._named(keys)}" for what, keys in told.items() if keys)
+        return ", ".join(said) or None
+
+    def _named(self, keys: Iterable[str]) -> str:
+        known = [self._known[key] for key in keys if key in self._known]
+        return f" ({names(known)})" if known else ""
+
+    def is_over(self, subtask: int, attempt: int) -> bool:
+        """Has this attempt been returned, or is there no such subtask any more? It is fenced then."""
+        return attempt <= self._over.get(subtask, 0) or not self._exists(subtask)
+
+    def next_seq(self, subtask: int, attempt: int) -> int:
+        """The number of its next message."""
+        sent, seq, _ = self._sent.get(subtask, (0, 0, False))
+        return seq if sent == attempt else 0
+
+    def has_end(self, subtask: int, attempt: int) -> bool:
+        """Was it told that there is nothing more?"""
+        sent, _, ended = self._sent.get(subtask, (0, 0, False))
+        return sent == attempt and ended
+
+    def next_batch(self, subtask: int, max_bytes: int, among: Container[str] | None = None) -> tuple[str, ...]:
+        """What it would be given now: at least one split if there is any, up to ``max_bytes``; nothing changes.
+
+        ``among``: no others than these.
+        """
+        found: list[str] = []
+        size = 0
+        for each in chain(self._home.get(subtask, ()), self._homeless):
+            if among is not None and each not in among:
+                continue
+            size += self._known[each].weight
+            if found and size > max_bytes:
+                break
+            found.append(each)
+            if size >= max_bytes:
+                break
+        return tuple(found)
+
+    def message_for(self, subtask: int, attempt: int, max_bytes: int, among: Container[str] | None = None) -> Message:
+        """What its next message is: an ASSIGN while there is something for it, else END; nothing changes."""
+        seq, batch = self.next_seq(subtask, attempt), self.next_batch(subtask, max_bytes, among)
+        return Assign(subtask, attempt, seq, batch) if batch else End(subtask, attempt, seq)
+
+    # deciding: what whoever has read this book may put next; nothing changes
+
+    def news(self, listed: Mapping[str, Split], enumerator: Any = None) -> Discovered | None:
+        """What ``listed``, today's listing by content key, has that the book has not, and the other way; `None`:
+        nothing."""
+        added = tuple(each for key, each in listed.items() if key not in self._known or key in self._gone)
+        vanished = tuple(key for key in self._known if key not in listed and key not in self._gone)
+        if not added and not vanished and enumerator == self._enumerator:
+            return None
+        return Discovered(added, vanished, enumerator)
+
+    def rescaled(self, parallelism: int) -> Rescaled | None:
+        """``parallelism`` subtasks, where it is another number than before."""
+        return None if parallelism == self._parallelism else Rescaled(parallelism)
+
+    def rest_of(self, subtask: int, attempt: int, base: Container[str]) -> Return | None:
+        """Attempt ``attempt`` is claimed, and adopts ``base``: all else that those before it were given goes home.
+
+        `None`: the attempts before it are over already; then this was done, or overtaken.
+        """
+        if attempt <= 1 or self.is_over(subtask, attempt - 1):
+            return None
+        return Return(subtask, attempt - 1, tuple(key for key in self.held_by(subtask) if key not in base))
+
+    def pull(
+        self, subtask: int, attempt: int, seq: int, max_bytes: int, among: Container[str] | None = None
+    ) -> Message | None:
+        """Number ``seq`` of the attempt, which wants to be given more; `None`: it was sent already.
+
+        Raises `AttemptLost` where the attempt is over.
+        """
+        if self.is_over(subtask, attempt):
+            raise AttemptLost(
+                f"attempt {attempt} of subtask {subtask} was fenced: what it had read and not committed is its "
+                "successor's. This process must stop"
+            )
+        return None if self.next_seq(subtask, attempt) > seq else self.message_for(subtask, attempt, max_bytes, among)
+
+    # changing
+
+    def add(self, record: LogRecord) -> None:
+        """Enter one record. Raises `RecordInvalid`, with nothing entered, where it can't follow what is in the book."""
+        if isinstance(record, Discovered):
+            self._discover(record)
+        elif isinstance(record, Rescaled):
+            self._rescale(record)
+        elif isinstance(record, (Assign, End)):
+            self._send(record)
+        else:
+            self._take_back(record)
+
+    def _discover(self, record: Discovered) -> None:
+        self._listings += 1
+        self._enumerator = record.enumerator
+        for split in record.added:
+            key = split.key
+            self._gone.discard(key)
+            if key not in self._known:
+                self._known[key] = split
+                if key not in self._holder:
+                    self._homeless[key] = None
+        for key in record.vanished:
+            if key in self._holder:
+                self._gone.add(key)
+            elif key in self._known:
+                self._take(key)
+                del self._known[key]
+
+    def _rescale(self, record: Rescaled) -> None:
+        self._parallelism = record.parallelism
+        for subtask in sorted(each for each in {*self._held, *self._home} if not self._exists(each)):
+            for key in self._held.pop(subtask, ()):
+                del self._holder[key]
+                self._set_free(key, None)
+            for key in self._home.pop(subtask, ()):
+                del self._home_of[key]
+                self._set_free(key, None)
+        for subtask, (attempt, _, _) in self._sent.items():
+            if not self._exists(subtask):
+                self._over[subtask] = max(attempt, self._over.get(subtask, 0))
+
+    def _exists(self, subtask: int) -> bool:
+        return self._parallelism is None or subtask < self._parallelism
+
+    def _set_free(self, key: str, home: int | None) -> None:
+        """Nobody has it any more. What has vanished is forgotten, the rest is pending: at ``home``, if there is one."""
+        if key in self._gone:
+            self._gone.discard(key)
+            del self._known[key]
+        elif home is None:
+            self._homeless[key] = None
+        else:
+            self._home.setdefault(home, OrderedDict())[key] = None
+            self._home_of[key] = home
+
+    def _send(self, record: Message) -> None:
+        subtask, attempt = record.subtask, record.attempt
+        expected = self.next_seq(subtask, attempt)
+        if self.is_over(subtask, attempt) or attempt < self._sent.get(subtask, (0, 0, False))[0]:
+            raise _refused(record, "an attempt that is not over")
+        if record.seq != expected or self.has_end(subtask, attempt):
+            raise _refused(record, f"number {expected} of an attempt that has no END")
+        splits = record.splits if isinstance(record, Assign) else ()
+        for key in splits:
+            if self._home_of.get(key, subtask) != subtask or key in self._holder or key not in self._known:
+                raise _refused(record, f"splits that are there for subtask {subtask}, not {key}")
+        for key in splits:
+            self._take(key)
+            self._held.setdefault(subtask, OrderedDict())[key] = attempt
+            self._holder[key] = subtask
+        self._sent[subtask] = (attempt, record.seq + 1, isinstance(record, End))
+
+    def _take_back(self, record: Return) -> None:
+        held: dict[str, int] = self._held.get(record.subtask, OrderedDict())
+        if any(key not in held for key in record.splits):
+            raise _refused(record, f"splits that subtask {record.subtask} has")
+        for key in record.splits:
+            del held[key], self._holder[key]
+            self._set_free(key, record.subtask)
+        self._over[record.subtask] = max(record.attempt, self._over.get(record.subtask, 0))
+
+    def _take(self, key: str) -> None:
+        home = self._home_of.pop(key, None)
+        del (self._homeless if home is None else self._home[home])[key]
+
+    # as JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, in an order in which equal books have equal JSON."""
+        return {
+            "splits": [_split_to_json(each) for each in self._known.values()],
+            "homeless": list(self._homeless),
+            "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
+            "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
+            # Beside `held`, as earlier versions have it: the attempts that those splits were assigned to.
+            "attempts": {str(subtask): list(each.values()) for subtask, each in sorted(self._held.items()) if each},
+            "gone": sorted(self._gone),
+            "sent": {str(subtask): list(each) for subtask, each in sorted(self._sent.items())},
+            "over": {str(subtask): each for subtask, each in sorted(self._over.items())},
+            "listings": self._listings,
+            "parallelism": self._parallelism,
+            "enumerator": self._enumerator,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
+        """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
+        book = cls()
+        book._known = {each.key: each for each in map(_split_from_json, value["splits"])}
+        book._homeless = OrderedDict.fromkeys(value["homeless"])
+        book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
+        book._home_of = {key: subtask for subtask, each in book._home.items() for key in each}
+        book._held = {
+            int(subtask): OrderedDict(zip(each, value["attempts"][subtask], strict=True))
+            for subtask, each in value["held"].items()
+        }
+        book._holder = {key: subtask for subtask, each in book._held.items() for key in each}
+        book._gone = set(value["gone"])
+        book._sent = {int(subtask): (each[0], each[1], each[2]) for subtask, each in value["sent"].items()}
+        book._over = {int(subtask): each for subtask, each in value["over"].items()}
+        book._listings = value["listings"]
+        book._parallelism = value["parallelism"]
+        book._enumerator = value["enumerator"]
+        return book
+
+
+def fold(records: Iterable[LogRecord], book: SplitBook | None = None) -> SplitBook:
+    """The book after ``records``, in their order. ``book``, where given, is what came before them, and is changed."""
+    book = book or SplitBook()
+    for each in records:
+        book.add(each)
+    return book
+
+
+def record_to_json(record: LogRecord) -> dict[str, Any]:
+    """``{"kind": "assign", ...}``."""
+    found = {"kind": _KIND_OF[type(record)], **vars(record)}
+    if isinstance(record, Discovered):
+        found["added"] = [_split_to_json(each) for each in record.added]
+        if record.enumerator is None:
+            del found["enumerator"]
+    return found
+
+
+def record_from_json(value: Mapping[str, Any]) -> LogRecord:
+    """Inverse of `record_to_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
+    kind = _KINDS.get(value["kind"])
+    if kind is None:
+        raise ValueError(f"kind {value['kind']!r}: where a newer version wrote it, upgrade airflow-recovery here")
+    found = {name: each for name, each in value.items() if name != "kind"}
+    if kind is Discovered:
+        added = tuple(map(_split_from_json, found["added"]))
+        return Discovered(added, _keys(found["vanished"]), found.get("enumerator"))
+    if "splits" in found:
+        found["splits"] = _keys(found["splits"])
+    for name in ("subtask", "attempt", "seq", "parallelism"):
+        if name in found and (type(found[name]) is not int or found[name] < 0):
+            raise ValueError(f"{name}: expected a number from 0, found {found[name]!r}")
+    record: LogRecord = kind(**found)
+    return record
+
+
+def _split_to_json(split: Split) -> list[Any]:
+    return [split.uri, split.size, split.etag]
+
+
+def _split_from_json(value: Any) -> Split:
+    uri, size, etag = value
+    if type(uri) is not str or type(size) is not int or type(etag) is not str:
+        raise ValueError(f"expected a split as [uri, size, etag], found {value!r}")
+    return Split(uri, size, etag)
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"expected content keys, found {value!r}")
+    return tuple(value)
+
+
+def _refused(record: LogRecord, expected: str) -> RecordInvalid:
+    return RecordInvalid(
+        f"the log of splits: expected {expected}, found {record}: records before it are missing, or another program "
+        "writes below this prefix. Restore the objects, or reset the vertex."
+    )

@@ -1,0 +1,272 @@
+"""Parts: what a region that commits split by split has written so far, and what may be taken over of it. Pure.
+
+A part is kept only as a whole, and from one attempt. What a later attempt takes over is said in one place, the *base*
+in its claim: whoever looks for what is still to be read, and whoever puts the result together, looks there. Two looks
+at a log of parts that a zombie may still write to would count a split twice.
+
+    base of a claim   that of the newest attempt above the reset mark that was made of the same (its ``reading``), and
+                      that attempt's own log, as long as it was when it was listed; less what can't be used any more
+    finish            the parts of the base and the own ones: each split of the assignment in exactly one of them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import AdoptedParts, Claim, InputPin, LostSplit, Part, PartRef
+from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.split import Split
+
+MAX_NAMED = 5
+
+
+def reading_of(fingerprint: str | None, inputs: Iterable[InputPin]) -> str:
+    """What the parts of an attempt are made of, besides their splits: the code, and the rows of its side inputs.
+
+    A side input that was made again with equal rows is the same; one without digests is another with each attempt.
+    """
+    pins = sorted([each.region, sorted(each.digests) or each.attempt] for each in inputs)
+    return hashlib.sha256(json.dumps([fingerprint, pins]).encode()).hexdigest()[:32]
+
+
+def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> tuple[AdoptedParts, ...]:
+    """What the next claim may take over of what ``claims`` (by attempt) have left, by the names alone.
+
+    Nothing of attempts up to the reset mark, and nothing that was released or purged.
+    """
+    same = [n for n, each in claims.items() if n > state.void_up_to and each.reading == reading and n in state.attempts]
+    if not same:
+        return ()
+    newest = max(same)
+    logs = (*claims[newest].base, AdoptedParts(newest, state.attempts[newest].parts))
+    return tuple(
+        each for each in logs if each.numbers and each.attempt > state.void_up_to and not state.is_let_go(each.attempt)
+    )
+
+
+def numbers_of(base: Iterable[AdoptedParts]) -> list[tuple[int, int]]:
+    """(attempt, number) of every part that is adopted, in order."""
+    return [(each.attempt, number) for each in base for number in each.numbers]
+
+
+def usable(
+    base: Sequence[AdoptedParts],
+    parts: Iterable[Part],
+    assigned: Collection[str],
+    gone: Collection[tuple[int, int]] = (),
+    *,
+    is_own: Callable[[Part], bool] = lambda part: True,
+) -> tuple[AdoptedParts, ...]:
+    """``base`` without the parts that can't be used; ``parts`` are those that it names, ``gone`` lack their objects.
+
+    A part goes as a whole: where one of its splits is not among ``assigned`` any more (it vanished, or its content is
+    another), is in an earlier part already, or was given back since it was read (``is_own``).
+    """
+    wanted = set(assigned)
+    covered: set[str] = set()
+    dropped: dict[int, set[int]] = {}
+    for each in parts:
+        splits = set(each.splits)
+        if (each.attempt, each.number) in gone or not splits <= wanted or splits & covered or not is_own(each):
+            dropped.setdefault(each.attempt, set()).add(each.number)
+        else:
+            covered |= splits
+    found = (
+        replace(each, dropped=tuple(sorted({*each.dropped, *dropped[each.attempt]})))
+        if each.attempt in dropped
+        else each
+        for each in base
+    )
+    return tuple(each for each in found if each.numbers)
+
+
+@dataclass(frozen=True)
+class SplitWork:
+    """What an attempt that commits split by split has to read, and what it takes over, in the order of its numbers.
+
+    ``is_pulled``: which of ``assigned`` it reads is decided while it runs, so that nobody knows before.
+    """
+
+    assigned: tuple[Split, ...]
+    base: tuple[AdoptedParts, ...] = ()
+    adopted: tuple[Part, ...] = ()
+    reading: str = ""
+    is_pulled: bool = False
+
+    @property
+    def todo(self) -> tuple[Split, ...]:
+        """What is still to be read."""
+        return to_read(self.assigned, self.adopted)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to be read, and something was: it can be finished as it is."""
+        return not self.is_pulled and not self.todo and any(each.outputs for each in self.adopted)
+
+    def text(self) -> str:
+        """For people."""
+        kept = sum(len(each.splits) for each in self.adopted)
+        return f"{kept} splits kept" if self.is_pulled else f"{kept} of {len(self.assigned)} splits kept"
+
+
+def folder_of(parts: Iterable[Part]) -> str:
+    """The folder of the region that these parts are of: a part's results lie at ``<attempt>/<result>/<number>`` there.
+
+    Raises `ManifestInvalid` where none of them has a result.
+    """
+    for each in parts:
+        for output in each.outputs:
+            return output.location.rsplit("/", 3)[0]
+    raise ManifestInvalid("expected a part with results, found none: restart the region, which reads everything anew")
+
+
+def taken(base: Iterable[AdoptedParts], parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Of ``parts``, those that ``base`` adopts."""
+    adopted = set(numbers_of(base))
+    return tuple(each for each in parts if (each.attempt, each.number) in adopted)
+
+
+@dataclass(frozen=True)
+class Cover:
+    """How parts cover an assignment; all three empty: exactly."""
+
+    missing: tuple[str, ...]
+    twice: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Each split once, and no other."""
+        return not (self.missing or self.twice or self.foreign)
+
+
+def cover(assigned: Iterable[str], parts: Iterable[Part]) -> Cover:
+    """Compare the splits of ``parts`` with the content keys that were assigned."""
+    counts = Counter(key for each in parts for key in each.splits)
+    wanted = dict.fromkeys(assigned)
+    return Cover(
+        missing=tuple(key for key in wanted if key not in counts),
+        twice=tuple(key for key, count in counts.items() if count > 1),
+        foreign=tuple(key for key in counts if key not in wanted),
+    )
+
+
+def check_cover(assigned: Iterable[Split], parts: Iterable[Part]) -> None:
+    """Before a finish. Raises `SplitsNotCovered` where ``parts`` are not exactly what was to be read."""
+    by_key = {each.key: each for each in assigned}
+    found = cover(by_key, parts)
+    if found.is_exact:
+        return
+    said = {
+        "not read": _named(found.missing, by_key),
+        "read twice": _named(found.twice, by_key),
+        "not assigned": _named(found.foreign, by_key),
+    }
+    raise SplitsNotCovered(
+        f"expected each of {len(by_key)} splits in exactly one part, found "
+        f"{'; '.join(f'{what}: {which}' for what, which in said.items() if which)}. Nothing was finished. Restart the "
+        "region (`airflow recovery plan DAG RUN --restart REGION --apply`), which reads all of them anew, and report "
+        "this."
+    )
+
+
+def to_read(assigned: Iterable[Split], parts: Iterable[Part]) -> tuple[Split, ...]:
+    """Of ``assigned``, what is in none of ``parts``, in the order given."""
+    done = {key for each in parts for key in each.splits}
+    return tuple(each for each in assigned if each.key not in done)
+
+
+def refs_of(parts: Iterable[Part]) -> tuple[PartRef, ...]:
+    """``parts`` as a finish names them."""
+    return tuple(PartRef(each.attempt, each.number, each.splits) for each in parts)
+
+
+def accumulated(parts: Iterable[Part]) -> tuple[tuple[str, float], ...]:
+    """The sums of all parts: what a part counted stands in it, so that no attempt that dies takes it along."""
+    sums: dict[str, float] = {}
+    for each in parts:
+        for name, amount in each.accumulators:
+            sums[name] = sums.get(name, 0) + amount
+    return tuple(sorted(sums.items()))
+
+
+def lost_splits_of(parts: Iterable[Part], assigned: Iterable[Split]) -> tuple[LostSplit, ...]:
+    """The splits that a finish of ``parts`` does without."""
+    by_key = {each.key: each for each in assigned}
+    return tuple(
+        LostSplit(key, by_key[key].uri if key in by_key else "", f"{each.lost.type}: {each.lost.message}")
+        for each in parts
+        if each.lost is not None
+        for key in each.splits
+    )
+
+
+def union_of(location: str, results: Iterable[str], parts: Iterable[Part]) -> tuple[PartitionManifest, ...]:
+    """One manifest for each of ``results``, of the objects of all ``parts``; they lie under several attempts.
+
+    ``location`` is the folder of the region, which holds those of all its attempts. Raises `ManifestInvalid` where a
+    part lacks a result, lies elsewhere, or has other columns than the others.
+    """
+    made = [each for each in parts if each.lost is None]
+    return tuple(_union(location, result, made) for result in results)
+
+
+def _union(location: str, result: str, parts: list[Part]) -> PartitionManifest:
+    objects: list[ResultObject] = []
+    found: list[PartitionManifest] = []
+    for part in parts:
+        own = [each for each in part.outputs if each.result == result]
+        where = f"part {part.number} of {part.region}@{part.attempt}"
+        if len(own) != 1:
+            raise ManifestInvalid(
+                f"{where}: expected one manifest of {result!r}, found {len(own)}: restart the region, and report this"
+            )
+        if not own[0].location.startswith(f"{location}/"):
+            raise ManifestInvalid(
+                f"{where}: expected {result!r} below {location}, found it at {own[0].location}: the base of the "
+                "results was changed; restart the region"
+            )
+        if found and own[0].schema != found[0].schema:
+            raise ManifestInvalid(
+                f"{where}: expected the columns of the parts before it in {result!r}, {found[0].schema}, found "
+                f"{own[0].schema}: have the source say its columns and types, instead of taking them from each batch "
+                "of files; then restart the region"
+            )
+        below = own[0].location[len(location) + 1 :]
+        objects += [replace(each, path=f"{below}/{each.path}") for each in own[0].objects]
+        found.append(own[0])
+    rows = [each.rows for each in found if each.rows is not None]
+    digests = [each.digest for each in found if each.digest is not None]
+    return PartitionManifest(
+        result=result,
+        location=location,
+        objects=tuple(objects),
+        rows=sum(rows) if len(rows) == len(found) else None,
+        schema=found[0].schema if found else None,
+        digest=_sum_of_digests(digests) if digests and len(digests) == len(found) else None,
+    )
+
+
+def _sum_of_digests(digests: Sequence[str]) -> str:
+    """The digest of all rows together (`airflow_recovery.driver.digest`): schema, number of rows, and sums."""
+    kinds = {each.partition("-")[0] for each in digests}
+    if len(kinds) != 1:
+        raise ManifestInvalid(f"expected digests of the same columns, found {sorted(kinds)}: restart the region")
+    numbers = zip(*([int(one, 16) for one in each.split("-")[1:]] for each in digests), strict=True)
+    return "-".join([*kinds, *(f"{sum(each):x}" for each in numbers)])
+
+
+def _named(keys: Collection[str], by_key: Mapping[str, Split]) -> str:
+    known = [by_key[key] for key in keys if key in by_key]
+    unknown = [key for key in keys if key not in by_key]
+    more = len(unknown) - MAX_NAMED
+    return ", ".join(
+        each for each in (names(known), ", ".join(unknown[:MAX_NAMED]), f"{more} more" if more > 0 else "") if each
+    )

@@ -1,0 +1,67 @@
+"""A store of which only so much may be read: what one request to the API server may hold in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from airflow_recovery.errors import ObjectTooLarge
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+
+
+class BudgetedStore:
+    """``inner``, of which no more than ``total_bytes`` are read over the life of this object. For many threads.
+
+    A read that goes beyond raises `ObjectTooLarge`: what its reader then holds is within the total. While reads are at
+    work, more is in memory, by no more than `get_many` lets through at once. Listings and writes are not counted.
+    """
+
+    def __init__(self, inner: ObjectStore, total_bytes: int) -> None:
+        self._inner = inner
+        self._total_bytes = total_bytes
+        self._left = total_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def base_uri(self) -> str:
+        """That of the store below."""
+        return self._inner.base_uri
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """As it is."""
+        return self._inner.put_if_absent(key, body)
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """As it is."""
+        return self._inner.put(key, body)
+
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        """Read ``key``, if so much is left."""
+        left = self._left
+        limit = left if max_bytes is None else min(left, max_bytes)
+        try:
+            found = self._inner.get(key, limit)
+        except ObjectTooLarge:
+            if limit == max_bytes:
+                raise
+            raise self._spent(key) from None
+        with self._lock:  # others have read since
+            if len(found.body) > self._left:
+                raise self._spent(key)
+            self._left -= len(found.body)
+        return found
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As it is."""
+        return self._inner.list(prefix, start_after=start_after)
+
+    def _spent(self, key: str) -> ObjectTooLarge:
+        return ObjectTooLarge(
+            f"{self.base_uri}/{key}: expected no more than {self._total_bytes} bytes to be read for one request, found "
+            f"more: {self._total_bytes - self._left} were read, and this object does not fit into the rest. "
+            "`airflow recovery show` has no such limit."
+        )
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As it is."""
+        self._inner.delete(keys)

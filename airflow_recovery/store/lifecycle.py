@@ -1,0 +1,39 @@
+"""Results that the bucket deletes by itself (fault 29): an ordinary loss, with a cause that somebody can remove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import StoreError
+from airflow_recovery.store.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class ExpiryRule:
+    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old."""
+
+    name: str
+    prefix: str
+    days: int
+
+
+def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
+    """The bucket's rules that delete objects at ``location`` by age, the shortest first.
+
+    Best effort: () where the store has none, or does not say. It is an explanation, and decides nothing.
+    """
+    expiry_rules = getattr(store, "expiry_rules", None)
+    if expiry_rules is None:
+        return ()
+    path = location.partition("://")[2].partition("/")[2]
+    try:
+        found = [each for each in expiry_rules() if path.startswith(each.prefix)]
+    except StoreError:
+        return ()
+    return tuple(sorted(found, key=lambda each: each.days))
+
+
+def rule_text(rule: ExpiryRule) -> str:
+    """For people."""
+    where = f" below {rule.prefix!r}" if rule.prefix else ""
+    return f"the bucket's lifecycle rule {rule.name!r} deletes what is older than {rule.days} days{where}"

@@ -1,0 +1,314 @@
+"""An S3 bucket, or a part of one, as an object store. Any server with conditional writes will do."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import (
+    ConfigurationError,
+    ObjectMissing,
+    RecoveryError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    StoreUnsuitable,
+)
+from airflow_recovery.store.backoff import DEFAULT_BACKOFF
+from airflow_recovery.store.encryption import Encryption
+from airflow_recovery.store.lifecycle import ExpiryRule
+from airflow_recovery.store.names import checked_key, checked_prefix
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
+from airflow_recovery.store.s3_clients import S3Clients
+from airflow_recovery.store.s3_errors import answered, from_code, translate
+from airflow_recovery.store.uploads import Upload
+
+if TYPE_CHECKING:
+    from airflow_recovery.store.s3_clients import AnySession
+
+_URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
+_DELETE_BATCH = 1000
+_ONCE = 1
+_NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
+
+
+class S3Store:
+    """Objects below ``s3://bucket/prefix``, over boto3's SDK (imported at the first request).
+
+    Reads are repeated a few times: by the SDK until an answer begins, and here where its body breaks off. Writes are
+    not: whether an unknown outcome may be repeated is the journal's decision
+    (`airflow_recovery.store.write_once`). Credentials come from ``session`` (boto3's or
+    botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. Where the server
+    says that they have expired, they are fetched anew once, by ``renew`` where a session was given; then
+    `StoreCredentialsExpired` is raised. One instance may be used by many threads.
+
+    Does not create buckets. ``max_connections`` bounds the connections of one instance.
+    """
+
+    def __init__(
+        self,
+        base_uri: str,
+        *,
+        endpoint_url: str | None = None,
+        region_name: str | None = None,
+        session: AnySession | None = None,
+        renew: Callable[[], AnySession] | None = None,
+        encryption: Encryption | None = None,
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 30.0,
+        max_read_attempts: int = 4,
+        max_connections: int = 64,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bucket, self._prefix = _bucket_and_prefix(base_uri)
+        self._sleep = sleep
+        self._max_read_attempts = max_read_attempts
+        self._put_arguments: dict[str, Any] = {} if encryption is None else encryption.put_arguments()
+        self._clients = S3Clients(
+            session,
+            renew=renew,
+            endpoint_url=endpoint_url,
+            region_name=region_name,
+            connect_timeout_s=connect_timeout_s,
+            read_timeout_s=read_timeout_s,
+            max_connections=max_connections,
+        )
+
+    def beside(self, base_uri: str) -> S3Store:
+        """The store at another URI with the same endpoint and credentials: it shares this one's clients."""
+        other = copy.copy(self)
+        other._bucket, other._prefix = _bucket_and_prefix(base_uri)
+        return other
+
+    @property
+    def base_uri(self) -> str:
+        """``s3://bucket/prefix``, without a slash at the end."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def prepare(self) -> None:
+        """Import the SDK and make the clients now instead of at the first request. Asks nobody anything."""
+        self._clients.sending(self._max_read_attempts)
+        self._clients.sending(_ONCE)
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        """Create ``key``. Raises `ObjectExists` where it is there already, whoever wrote it."""
+        return self._write(key, body, {"IfNoneMatch": "*"})
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        """Create or overwrite ``key``."""
+        return self._write(key, body, {})
+
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        """Read ``key``. Raises `ObjectMissing` where a listing confirms that it is not there.
+
+        Raises `ObjectTooLarge`, and reads nothing, where the answer is longer than ``max_bytes``.
+        """
+        try:
+            return self._get(key, max_bytes)
+        except ObjectMissing:
+            if not self._is_listed(key):
+                raise
+        # Written between the two requests, or a server that answers 404 for something else. Once more, then say so.
+        try:
+            return self._get(key, max_bytes)
+        except ObjectMissing as error:
+            raise StoreUnavailable(
+                f"{self._uri(key)}: the listing shows the object, but reading it says it is not there ({error}) "
+                "Nothing is concluded from that; try again."
+            ) from error
+
+    def peek(self, key: str) -> StoredObject:
+        """As `get`, but `ObjectMissing` is not confirmed by a listing: for who looks for what is still to come.
+
+        Only for callers to whom "not there" means "not yet", and for whom a wrong answer changes nothing.
+        """
+        return self._get(key, MAX_OBJECT_BYTES)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
+
+        Folder markers (keys that end with a slash) are no objects and left out.
+        """
+        where = self._prefix + checked_prefix(prefix)
+        arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
+        if start_after:
+            arguments["StartAfter"] = self._prefix + start_after
+        try:
+            while arguments:
+                page = self._ask("list_objects_v2", arguments)
+                for each in page.get("Contents", ()):
+                    if not each["Key"].endswith("/"):
+                        yield self._listed(each)
+                following = {"ContinuationToken": page.get("NextContinuationToken")}
+                arguments = {**arguments, **following} if page.get("IsTruncated") else {}
+        except Exception as error:
+            raise self._translated(error, "list", f"s3://{self._bucket}/{where}") from error
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, 1000 a request; a key that is not there is not an error."""
+        remaining = iter(keys)
+        while batch := list(islice(remaining, _DELETE_BATCH)):
+            names = [{"Key": self._prefix + checked_key(key)} for key in batch]
+            try:
+                deleted = {"Bucket": self._bucket, "Delete": {"Objects": names, "Quiet": True}}
+                answer = self._ask("delete_objects", deleted)
+            except Exception as error:
+                raise self._translated(error, "delete from", self.base_uri) from error
+            for each in answer.get("Errors", ()):
+                if each.get("Code") != "NoSuchKey":
+                    before = f"Could not delete s3://{self._bucket}/{each.get('Key')}:"
+                    raise from_code(each.get("Code", ""), 0, before=before, said=each.get("Message", ""))
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """Unfinished multipart uploads to keys that begin with ``prefix``, whoever began them."""
+        where = self._prefix + checked_prefix(prefix)
+        try:
+            arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
+            while arguments:
+                page = self._ask("list_multipart_uploads", arguments)
+                for each in page.get("Uploads", ()):
+                    key = each["Key"][len(self._prefix) :]
+                    yield Upload(key, each["UploadId"], each["Initiated"].timestamp())
+                following = {"KeyMarker": page.get("NextKeyMarker"), "UploadIdMarker": page.get("NextUploadIdMarker")}
+                arguments = {**arguments, **following} if page.get("IsTruncated") else {}
+        except Exception as error:
+            raise self._translated(error, "list the uploads to", f"s3://{self._bucket}/{where}") from error
+
+    def abort_upload(self, upload: Upload) -> None:
+        """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        name = self._prefix + checked_key(upload.key)
+        try:
+            self._ask("abort_multipart_upload", {"Bucket": self._bucket, "Key": name, "UploadId": upload.upload_id})
+        except Exception as error:
+            if answered(error)[0] == "NoSuchUpload":
+                return
+            raise self._translated(error, "abort the upload to", self._uri(upload.key)) from error
+
+    def expiry_rules(self) -> tuple[ExpiryRule, ...]:
+        """The bucket's lifecycle rules that delete objects of this store by age; () where it has none."""
+        try:
+            answer = self._ask("get_bucket_lifecycle_configuration", {"Bucket": self._bucket})
+        except Exception as error:
+            if answered(error)[0] in _NO_RULES:
+                return ()
+            raise self._translated(error, "read the lifecycle rules of", f"s3://{self._bucket}") from error
+        found = []
+        for rule in answer.get("Rules", ()):
+            wanted = rule.get("Filter", {})
+            prefix = wanted.get("Prefix") or wanted.get("And", {}).get("Prefix") or rule.get("Prefix") or ""
+            days = rule.get("Expiration", {}).get("Days")
+            concerns = prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
+            if rule.get("Status") == "Enabled" and days is not None and concerns:
+                found.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
+        return tuple(found)
+
+    def _get(self, key: str, max_bytes: int | None) -> StoredObject:
+        failures = 0
+        while True:
+            answer = self._begin_to_read(key, max_bytes)
+            try:
+                body = answer["Body"].read()
+            except Exception as error:
+                failures += 1
+                meant = self._translated(error, "read", self._uri(key))
+                if meant is error or failures >= self._max_read_attempts:
+                    raise meant from error
+            else:
+                return StoredObject(self._info(key, len(body), answer, "reading an object"), body)
+            self._sleep(DEFAULT_BACKOFF.pause_s(failures, random.Random()))
+
+    def _begin_to_read(self, key: str, max_bytes: int | None) -> dict[str, Any]:
+        """The answer whose body is still to come, and is not longer than ``max_bytes``.
+
+        The SDK compares the body with the length, and with the checksum where the server keeps one.
+        """
+        name = self._prefix + checked_key(key)
+        try:
+            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name})
+        except Exception as error:
+            raise self._translated(error, "read", self._uri(key)) from error
+        try:
+            check_size(self._uri(key), self._said(answer, "ContentLength", "reading an object"), max_bytes)
+        except RecoveryError:
+            answer["Body"].close()
+            raise
+        return answer
+
+    def _is_listed(self, key: str) -> bool:
+        """Whether a listing shows exactly ``key``. It comes first among the keys that it is a prefix of."""
+        try:
+            listed = {"Bucket": self._bucket, "Prefix": self._prefix + key, "MaxKeys": 1}
+            answer = self._ask("list_objects_v2", listed)
+        except Exception as error:
+            raise self._translated(error, "list", self._uri(key)) from error
+        return any(each["Key"] == self._prefix + key for each in answer.get("Contents", ()))
+
+    def _write(self, key: str, body: bytes, condition: dict[str, Any]) -> ObjectInfo:
+        name = self._prefix + checked_key(key)
+        arguments = {"Bucket": self._bucket, "Key": name, "Body": body, **self._put_arguments, **condition}
+        try:
+            answer = self._clients.ask(_ONCE, lambda client: client.put_object(**arguments))
+        except Exception as error:
+            raise self._translated(error, "write", self._uri(key)) from error
+        return ObjectInfo(key, len(body), self._said(answer, "ETag", "writing an object").strip('"'))
+
+    def _translated(self, error: Exception, action: str, uri: str) -> Exception:
+        from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
+
+        # botocore lets urllib3's errors through where a body breaks off within TLS.
+        if not isinstance(error, (BotoCoreError, ClientError, HTTPError, OSError)):
+            return error
+        meant = translate(error, action=action, uri=uri)
+        if isinstance(meant, ObjectMissing) and action != "read":
+            # No object can be missing there: the bucket is, or whatever answered is no S3 API.
+            return StoreMisconfigured(f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.")
+        return meant
+
+    def _listed(self, each: Any) -> ObjectInfo:
+        size = self._said(each, "Size", "a listing")
+        return self._info(each["Key"][len(self._prefix) :], size, each, "a listing")
+
+    def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
+        from pendulum import instance
+
+        modified = instance(self._said(answer, "LastModified", to))
+        return ObjectInfo(key, size, self._said(answer, "ETag", to).strip('"'), modified)
+
+    def _said(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
+        """What the server said under S3's own ``name``. Raises `StoreUnsuitable` where it said nothing."""
+        if answer.get(name) is None:
+            raise StoreUnsuitable(
+                f"{self.base_uri}: expected {name} in the answer to {to}, as S3 sends it, found none. Without it an "
+                "object that was cut short or exchanged looks whole. Use a server that says it, or take away the proxy "
+                "that drops it."
+            )
+        return answer[name]
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    def _ask(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request that may be repeated, under the client's own name of it."""
+        answer: dict[str, Any] = self._clients.ask(
+            self._max_read_attempts, lambda client: getattr(client, operation)(**arguments)
+        )
+        return answer
+
+
+def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
+    """The prefix ends with a slash, or is empty."""
+    found = _URI.fullmatch(base_uri)
+    prefix = (found["prefix"] or "").removesuffix("/") if found else ""
+    try:
+        if found is None or (prefix and not checked_key(prefix)):
+            raise ValueError
+    except ValueError:
+        raise ConfigurationError(
+            f"Expected s3://<bucket>/<prefix>, found {base_uri!r}. Name a bucket, and no empty part, '.' or '..' in it."
+        ) from None
+    return found["bucket"], f"{prefix}/" if prefix else ""

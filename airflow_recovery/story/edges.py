@@ -1,0 +1,43 @@
+"""Who reads what of whom: the edges between regions, by the type of the results that they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.results.cached import is_cached_location
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Region ``consumer`` reads ``results`` of region ``producer``. Edges inside a region are pipelined, not listed."""
+
+    producer: str
+    consumer: str
+    results: tuple[str, ...]
+    type: ResultType
+
+
+def edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
+    """In the order of the consumers. That a result is cached is known once an attempt has registered it."""
+    regions = {each.name: each for each in plan.regions}
+    types = {each.name: _type(each, state) for each in plan.regions}
+    return [
+        Edge(producer, each.name, _read(each, regions[producer]), types[producer])
+        for each in plan.regions
+        for producer in each.inputs
+    ]
+
+
+def _read(consumer: RegionPlan, producer: RegionPlan) -> tuple[str, ...]:
+    return tuple(each for each in producer.results if each in consumer.reads) or producer.results
+
+
+def _type(region: RegionPlan, state: RunState) -> ResultType:
+    if region.persistent:
+        return ResultType.BLOCKING_PERSISTENT
+    current = state.of(region.name).current
+    outputs = current.outcome.outputs if current is not None and current.outcome is not None else ()
+    return ResultType.CACHED if any(is_cached_location(each.location) for each in outputs) else ResultType.BLOCKING

@@ -1,0 +1,37 @@
+"""The names of the folders below a prefix, of a store that knows keys only: one request a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from airflow_recovery.store.names import decode
+from airflow_recovery.store.object_store import ObjectStore
+
+_AFTER_SLASH = chr(ord("/") + 1)
+
+
+def folders(store: ObjectStore, prefix: str = "", *, most: int = 1000) -> list[str]:
+    """The first ``most`` folder names (encoded) directly below ``prefix``, in key order."""
+    return list(islice(_folders(store, prefix), most))
+
+
+def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
+    start_after = ""
+    while True:
+        below = (each.key[len(prefix) :] for each in store.list(prefix, start_after=start_after))
+        key = next((each for each in below if "/" in each), None)
+        if key is None:
+            return
+        name = key.partition("/")[0]
+        yield name
+        # Everything below this folder sorts before its name with the character that follows the slash.
+        start_after = f"{prefix}{name}{_AFTER_SLASH}"
+
+
+def readable(name: str) -> str:
+    """The id that an encoded name stands for; a shortened one stays as it is."""
+    try:
+        return decode(name)
+    except ValueError:
+        return name

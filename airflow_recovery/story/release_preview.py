@@ -1,0 +1,90 @@
+"""What is given up where a person lets the data of a region go: said before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release
+from airflow_recovery.errors import NothingRecorded, UnknownRegion
+from airflow_recovery.planning.evaluation import Available, Judgement
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.scenario import PartitionGone, RestartRegion, together
+from airflow_recovery.story.run_view import RunView
+
+
+@dataclass(frozen=True)
+class ReleasePreview:
+    """``again``: the regions that run as soon as one that reads this one has to. ``warnings``: what can't be undone.
+
+    ``still_needed``: why the release rule would keep it, or empty; then it takes force.
+    """
+
+    region: str
+    attempt: int
+    files: int
+    bytes: int
+    again: tuple[str, ...]
+    warnings: tuple[str, ...]
+    still_needed: str = ""
+
+
+def preview_release(view: RunView, available: Available, region: str) -> ReleasePreview:
+    """Of the attempt that counts. Raises `UnknownRegion`, `NothingRecorded` where nothing of it counts or it is
+    released already, and `Refused` where it is pinned, somebody reads it, or its sink has not taken it over yet.
+    """
+    found = attempt_to_release(view, region)
+    current = found.attempt
+    topology, state = view.in_use.plan, view.in_use.state
+    readers = [each.name for each in topology.regions if region in each.inputs]
+    again = [RestartRegion(each) for each in readers]
+    supposed = plan(topology, state, available, together([PartitionGone(region), *again]))
+    outcome = current.outcome
+    outputs = outcome.outputs if outcome is not None else ()
+    (planned,) = (each for each in topology.regions if each.name == region)
+    return ReleasePreview(
+        region=region,
+        attempt=current.number,
+        files=sum(len(each.objects) for each in outputs),
+        bytes=sum(each.size for each in outputs),
+        again=supposed.running if readers else (region,),
+        warnings=tuple(_warnings(view, available, planned.name, final=planned.final, readers=readers)),
+        still_needed=found.still_needed,
+    )
+
+
+def attempt_to_release(view: RunView, region: str) -> ReleaseByHand:
+    """The attempt that counts, and whether it is still needed. Raises as `preview_release`."""
+    topology, state = view.in_use.plan, view.in_use.state
+    known = [each.name for each in topology.regions]
+    if region not in known:
+        raise UnknownRegion(f"{region!r} is not in this plan{did_you_mean(region, known)}.")
+    found = look_at_release(view.journal, topology, state, region, None)
+    if found.attempt.is_released:
+        raise NothingRecorded(f"{found.name} is released already.")
+    return found
+
+
+def _warnings(view: RunView, available: Available, region: str, *, final: bool, readers: list[str]) -> list[str]:
+    told = []
+    if final:
+        told.append(f"{region} is a final result: whoever reads it outside this job loses it.")
+    if any(each.region == region for each in view.published):
+        told.append(f"The newest publish names {region}: its readers find nothing.")
+    judged = Judgement(view.in_use.plan, view.in_use.state, available=available)
+    unfinished = [each for each in readers if judged.why_not_standing(each) is not None]
+    if unfinished:
+        told.append(f"{', '.join(unfinished)} still has to read {region}: it will be made again for that.")
+    gone = [each for each in _producers(view, region) if _is_gone(judged, available, each)]
+    if gone:
+        told.append(f"To make it again, {', '.join(gone)} must be made again as well: that data is not there either.")
+    return told
+
+
+def _is_gone(judged: Judgement, available: Available, region: str) -> bool:
+    current = judged.current(region)
+    return current is None or current.is_released or available(region, current) is not None
+
+
+def _producers(view: RunView, region: str) -> tuple[str, ...]:
+    return next(each.inputs for each in view.in_use.plan.regions if each.name == region)

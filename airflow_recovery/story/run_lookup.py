@@ -1,0 +1,157 @@
+"""Which journal is meant by a DAG, a run and perhaps a group, found in the journal alone."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
+from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.store.names import decode, encode
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.folders import folders, readable
+
+RUNS_LOOKED_AT = 100
+"""A run id says nothing of its run key where the run has a logical date: so many runs' claims are read to find it."""
+
+_ALL_RUNS = 1_000_000
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:?\d{2}(?::?\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:?\d{2})?")
+
+
+def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = None) -> RunIdentity:
+    """The identity of the run that ``run`` names: its key, its logical date, its partition key, or its run id.
+
+    Raises `NothingRecorded`, with the nearest that there is, where the journal has no such DAG, run or group, and where
+    there are several groups and none is named.
+    """
+    check_dag(store, dag_id)
+    dag = f"{encode(dag_id)}/"
+    key = next((each for each in _keys_of(run) if _has(store, f"{dag}{encode(each)}/")), None)
+    if key is None:
+        key = _key_by_claims(store, dag, run)
+    if key is None:
+        known = [readable(each) for each in folders(store, dag)]
+        nearest = _nearest(run, known, "run keys")
+        raise NothingRecorded(
+            f"The journal of DAG {dag_id!r} has no run {run!r}. {nearest} RUN may be a run key, a logical date or "
+            "a run id."
+        )
+    groups = [readable(each) for each in folders(store, f"{dag}{encode(key)}/")]
+    where = f"Run {key} of DAG {dag_id!r}"
+    if group_id is None:
+        if len(groups) > 1:
+            raise NothingRecorded(f"{where} has {len(groups)} groups: name one with --group: {', '.join(groups)}.")
+        group_id = groups[0]
+    elif readable(encode(group_id)) not in groups:
+        raise NothingRecorded(f"{where} has no group {group_id!r}. It has {', '.join(groups)}.")
+    return _exact(store, RunIdentity(dag_id, key, group_id))
+
+
+def check_dag(store: ObjectStore, dag_id: str) -> None:
+    """Raise `NothingRecorded`, with the nearest that there are, where the journal has no such DAG."""
+    if _has(store, f"{encode(dag_id)}/"):
+        return
+    known = [readable(each) for each in folders(store) if not each.startswith("_")]
+    if not known:
+        raise NothingRecorded(f"The journal {store.base_uri} is empty: no run has claimed an attempt yet.")
+    raise NothingRecorded(f"The journal {store.base_uri} has no DAG {dag_id!r}. {_nearest(dag_id, known, 'DAGs')}")
+
+
+def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> list[RunIdentity]:
+    """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none."""
+    check_dag(store, dag_id)
+    dag = f"{encode(dag_id)}/"
+    wanted = None if group_id is None else encode(group_id)
+    found = [
+        _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
+        for key in folders(store, dag, most=_ALL_RUNS)
+        for group in folders(store, f"{dag}{key}/")
+        if wanted in (None, group)
+    ]
+    if not found:
+        raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
+    return found
+
+
+def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
+    """The groups of a run that have a journal, by their whole names."""
+    run = f"{encode(dag_id)}/{encode(run_key)}/"
+
+    def whole(name: str) -> str:
+        try:
+            return decode(name)
+        except ValueError:  # so long that its folder is shortened
+            return str(_record_below(store, f"{run}{name}/")["group_id"])
+
+    return [whole(each) for each in folders(store, run)]
+
+
+def _keys_of(run: str) -> Iterable[str]:
+    yield run
+    for text in dict.fromkeys((run, run.rpartition("__")[2])):
+        moment = _moment(text)
+        if moment is not None:
+            yield run_key(logical_date=moment, partition_key=None, run_id=run)
+    yield run_key(logical_date=None, partition_key=None, run_id=run)
+    yield run_key(logical_date=None, partition_key=run, run_id=run)
+
+
+def _moment(text: str) -> str | None:
+    """ISO 8601 in UTC; a date alone is its midnight, and no offset means UTC, as in Airflow."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).astimezone(timezone.utc).isoformat()
+
+
+def _key_by_claims(store: ObjectStore, dag: str, run_id: str) -> str | None:
+    """The run key whose newest listed claim is of that Airflow run id; the newest keys first, and not all of them."""
+    for key in list(reversed(folders(store, dag)))[:RUNS_LOOKED_AT]:
+        claim = next((each.key for each in store.list(f"{dag}{key}/") if each.key.endswith(".claim")), None)
+        if claim is None:
+            continue
+        try:
+            record = parse_json(store.get(claim).body, where=claim)
+            if record["body"]["airflow_run_id"] == run_id:
+                return str(record["run_key"])
+        except (KeyError, TypeError, ObjectMissing, RecordInvalid):
+            continue
+    return None
+
+
+def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
+    """Where a name is so long that its folder is shortened, the whole of it stands in every record."""
+    names = (identity.dag_id, identity.run_key, identity.group_id)
+    if not any("~~" in each for each in names):
+        return identity
+    prefix = "/".join(each if "~~" in each else encode(each) for each in names)
+    record = _record_below(store, f"{prefix}/")
+    return RunIdentity(record["dag_id"], record["run_key"], record["group_id"])
+
+
+def _record_below(store: ObjectStore, run: str) -> Any:
+    """A record of the run at this prefix: whole names stand in each. Signs of life and caches are none."""
+    not_records = (f"{run}h/", f"{run}snap/")
+    found = (each.key for each in store.list(run) if not each.key.startswith(not_records))
+    key = next(found, None)
+    if key is None:
+        raise NothingRecorded(f"The journal {store.base_uri} has no record below {run}.")
+    return parse_json(store.get(key).body, where=key)
+
+
+def _has(store: ObjectStore, prefix: str) -> bool:
+    return next(iter(store.list(prefix)), None) is not None
+
+
+def _nearest(name: str, known: list[str], what: str) -> str:
+    close = difflib.get_close_matches(name, known, n=5, cutoff=0.3) or known[-5:]
+    return f"The nearest {what} of {len(known)}: {', '.join(close)}."

@@ -1,0 +1,214 @@
+"""What a run's journal tells of each region: its attempts, its results, and why it ran, was kept or failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_recovery.errors import Failure
+from airflow_recovery.journal.events import RegionKept
+from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.records import AttemptState, Claim, RegionPlan
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.story.run_events import RunEvents, events_of
+from airflow_recovery.story.run_view import RunView
+from airflow_recovery.story.splits_story import SplitsStory, splits_of
+
+
+@dataclass(frozen=True)
+class ResultStory:
+    """One result of the attempt that counts. ``rows`` is `None` where the application did not count them."""
+
+    name: str
+    rows: int | None
+    files: int
+    bytes: int
+    location: str
+
+
+@dataclass(frozen=True)
+class FailureStory:
+    """Why an attempt has failed: ``labels`` are ours and those of a user's failure enrichers, as (key, value)."""
+
+    type: str
+    message: str
+    condition: str | None
+    vertex: str | None
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class AttemptStory:
+    """One attempt. ``reads`` are the attempts that it read, as ``region@n``.
+
+    Times are ISO 8601. ``claimed_at`` and ``try_number`` of an attempt that has ended are known from the run's events:
+    `None` where these are lost. ``rows`` and ``bytes`` are what it has written; ``rows`` is `None` where not counted.
+    ``splits`` is `None` of an attempt that does not commit split by split.
+    """
+
+    number: int
+    state: str
+    why: str
+    reads: tuple[str, ...]
+    spark_seconds: float | None
+    claimed_at: str | None
+    ended_at: str | None
+    try_number: int | None
+    rows: int | None
+    bytes: int | None
+    application_id: str | None
+    worker: str | None
+    failure: FailureStory | None
+    splits: SplitsStory | None
+
+
+@dataclass(frozen=True)
+class RegionStory:
+    """One region. ``attempt`` is the one that counts (0: none); ``kept`` says why a later try of it did not run."""
+
+    name: str
+    subtask: tuple[str, int] | None
+    vertices: tuple[str, ...]
+    state: str
+    attempt: int
+    why: str
+    spark_seconds: float
+    results: tuple[ResultStory, ...]
+    attempts: tuple[AttemptStory, ...]
+    kept: str | None
+
+
+def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
+    """Every region of the run's plan, in topological order. The data itself is not looked at: that is `plan`'s.
+
+    ``events``: those of the run, where they have been read already.
+    """
+    told = events_of(view.journal) if events is None else events
+    judged = Judgement(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
+    kept, claims = told.newest_kept(), told.claims()
+    return [_region(view, judged, each, kept.get(each.name), claims) for each in view.in_use.plan.regions]
+
+
+def _region(
+    view: RunView,
+    judged: Judgement,
+    region: RegionPlan,
+    kept: RegionKept | None,
+    claims: Mapping[tuple[str, int], Claim],
+) -> RegionStory:
+    state = view.in_use.state.of(region.name)
+    current = state.current
+    outcome = current.outcome if current is not None else None
+    attempts = tuple(
+        _attempt(view, region.name, state, n, claims.get((region.name, n))) for n in sorted(state.attempts) if n
+    )
+    said = kept.why if kept is not None and current is not None and kept.attempt == current.number else None
+    return RegionStory(
+        name=region.name,
+        subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
+        vertices=region.vertices,
+        state=_state(state),
+        attempt=current.number if current is not None else 0,
+        why=_why(judged, region.name, attempts, said),
+        spark_seconds=sum(each.spark_seconds or 0.0 for each in attempts),
+        results=tuple(
+            ResultStory(each.result, each.rows, len(each.objects), each.size, each.location)
+            for each in (outcome.outputs if outcome is not None else ())
+        ),
+        attempts=attempts,
+        kept=said,
+    )
+
+
+def _state(state: RegionState) -> str:
+    if state.open_attempt is not None:
+        return "OPEN"
+    current = state.current
+    if state.prepared_attempt is not None:
+        return "PREPARED"
+    if current is not None:
+        return "RELEASED" if current.is_released else "FINISHED"
+    if state.was_reset:
+        return "RESET"
+    return "FAILED" if state.top else "NEVER RAN"
+
+
+def _why(judged: Judgement, region: str, attempts: tuple[AttemptStory, ...], kept: str | None) -> str:
+    standing = judged.why_not_standing(region)
+    if standing is not None:
+        return f"must run: {standing.text().removeprefix(f'{region}: ')}"
+    if kept is not None:
+        return f"kept: {kept}"
+    if len(attempts) < 2:
+        return "ran once"
+    before = attempts[-2]
+    return f"ran again after @{before.number}" + (f": {before.why}" if before.why else "")
+
+
+def _attempt(view: RunView, region: str, state: RegionState, number: int, told: Claim | None) -> AttemptStory:
+    attempt = state.attempts[number]
+    outcome, claim = attempt.outcome, attempt.claim or told
+    outputs = outcome.outputs if outcome is not None and outcome.state is AttemptState.FINISHED else ()
+    counted = [each.rows for each in outputs if each.rows is not None]
+    pins = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
+    splits = splits_of(view.journal, region, attempt, claim)
+    return AttemptStory(
+        number=number,
+        state=outcome.state.value if outcome is not None else "OPEN" if attempt.is_claimed else "MARKED",
+        why="; ".join(_marks(view, region, attempt, splits) or _overtaken(attempt, state.attempts.get(number + 1))),
+        reads=tuple(f"{pin.region}@{pin.attempt}" for pin in pins),
+        spark_seconds=outcome.spark_seconds if outcome is not None else None,
+        claimed_at=claim.claimed_at if claim is not None else None,
+        ended_at=outcome.ended_at if outcome is not None else None,
+        try_number=claim.try_number if claim is not None else None,
+        rows=sum(counted) if outputs and len(counted) == len(outputs) else None,
+        bytes=sum(each.size for each in outputs) if outputs else None,
+        application_id=outcome.application_id if outcome is not None else None,
+        worker=outcome.worker if outcome is not None else None,
+        failure=_failure(outcome.failure) if outcome is not None and outcome.failure is not None else None,
+        splits=splits,
+    )
+
+
+def _failure(failure: Failure) -> FailureStory:
+    return FailureStory(failure.type, failure.message, failure.condition, failure.vertex, failure.labels)
+
+
+def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
+    """What the next attempt had before it that this one did not, where both have finished."""
+    before, after = attempt.outcome, following.outcome if following is not None else None
+    if before is None or after is None or after.state is not AttemptState.FINISHED:
+        return []
+    if before.fingerprint != after.fingerprint:
+        return ["code or parameters changed"]
+    if before.externals != after.externals:
+        return ["external inputs changed"]
+    read = {pin.region: pin.attempt for pin in before.inputs}
+    remade = [f"{pin.region}@{pin.attempt}" for pin in after.inputs if read.get(pin.region) != pin.attempt]
+    return [f"input made again: {', '.join(remade)}"] if remade else []
+
+
+def _marks(view: RunView, region: str, attempt: Attempt, splits: SplitsStory | None) -> list[str]:
+    """What became of an attempt, in words."""
+    found = [splits.text()] if splits is not None else []
+    outcome = attempt.outcome
+    if outcome is not None and outcome.state is AttemptState.FENCED:
+        cause = outcome.cause.value if outcome.cause is not None else "fenced"
+        found.append(f"{cause}: {outcome.detail}" if outcome.detail else cause)
+    if attempt.is_open and attempt.claim is not None:
+        found.append(f"try {attempt.claim.try_number} of {attempt.claim.airflow_run_id}, {attempt.claim.claimed_at}")
+    if attempt.is_reset and attempt.reset is not None:
+        found.append(f"reset by {attempt.reset.who}: {attempt.reset.why}")
+    if attempt.is_lost:
+        lost = view.journal.read_lost(region, attempt.number)
+        found.append(f"reported lost by {lost.reporter}: {'; '.join(lost.evidence)}")
+    if attempt.is_prepared:
+        found.append("not committed to its sink yet")
+    if attempt.committed is not None:
+        found.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
+    if attempt.is_pinned:
+        held = view.journal.read_hold(region, attempt.number, attempt.holds)
+        found.append(f"pinned by {held.who}: {held.why}")
+    if attempt.is_released:
+        found.append("its data was released")
+    return found

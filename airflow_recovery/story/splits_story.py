@@ -1,0 +1,96 @@
+"""How far each attempt came, of a region that commits split by split.
+
+A page follows a run at work, and asks again and again. Parts are written once, so how many splits one has is read once
+for each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.records import Claim, PartRef
+from airflow_recovery.splits.parts import numbers_of
+from airflow_recovery.store.object_store import ObjectStore
+
+MAX_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True)
+class SplitsStory:
+    """How far an attempt came, in splits.
+
+    ``done``: committed, by it or by earlier attempts; ``kept`` of them by these; ``lost`` of them can't be read, and
+    were given up. ``total`` is what it had to read: `None` where it has not finished.
+    """
+
+    done: int
+    kept: int
+    lost: int
+    total: int | None
+
+    def text(self) -> str:
+        """For people."""
+        lost = f", {self.lost} of them given up" if self.lost else ""
+        if self.total is not None:
+            return f"{self.done} of {self.total} splits done, {self.kept} of them by earlier attempts{lost}"
+        return f"{self.done - self.kept} splits done{f', {self.kept} taken over' if self.kept else ''}{lost}"
+
+
+@dataclass(frozen=True)
+class _Count:
+    splits: int
+    lost: int
+
+
+_counts: WeakKeyDictionary[ObjectStore, dict[str, _Count]] = WeakKeyDictionary()
+"""By the part's key."""
+
+
+def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> SplitsStory | None:
+    """`None` of an attempt that does not commit split by split, or has done nothing, or whose parts were purged.
+
+    ``claim``: its own, where that is known.
+    """
+    outcome = attempt.outcome
+    if outcome is not None and outcome.parts:
+        done = _size(outcome.parts)
+        kept = _size(each for each in outcome.parts if each.attempt != attempt.number)
+        return SplitsStory(done, kept, len(outcome.lost_splits), done)
+    base = numbers_of(claim.base) if claim is not None else []
+    if not attempt.parts and not base:
+        return None
+    try:
+        own = _counted(journal, region, [(attempt.number, number) for number in range(attempt.parts)])
+        taken = _counted(journal, region, base)
+    except ObjectMissing:
+        return None
+    kept = sum(each.splits for each in taken)
+    return SplitsStory(
+        done=kept + sum(each.splits for each in own),
+        kept=kept,
+        lost=sum(each.lost for each in (*own, *taken)),
+        total=None,
+    )
+
+
+def _counted(journal: Journal, region: str, parts: list[tuple[int, int]]) -> list[_Count]:
+    """Of each part, by attempt and number. Reads those that this process has not read yet."""
+    seen = _counts.setdefault(journal.store, {})
+    keys = [journal.layout.part(region, *each) for each in parts]
+    wanted = [each for each, key in zip(parts, keys, strict=True) if key not in seen]
+    found = {key: seen[key] for key in keys if key in seen}
+    if len(seen) + len(wanted) > MAX_REMEMBERED:
+        seen.clear()
+    for part in journal.read_parts_of(region, wanted) if wanted else ():
+        key = journal.layout.part(region, part.attempt, part.number)
+        found[key] = seen[key] = _Count(len(part.splits), len(part.splits) if part.lost is not None else 0)
+    return [found[key] for key in keys]
+
+
+def _size(parts: Iterable[PartRef]) -> int:
+    return sum(len(each.splits) for each in parts)

@@ -1,0 +1,139 @@
+"""A question about a run, its plan, and whether that plan still holds when somebody presses the button."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_recovery.attempt.apply_plan import AppliedPlan
+from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
+from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.planning.evaluation import Available
+from airflow_recovery.planning.plan import Plan
+from airflow_recovery.planning.plan_diff import diff
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.scenario import (
+    CodeChanged,
+    PartitionGone,
+    RecomputeAll,
+    RegionFailure,
+    Request,
+    RestartFrom,
+    RestartRegion,
+    Together,
+    together,
+)
+from airflow_recovery.story.clearing import task_keys
+from airflow_recovery.story.run_view import RunView
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What is asked; nothing: the run as it is, so that what is lost or has failed is made again. Else all at once.
+
+    ``restart``, ``failed``: regions. ``from_``, ``changed``: vertices. ``lost``: results, or regions for all of theirs.
+    """
+
+    restart: tuple[str, ...] = ()
+    from_: tuple[str, ...] = ()
+    recompute: bool = False
+    failed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def request(self, who: str) -> Request:
+        """The request of user ``who``."""
+        requests: list[Request] = [
+            *(RegionFailure(each) for each in self.failed),
+            *(PartitionGone(each) for each in self.lost),
+            *(CodeChanged(each) for each in self.changed),
+            *(RestartRegion(each, who) for each in self.restart),
+            *(RestartFrom(each, who) for each in self.from_),
+            *((RecomputeAll(who),) if self.recompute else ()),
+        ]
+        return together(requests)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan, and the tries of the tasks that it would clear (key -> TI id), as both were seen at one time."""
+
+    plan: Plan
+    tries: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        """Names what was seen, whoever computes it: equal plans of one moment of a run have equal ids."""
+        regions = [[each.name, each.action.value, each.attempt, each.top, each.mark] for each in self.plan.regions]
+        resets = None if self.plan.resets is None else [[each.region, each.attempt] for each in self.plan.resets]
+        seen = {
+            "asked": self.plan.request.text(),
+            "regions": regions,
+            "resets": resets,
+            "tries": dict(sorted(self.tries.items())),
+        }
+        return hashlib.sha256(canonical_json(seen).encode()).hexdigest()[:32]
+
+    @property
+    def can_run(self) -> bool:
+        """Whether it asks for something that somebody can bring about: a loss or a failure is only supposed."""
+        return self.plan.resets is not None
+
+
+def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
+    """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
+    found = plan(view.in_use.plan, view.in_use.state, available, request, published=view.published)
+    regions = {each.name: each for each in view.in_use.plan.regions}
+    keys = task_keys(view.journal.identity, [regions[each] for each in found.running])
+    known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
+    return Prepared(found, known)
+
+
+def changes(seen: Prepared, now: Prepared, observation: Observation) -> tuple[str, ...]:
+    """What has changed between the plan that a person has seen and the same plan made anew; empty: nothing."""
+    told = [each.text() for each in diff(seen.plan, now.plan)]
+    for key, ti_id in now.tries.items():
+        if seen.tries.get(key) != ti_id:
+            found = observation.tries[key]
+            told.append(f"task {key}: tried again or cleared, now try {found.try_number}, {found.state or 'not begun'}")
+    told += [f"task {key}: would not be cleared any more" for key in seen.tries if key not in now.tries]
+    return tuple(told)
+
+
+def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, observation: Observation) -> dict[str, str]:
+    """Of an applied plan, the tasks that Airflow clears, with the tries that were seen.
+
+    A task that has not begun needs no clear: its own pre-check honours what was reset. One that works on something that
+    the plan does not concern is cleared only where it has ended.
+    """
+    regions = {each.name: each for each in view.in_use.plan.regions}
+    identity = view.journal.identity
+    at_work = set(task_keys(identity, [regions[each] for each in applied.at_work]))
+    wanted = task_keys(identity, [regions[each] for each in (*applied.clear, *applied.at_work)])
+    return {
+        key: prepared.tries[key]
+        for key in wanted
+        if key in prepared.tries
+        and observation.tries[key].state in (FINISHED_STATES if key in at_work else FINISHED_STATES | RUNNING_STATES)
+    }
+
+
+def asked_by(request: Request, who: str) -> Request:
+    """``request`` in the name of ``who``, whoever it names: what comes from outside is not believed in this."""
+    if isinstance(request, Together):
+        return Together(tuple(asked_by(each, who) for each in request.requests))
+    if isinstance(request, RestartRegion | RestartFrom | RecomputeAll):
+        return replace(request, who=who)
+    return request
+
+
+def prepared_from_json(plan_json: Any, tries: Any) -> Prepared:
+    """A plan that a page has kept. Raises `ValueError` where it is none."""
+    try:
+        found = Plan.from_json(plan_json)
+        seen = {str(key): str(each) for key, each in tries.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"expected a plan as this API has answered it, and its tries: {error!r}") from error
+    return Prepared(found, seen)

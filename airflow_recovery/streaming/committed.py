@@ -1,0 +1,67 @@
+"""What the last stage of a run has committed so far, for readers that don't wait for the end: fresh results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.errors import NotPublished
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.folder import ChannelFolder
+from airflow_recovery.streaming.ledger import loss_report
+from airflow_recovery.streaming.ranges import size
+from airflow_recovery.streaming.reading import newest_of, read_channel
+
+
+@dataclass(frozen=True)
+class CommittedBatches:
+    """The files of the batches that are committed, as absolute URIs: read exactly these.
+
+    ``batch`` is the newest one's number, -1 for none. ``records`` were read of the input channel for them, and ``lost``
+    were not: `None` where that can't be known. They may be gone when the run has ended: the registered result is there
+    then, and has the same rows.
+    """
+
+    region: str
+    files: tuple[str, ...]
+    batch: int
+    records: int
+    lost: int | None
+
+
+def committed_batches(
+    results: ObjectStore,
+    run: RunIdentity,
+    plan: PlanRecord,
+    state: RunState,
+    result: str,
+    *,
+    newest_batch: bool = False,
+) -> CommittedBatches:
+    """Of every generation that counts. ``newest_batch``: of a running table (``output="complete"``) alone.
+
+    Raises `NotPublished` where ``result`` is not made by a last stage, and as `read_channel`.
+    """
+    stage = next((each for each in plan.regions if result in each.results and each.channels_in), None)
+    if stage is None:
+        made = sorted(name for each in plan.regions if each.channels_in for name in each.results)
+        raise NotPublished(
+            f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
+            f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
+        )
+    (channel,) = stage.channels_in
+    files: list[str] = []
+    batch, records, lost, is_known = -1, 0, 0, True
+    for generation in state.of(channel.producer).generations:
+        identity = ChannelIdentity(run, channel.result, generation)
+        log, folder = read_channel(results, identity), ChannelFolder(identity)
+        outputs = newest_of(log.outputs) if newest_batch else tuple(log.outputs)
+        if newest_batch and outputs:
+            files.clear()
+        files += (f"{results.base_uri}/{folder.object(each)}" for each in outputs)
+        report = loss_report(channel.result, log)
+        batch, is_known = max(batch, log.checkpoint), is_known and report.total_lost is not None
+        records, lost = records + sum(size(each.committed) for each in log.subs), lost + report.lost
+    return CommittedBatches(stage.name, tuple(files), batch, records, lost if is_known else None)

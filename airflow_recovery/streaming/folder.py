@@ -1,0 +1,50 @@
+"""Where a channel's objects lie: beside the journal's records, so that no pre-check's listing pages through them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.store.names import encode
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+
+STAGES = "_stages"
+"""No edge can be named so: no encoded name begins with an underscore."""
+
+
+@dataclass(frozen=True)
+class ChannelFolder:
+    """Keys of one generation of one channel."""
+
+    identity: ChannelIdentity
+
+    @property
+    def prefix(self) -> str:
+        """``_channels/<dag>/<run key>/<group>/<edge>/<generation>``."""
+        return f"{JournalLayout(self.identity.run).channels}{encode(self.identity.edge)}/{self.identity.generation}"
+
+    @property
+    def slots(self) -> str:
+        """What the keys of the control log's slots begin with."""
+        return f"{self.prefix}/log/"
+
+    def slot(self, number: int) -> str:
+        """The key of a slot of the control log."""
+        return f"{self.slots}{number:08d}"
+
+    def object(self, key: str) -> str:
+        """The key of a segment or an output, as records name it."""
+        return f"{self.prefix}/{key}"
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """Where the attempts of one stage keep Spark's checkpoints: each has a folder of its own."""
+
+    run: RunIdentity
+    region: str
+
+    def attempt(self, attempt: int) -> str:
+        """``_channels/<dag>/<run key>/<group>/_stages/<region>/<attempt>``."""
+        return f"{JournalLayout(self.run).channels}{STAGES}/{encode(self.region)}/{attempt}"

@@ -1,0 +1,451 @@
+"""What ``doctor`` can only be told by Airflow: its settings, its connections, and the API server.
+
+The API server is asked as a task asks it: through the task's own state store, where there is a task (`ask_in_task`),
+else through the connection ``[recovery] api_conn_id`` (`ask_over_rest`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.attempt.task_instances import HOW_TO_GET_A_DOOR, ClearRequest
+from airflow_recovery.doctor.checking import Check
+from airflow_recovery.doctor.clocks import check_clock
+from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
+from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
+from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
+from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
+from airflow_recovery.errors import ConfigurationError, RecoveryError
+from airflow_recovery.hooks.clear_clients import (
+    BACKEND_PATH,
+    BackendNotInstalled,
+    OwnTaskInstance,
+    RestDoor,
+    StateStoreDoor,
+)
+from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+from airflow_recovery.hooks.settings import SECTION, RecoverySettings
+from airflow_recovery.hooks.stores import Stores, open_stores
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+API_SERVER = "API server"
+STATE_STORE = "[state_store] backend"
+NO_RUN = "airflow-recovery-doctor"
+"""No DAG has a run of this name: a clear in it is answered, and clears nothing."""
+
+_OPERATOR = "airflow_recovery.operators.doctor.RecoveryDoctorOperator"
+_AS_A_TASK = f"Run {_OPERATOR} as a task: it asks as every task does."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the API server said of itself (`airflow_recovery.api_server.description`), and when by this clock."""
+
+    description: Mapping[str, Any]
+    began_s: float
+    ended_s: float
+
+
+class ApiServer:
+    """The ways to the API server. ``context`` is that of a task, where one runs in this process."""
+
+    def __init__(self, api_conn_id: str | None, context: Mapping[str, Any] | None) -> None:
+        self._api_conn_id = api_conn_id
+        self._context = context
+
+    def checks(self, settings: RecoverySettings | None) -> Iterator[Check]:
+        """Each door, and what is behind it."""
+        if self._context is not None:
+            yield Check("the state store's door", partial(self._through_state_store, settings))
+        if self._api_conn_id:
+            yield Check("the REST door", partial(self._over_rest, settings))
+        elif self._context is None:
+            yield Check(API_SERVER, self._by_nobody)
+
+    def _through_state_store(self, settings: RecoverySettings | None) -> Iterator[CheckResult]:
+        assert self._context is not None
+        door = StateStoreDoor(OwnTaskInstance(self._context))
+        try:
+            door.clear(ClearRequest())
+        except BackendNotInstalled as error:
+            if self._api_conn_id:
+                yield not_checked("the state store's door", error, "[recovery] api_conn_id is used in its place.")
+            else:
+                yield wrong(
+                    "the state store's door", expected="a way to clear tasks", found=error, next_step=HOW_TO_GET_A_DOOR
+                )
+            return
+        except RecoveryError as error:
+            yield wrong(
+                "the state store's door",
+                expected="an answer to a clear of nothing",
+                found=error,
+                next_step="See the API server's log.",
+            )
+            return
+        yield ok("the state store's door", "a clear of nothing was answered")
+        try:
+            asked = _timed(door.describe)
+        except RecoveryError as error:
+            yield wrong(
+                f"{API_SERVER}'s airflow-recovery",
+                expected="the version that is installed here",
+                found=error,
+                next_step="Install the same version where the API server runs, and restart it.",
+            )
+            return
+        yield from check_description(asked, settings)
+
+    def _over_rest(self, settings: RecoverySettings | None) -> Iterator[CheckResult]:
+        assert self._api_conn_id is not None
+        hook = RecoveryApiHook(self._api_conn_id)
+        name = f"{API_SERVER}'s plugin"
+        try:
+            yield from check_description(_timed(hook.describe), settings, has_other_door=True)
+        except RecoveryError as error:
+            if self._context is None or "HTTP 403" not in str(error):
+                yield wrong(
+                    name,
+                    expected=f"an answer over connection {self._api_conn_id}",
+                    found=error,
+                    next_step="Where its user may clear the tasks of some DAGs only, run this as a task of such a DAG: "
+                    f"{_OPERATOR}.",
+                )
+                return
+            yield not_checked(name, error, "The door is tried all the same.")
+        yield self._cleared_over_rest(hook)
+
+    def _cleared_over_rest(self, hook: RecoveryApiHook) -> CheckResult:
+        check = "the REST door"
+        try:
+            if self._context is not None:
+                RestDoor(OwnTaskInstance(self._context), hook).clear(ClearRequest())
+            else:
+                hook.clear(NO_RUN, NO_RUN, ClearRequest())
+        except RecoveryError as error:
+            if self._context is None and f"to have a run {NO_RUN!r}" in str(error):
+                return ok(check, "a clear in a run that does not exist was answered")
+            return wrong(
+                check,
+                expected="an answer to a clear of nothing",
+                found=error,
+                next_step=f"Give the user of connection {self._api_conn_id} edit rights on task instances.",
+            )
+        return ok(check, "a clear of nothing was answered")
+
+    def _by_nobody(self) -> Iterator[CheckResult]:
+        yield not_checked(
+            f"{API_SERVER}: plugin, {STATE_STORE}, doors",
+            "[recovery] api_conn_id is empty, and only a task may ask without a connection",
+            _AS_A_TASK,
+        )
+
+
+def check_description(
+    asked: Asked, settings: RecoverySettings | None, *, has_other_door: bool = False
+) -> Iterator[CheckResult]:
+    """What the API server says of itself, beside what is here. ``has_other_door``: its back end may be another one."""
+    told = asked.description
+    here = installed_versions().get("airflow-recovery")
+    name = f"{API_SERVER}'s airflow-recovery"
+    if told.get("version") == here or here is None:
+        yield ok(name, f"{told.get('version')}, and its plugin is loaded")
+    else:
+        yield wrong(
+            name,
+            expected=f"version {here}, as here",
+            found=f"{told.get('version')}",
+            next_step="Install one version in every component, and restart them.",
+        )
+    name = f"{API_SERVER}'s {STATE_STORE}"
+    if told.get("answers_calls"):
+        yield ok(name, str(told.get("state_store_backend")))
+    elif has_other_door:
+        yield ok(name, f"{told.get('state_store_backend')}; tasks use [recovery] api_conn_id")
+    else:
+        yield wrong(
+            name,
+            expected=BACKEND_PATH,
+            found=told.get("state_store_backend"),
+            next_step="Set it in the API server's configuration, and restart it; or set [recovery] api_conn_id.",
+        )
+    yield from _check_same_places(told, settings)
+    yield check_clock(
+        f"clock of the {API_SERVER}", "it", asked.began_s, asked.ended_s, float(told["now_s"]), unit_s=0.0
+    )
+    if told.get("database_s") is not None:
+        database = float(told["database_s"])
+        yield check_clock("clock of the database", "it", asked.began_s, asked.ended_s, database, unit_s=1.0)
+
+
+def _check_same_places(told: Mapping[str, Any], settings: RecoverySettings | None) -> Iterator[CheckResult]:
+    name = f"{API_SERVER}'s [recovery]"
+    if told.get("wrong"):
+        yield wrong(
+            name,
+            expected="settings that the Recovery tab can work with",
+            found=told["wrong"],
+            next_step="Set them there as they are here, and restart it.",
+        )
+        return
+    if settings is None:
+        return
+    here = {"journal": settings.journal, "results": settings.results, "deployment": settings.deployment}
+    differing = [each for each, value in here.items() if told.get(each) != value]
+    if not differing:
+        yield ok(name, "journal, results and deployment as here")
+        return
+    yield wrong(
+        name,
+        expected=", ".join(f"{each} = {here[each]}" for each in differing),
+        found=", ".join(f"{each} = {told.get(each)}" for each in differing),
+        next_step="Give every component the same; where this one is wrong, it would begin a second journal.",
+    )
+
+
+def check_settings(component: Component) -> Iterator[CheckResult]:
+    """``[recovery]`` as this component has it, and what of Airflow's own settings decides whether it works."""
+    from airflow.sdk.configuration import conf
+
+    try:
+        settings = RecoverySettings.load()
+    except ConfigurationError as error:
+        yield wrong(
+            "[recovery]",
+            expected="settings that can be used",
+            found=error,
+            next_step="Set it in every component, and call this again in each.",
+        )
+        return
+    yield ok("[recovery]", f"journal = {settings.journal}, results = {settings.results}")
+    if not settings.job_recovery.in_effect().enabled:
+        yield wrong(
+            "[recovery] job_recovery_enabled",
+            expected="True, for anything to be recovered",
+            found="False: plain Airflow",
+            next_step="Set it to True; what a DAG says itself wins.",
+        )
+    if component is Component.WORKER and conf.get("workers", "state_store_backend", fallback=""):
+        hidden = f"[workers] state_store_backend = {conf.get('workers', 'state_store_backend')}"
+        if settings.api_conn_id:
+            yield ok("[workers] state_store_backend", "set; tasks use [recovery] api_conn_id")
+        else:
+            yield wrong(
+                "[workers] state_store_backend",
+                expected="none, since what it stores elsewhere never reaches the API server",
+                found=hidden,
+                next_step="Unset it, or set [recovery] api_conn_id to a connection of type airflow_recovery.",
+            )
+    if component is Component.API_SERVER:
+        yield _check_own_backend(settings)
+
+
+def _check_own_backend(settings: RecoverySettings) -> CheckResult:
+    from airflow.state import resolve_state_backend
+
+    from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
+
+    found: object
+    try:
+        backend = resolve_state_backend()
+        found, answers = f"{backend.__module__}.{backend.__qualname__}", issubclass(backend, RecoveryCallsMixin)
+    except Exception as error:  # somebody else's class
+        found, answers = error, False
+    if answers:
+        return ok(STATE_STORE, str(found))
+    if settings.api_conn_id:
+        return ok(STATE_STORE, f"{found}; tasks use [recovery] api_conn_id")
+    return wrong(
+        STATE_STORE,
+        expected=BACKEND_PATH,
+        found=found,
+        next_step="Set it here, and restart the API server; or set [recovery] api_conn_id everywhere.",
+    )
+
+
+def check_connection(option: str, conn_id: str, types: tuple[str, ...]) -> Iterator[CheckResult]:
+    """Whether the connection can be read here, and is of one of ``types``."""
+    found = read_connection(conn_id)
+    if found is None:
+        yield wrong(
+            option,
+            expected=f"the connection {conn_id!r}",
+            found="none that can be read here",
+            next_step="Define it, and give every component the same [core] fernet_key and secrets back end.",
+        )
+    elif found.conn_type not in types:
+        yield wrong(
+            option,
+            expected=f"a connection of type {' or '.join(types)}",
+            found=f"{conn_id!r} of type {found.conn_type!r}",
+            next_step="Name another one, or correct its type.",
+        )
+    else:
+        yield ok(option, f"{conn_id}, of type {found.conn_type}")
+
+
+def read_connection(conn_id: str) -> Connection | None:
+    """As a task reads it; `None` where there is none, or it can't be decrypted."""
+    from airflow.sdk import BaseHook
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    try:
+        return BaseHook.get_connection(conn_id)
+    except (AirflowRuntimeError, ValueError):
+        return None
+    except Exception as error:
+        if type(error).__name__ in ("AirflowNotFoundException", "InvalidToken"):
+            return None
+        raise
+
+
+class AirflowChecks:
+    """The checks of one component, as Airflow's settings and connections have it.
+
+    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the doors. ``run_region``: makes the
+    check that runs a region, where one was asked for.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        conn_id: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        writes: bool = True,
+        asks_api_server: bool = True,
+        run_region: Callable[[RecoverySettings, str], Check] | None = None,
+    ) -> None:
+        self._component = component
+        self._conn_id = conn_id
+        self._context = context
+        self._writes = writes
+        self._asks_api_server = asks_api_server
+        self._run_region = run_region
+        self._environment = dict(os.environ)
+
+    def checks(self) -> Iterator[Check]:
+        """In the order in which they are told. Made while they run: what one has found out, a later one uses."""
+        needs = self._component.needs
+        settings = self._settings
+        on_s3 = settings is not None and self._stores_are_on_s3(settings)
+        yield Check("versions", partial(check_versions, in_airflow=True))
+        if needs.spark:
+            yield Check("the driver's archive", partial(check_archive, self._environment, on_s3=on_s3), timeout_s=60.0)
+        yield Check("[recovery]", partial(check_settings, self._component))
+        if settings is not None:
+            yield from self._of_stores(settings)
+        if needs.asks_api_server and self._asks_api_server:
+            yield from ApiServer(settings.api_conn_id if settings else None, self._context).checks(settings)
+        if needs.spark:
+            yield Check(f"connection {self._conn_id}", partial(self._of_spark, on_s3=on_s3), timeout_s=60.0)
+            if self._run_region is not None and settings is not None:
+                yield self._run_region(settings, self._conn_id)
+
+    @cached_property
+    def _settings(self) -> RecoverySettings | None:
+        try:
+            return RecoverySettings.load()
+        except ConfigurationError:
+            return None
+
+    @staticmethod
+    def _stores_are_on_s3(settings: RecoverySettings) -> bool:
+        return settings.journal.startswith("s3") or settings.results.startswith("s3")
+
+    def _of_stores(self, settings: RecoverySettings) -> Iterator[Check]:
+        needs = self._component.needs
+        named = {
+            "aws_conn_id": (settings.aws_conn_id, "aws", bool(needs.journal)),
+            "results_aws_conn_id": (settings.results_aws_conn_id, "aws", bool(needs.results)),
+            "api_conn_id": (settings.api_conn_id, RecoveryApiHook.conn_type, needs.asks_api_server),
+        }
+        for name, (conn_id, kind, is_needed) in named.items():
+            if conn_id and is_needed:
+                option = f"[{SECTION}] {name}"
+                yield Check(option, partial(check_connection, option, conn_id, (kind,)))
+        yield Check("journal and results", partial(check_places, settings.journal, settings.results))
+        stores = open_stores(settings)
+        if needs.journal:
+            yield Check("the journal", partial(self._of_journal, stores))
+        if needs.results:
+            yield Check("the results", partial(self._of_results, stores))
+        if needs.journal and needs.results:
+            yield Check("owners", partial(self._of_owners, stores, settings.deployment))
+
+    # Each opens its store by itself, since a connection is asked for then, and may not be answered.
+
+    def _of_journal(self, stores: Stores) -> Iterator[CheckResult]:
+        needs = self._component.needs
+        yield from check_store("journal", stores.journal, self._allowed(needs.journal), needs.policies[0])
+        yield from check_expiry(stores.journal)
+
+    def _of_results(self, stores: Stores) -> Iterator[CheckResult]:
+        needs = self._component.needs
+        rights = needs.results | (DRIVING if needs.spark and self._drivers_run_here() else Right.NONE)
+        return check_store("results", stores.results, self._allowed(rights), needs.policies[1])
+
+    @staticmethod
+    def _of_owners(stores: Stores, deployment: str | None) -> Iterator[CheckResult]:
+        return check_owners(stores.journal, stores.results, deployment)
+
+    def _allowed(self, needed: Right) -> Right:
+        return needed if self._writes else needed & READING
+
+    def _drivers_run_here(self) -> bool:
+        """With this machine's credentials. Where the connection can't be read, that is told apart from this."""
+        with suppress(Exception):
+            found = read_connection(self._conn_id)
+            if found is not None:
+                connection = spark_connection(found)
+                return not (connection.is_connect or connection.is_cluster)
+        return True
+
+    def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
+        from airflow_recovery.operators.region import SUBMIT
+        from airflow_recovery.task.cached import CONNECT
+
+        read = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
+        yield from read
+        found = read_connection(self._conn_id)
+        if found is None or found.conn_type not in (CONNECT, *SUBMIT):
+            return
+        connection = spark_connection(found)
+        if connection.is_connect:
+            yield from check_connect_client()
+        else:
+            yield from check_submission(connection.binary, self._environment, on_s3=on_s3)
+        yield from check_master(connection, self._environment)
+
+
+def spark_connection(found: Connection) -> SparkConnection:
+    """Where ``found`` leads, as the provider's hooks read it."""
+    from airflow_recovery.task.cached import CONNECT, connect_url
+
+    if found.conn_type == CONNECT:
+        from airflow_recovery.driver.connect_session import host_of
+
+        host = host_of(connect_url(found))
+        has_port = ":" in host.rpartition("]")[2]
+        return SparkConnection(found.conn_id, f"sc://{host if has_port else f'{host}:15002'}", is_connect=True)
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    hook = SparkSubmitHook(conn_id=found.conn_id)
+    told = hook._connection
+    is_cluster = told["deploy_mode"] == "cluster"
+    return SparkConnection(found.conn_id, str(told["master"]), hook._get_spark_binary_path()[0], is_cluster=is_cluster)
+
+
+def _timed(ask: Callable[[], Mapping[str, Any]]) -> Asked:
+    began_s = time.time()
+    description = ask()
+    return Asked(description, began_s, time.time())

@@ -1,0 +1,177 @@
+"""Routes that wait for a store: how many at once, in which threads, and what happens after a time-out.
+
+In a real API server, beside a task's heartbeat: `tests/testing_airflow/test_silent_store_airflow.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from rest_world import RestWorld
+
+from airflow_recovery.api_server import app as app_module
+from airflow_recovery.api_server import rest_channels, rest_pin, rest_plan, rest_release, rest_run, store_routes
+from airflow_recovery.api_server.store_routes import StoreGate, StoreRoute
+from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
+
+ROOM = 3
+LIST = "list"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
+    found = RestWorld(tmp_path, monkeypatch)
+    found.world.go_all()
+    return found
+
+
+@pytest.fixture
+def clock(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(store_routes, "gate", StoreGate(pause_s=10.0, clock=found))
+    return found
+
+
+class Store:
+    """A store that raises ``error`` whatever it is asked for; ``asked`` counts."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.error: Exception | None = None
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == LIST:
+            self.asked += 1
+            if self.error is not None:
+                raise self.error
+        return getattr(self._inner, name)
+
+
+@pytest.fixture
+def asked_store(rest: RestWorld) -> Store:
+    rest.stores.journal = found = Store(rest.stores.journal)  # type: ignore[assignment]
+    return found
+
+
+def test_every_route_that_waits_for_a_store_has_threads_of_its_own() -> None:
+    routes = [
+        each
+        for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin)
+        for each in module.router.routes
+        if isinstance(each, APIRoute)
+    ]
+    assert len(routes) == 8
+    paths = {each.path for each in routes}
+    served = [each for each in app_module.app.routes if isinstance(each, APIRoute) and each.path in paths]
+    assert len(served) == len(routes)
+    for each in (*routes, *served):
+        assert isinstance(each, StoreRoute)
+        assert inspect.iscoroutinefunction(each.endpoint)
+
+
+def test_after_a_time_out_nobody_asks_the_store_for_a_while(rest: RestWorld, asked_store: Store, clock: Clock) -> None:
+    asked_store.error = StoreTimeout("Could not list s3://b/j: no complete answer.")
+    assert rest.get().status_code == 503
+    asked = asked_store.asked
+
+    refused = [rest.get(), rest.post("plan", {}), rest.post("release/plan", {"region": "raw"})]
+
+    assert [(each.status_code, each.json()["code"]) for each in refused] == [(503, "no_answer")] * 3
+    assert asked_store.asked == asked
+    said = refused[0].json()["detail"]
+    assert (
+        said == "The store does not answer, and is asked again in 10 s."
+    )  # nothing that only who has logged in may know
+    assert refused[0].headers["Retry-After"] == "10"
+    asked_store.error, clock.now = None, clock.now + 10.0
+    assert rest.get().status_code == 200
+
+
+def test_control_without_the_pause_every_request_waits_for_the_store(
+    rest: RestWorld, asked_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_routes, "gate", StoreGate(pause_s=0.0))
+    asked_store.error = StoreTimeout("no answer")
+    for _ in range(3):
+        assert rest.get().status_code == 503
+    assert asked_store.asked == 3
+
+
+def test_a_store_that_answers_is_asked_whatever_it_answers(rest: RestWorld, asked_store: Store, clock: Clock) -> None:
+    asked_store.error = StoreAccessDenied("403")
+    for _ in range(2):
+        assert rest.get().json()["code"] == "store_denied"
+    assert asked_store.asked == 2
+
+
+class Silent:
+    """An application with routes that wait until they are let go, and what it has of the pool that all share."""
+
+    def __init__(self, route_class: type[APIRoute]) -> None:
+        self._let_go = threading.Event()
+        self.waiting = threading.Semaphore(0)
+        router = APIRouter(route_class=route_class)
+        router.add_api_route("/store", self._wait, methods=["GET"])
+        self.app = FastAPI()
+        self.app.include_router(router)
+        self.app.add_api_route("/shared", self._shared, methods=["GET"])
+
+    def _wait(self) -> str:
+        self.waiting.release()
+        assert self._let_go.wait(60)
+        return "answered"
+
+    async def _shared(self) -> float:
+        return anyio.to_thread.current_default_thread_limiter().borrowed_tokens
+
+    def ask(self, requests: int) -> tuple[float, list[int]]:
+        """While as many requests as there is room for wait: threads taken from the pool, and what the others get."""
+        with TestClient(self.app) as client, ThreadPoolExecutor(requests) as pool:
+            asked: list[Future[Any]] = [pool.submit(client.get, "/store") for _ in range(requests)]
+            for _ in range(ROOM):
+                assert self.waiting.acquire(timeout=60)
+            taken = client.get("/shared").json()
+            if requests > ROOM:
+                while sum(each.done() for each in asked) < requests - ROOM:
+                    threading.Event().wait(0.01)
+            self._let_go.set()
+            return taken, sorted(each.result(60).status_code for each in asked)
+
+
+def test_who_finds_no_room_is_refused_and_nobody_takes_a_thread_of_the_shared_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_routes, "gate", StoreGate(ROOM, wait_s=0.05))
+    taken, statuses = Silent(StoreRoute).ask(ROOM + 5)
+    assert (taken, statuses) == (0, [200] * ROOM + [503] * 5)
+
+
+def test_who_finds_room_in_time_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_routes, "gate", StoreGate(ROOM, wait_s=60.0))
+    silent = Silent(StoreRoute)
+    silent._let_go.set()
+    with TestClient(silent.app) as client, ThreadPoolExecutor(20) as pool:
+        assert {each.status_code for each in pool.map(lambda _: client.get("/store"), range(20))} == {200}
+
+
+def test_control_plain_routes_wait_in_the_threads_that_tasks_heartbeats_need() -> None:
+    taken, statuses = Silent(APIRoute).ask(ROOM)
+    assert (taken, statuses) == (ROOM, [200] * ROOM)

@@ -1,0 +1,201 @@
+"""What channels leave behind, and when a sweep may have it.
+
+source ==raw==> scorer ==scored==> sink
+"""
+
+from __future__ import annotations
+
+import pytest
+from clocked import DAY_S, HOUR_S, Clock, ClockedStore
+from staged_run import RUN, StagedRun
+
+from airflow_recovery.model.retention import Retention
+from airflow_recovery.results import sweep_purge
+from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep_report import SweepReport
+from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.streaming.folder import StageFolder
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def run(clock: Clock) -> StagedRun:
+    return StagedRun(ClockedStore("memory://journal", clock), ClockedStore("memory://results", clock))
+
+
+def sweep(run: StagedRun, **options: object) -> SweepReport:
+    given = {"retention": Retention.keep(), **options}
+    return Sweeper(run.journal_store, run.results, SweepOptions(**given)).sweep()  # type: ignore[arg-type]
+
+
+def told(report: SweepReport) -> dict[str, str]:
+    return {each.what.rpartition(" / ")[2]: f"{each.action.value}: {each.why}" for each in report.entries}
+
+
+def objects(run: StagedRun, *kinds: str) -> list[str]:
+    """Keys below the run's channels, without the prefix."""
+    prefix = run.journal().layout.channels
+    found = [each.key[len(prefix) :] for each in run.results.list(prefix)]
+    return [each for each in found if not kinds or each.split("/")[2] in kinds or each.split("/")[0] in kinds]
+
+
+def orphan(run: StagedRun, key: str = "seg/1/dead-000001/0") -> str:
+    """What a process has written that was killed before its record."""
+    client = run.client("raw")
+    client.put(key, b"[1]")
+    return client.folder.object(key)
+
+
+def has(run: StagedRun, key: str) -> bool:
+    return any(each.key == key for each in run.results.list(key))
+
+
+def checkpoint(run: StagedRun, region: str, attempt: int) -> ObjectInfo:
+    return run.results.put(f"{StageFolder(RUN, region).attempt(attempt)}/checkpoint/offsets/0", b"{}")
+
+
+def test_nothing_of_an_open_channel_goes_however_old(run: StagedRun, clock: Clock) -> None:
+    source, scorer = run.source(), run.scorer()
+    run.emit(source, 5)
+    scorer.work()
+    kept = orphan(run, "seg/1/looks-dead/0")
+    before = objects(run)
+    clock.passes(300 * DAY_S)
+    found = told(sweep(run, retention=Retention.as_consumed()))
+    assert found["channel raw, generation 1"] == "kept: it is open"
+    assert objects(run) == before
+    assert has(run, kept)
+
+
+def test_control_without_asking_whether_it_is_open_live_segments_go(
+    run: StagedRun, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, scorer = run.source(), run.scorer()
+    run.emit(source, 5)
+    monkeypatch.setattr("airflow_recovery.results.sweep_channels._ChannelSweep._why_all", lambda *_: "swept blindly")
+    clock.passes(DAY_S)
+    sweep(run)
+    assert objects(run, "seg") == []
+    with pytest.raises(Exception, match="was deleted from outside"):
+        scorer.work()
+
+
+def test_orphans_of_a_channel_that_has_ended_go_and_what_is_named_stays(run: StagedRun, clock: Clock) -> None:
+    source, scorer = run.source(), run.scorer()
+    run.emit(source, 5)
+    dead = orphan(run)
+    source.finish()
+    clock.passes(2 * HOUR_S)
+    found = [f"{each.action.value}: {each.why}" for each in sweep(run).entries if "channel raw" in each.what]
+    assert found == [
+        "kept: its records name them, and its consumer has not finished",
+        "deleted: no record names it",
+    ]
+    assert not has(run, dead)
+    scorer.work()  # everything is there for it
+    assert scorer.input.is_drained
+
+
+def test_orphans_within_the_grace_time_stay(run: StagedRun, clock: Clock) -> None:
+    source = run.source()
+    run.emit(source, 5)
+    clock.passes(2 * HOUR_S)
+    young = orphan(run)
+    source.finish()
+    assert "within the grace time of 1h" in told(sweep(run))["channel raw, generation 1"]
+    assert has(run, young)
+
+
+def test_when_the_consumer_has_finished_the_data_goes_and_the_ledger_stays(run: StagedRun, clock: Clock) -> None:
+    run.to_the_end()
+    for region in ("source", "scorer", "sink"):
+        checkpoint(run, region, 1)
+    logs = objects(run, "log")
+    clock.passes(2 * HOUR_S)
+    found = told(sweep(run))
+    assert found["channel scored, generation 1"] == "deleted: its consumer sink@1 has finished"
+    assert found["checkpoints of scorer@1"] == "deleted: scorer@1 has finished"
+    assert objects(run) == logs != []
+    # The result is beside the channels, and is kept by its own rule.
+    assert found["sink@1"].startswith("kept: ")
+
+
+def test_a_dry_run_deletes_nothing(run: StagedRun, clock: Clock) -> None:
+    run.to_the_end()
+    before = objects(run)
+    clock.passes(2 * HOUR_S)
+    assert told(sweep(run, dry_run=True))["channel raw, generation 1"].startswith("deleted: ")
+    assert objects(run) == before
+
+
+def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StagedRun, clock: Clock) -> None:
+    run.emit(run.source(), 5)
+    checkpoint(run, "source", 1)
+    run.begin_anew()
+    run.emit(run.source(), 5)
+    checkpoint(run, "source", 2)
+    clock.passes(2 * HOUR_S)
+    found = told(sweep(run))
+    assert found["channel raw, generation 1"] == "deleted: both sides have begun anew since"
+    assert found["channel raw, generation 2"] == "kept: it is open"
+    assert found["checkpoints of source@1"] == "deleted: the stage has begun anew since"
+    assert found["checkpoints of source@2"] == "kept: the next attempt goes on from them"
+    assert {each.split("/")[1] for each in objects(run, "seg")} == {"2"}
+
+
+def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StagedRun, clock: Clock) -> None:
+    run.source()
+    checkpoint(run, "source", 1)
+    run.source()
+    clock.passes(2 * HOUR_S)
+    assert told(sweep(run))["checkpoints of source@1"] == "kept: the next attempt goes on from them"
+
+
+def test_a_purge_leaves_nothing_of_the_channels(run: StagedRun, clock: Clock) -> None:
+    run.to_the_end()
+    checkpoint(run, "source", 1)
+    clock.passes(31 * DAY_S)
+    sweep(run, purge_older_than_s=30 * DAY_S)
+    assert objects(run, "log")
+    clock.passes(2 * HOUR_S)
+    sweep(run, purge_older_than_s=30 * DAY_S)
+    assert objects(run) == []
+    # What is left is the mark of the start-up probe, which is the store's and no run's.
+    assert [each.key for each in run.results.list("")] == ["_probe/raced"]
+
+
+def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: StagedRun, clock: Clock) -> None:
+    run.to_the_end()
+    clock.passes(31 * DAY_S)
+    sweep(run, purge_older_than_s=30 * DAY_S)
+    clock.passes(2 * HOUR_S)
+
+    listed = sweep_purge.purged_channels
+
+    def late(*args: object, **options: object) -> object:
+        # Between the sweep's look at the journal and its look at the data a new attempt claims and writes.
+        run.emit(run.source(), 3)
+        return listed(*args, **{**options, "has_come_back": True})  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep_purge, "purged_channels", late)
+        sweep(run, purge_older_than_s=30 * DAY_S)
+    assert {(each.split("/")[0], each.split("/")[1]) for each in objects(run)} == {("raw", "2")}
+
+
+def test_what_is_no_channels_is_left_alone(run: StagedRun, clock: Clock) -> None:
+    run.source()
+    key = f"{run.journal().layout.channels}notes.txt"
+    run.results.put(key, b"mine")
+    clock.passes(300 * DAY_S)
+    sweep(run)
+    assert has(run, key)
+
+
+def test_the_layouts_of_journal_and_channels_agree(run: StagedRun) -> None:
+    assert run.client("raw").folder.prefix == f"{run.journal().layout.channels}raw/1"
+    assert StageFolder(RUN, "scorer").attempt(2) == f"{run.journal().layout.channels}_stages/scorer/2"

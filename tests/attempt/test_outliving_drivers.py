@@ -1,0 +1,161 @@
+"""Real processes: the task is killed with ``kill -9``, and its driver is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import outliving
+import psutil
+import pytest
+
+from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.region_task import Decision, RegionResult
+from airflow_recovery.driver.heartbeat import Beat
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.records import AttemptState
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.testing.fake_airflow import FakeAirflow
+
+DEADLINE_S = 60.0
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Scene:
+    """P@1: claimed and submitted by a task process that was then killed; its driver is at work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.looks = 0
+        task = subprocess.Popen([sys.executable, outliving.__file__, "task", str(folder)])
+        self.heartbeat = folder / "journal" / JournalLayout(outliving.IDENTITY).heartbeat("P", 1)
+        until(lambda: self.data(1) and self.heartbeat.exists())
+        task.kill()
+        task.wait()
+        self.driver = psutil.Process(int((folder / "1.pid").read_text()))
+        assert self.driver.is_running()
+        self.runner = outliving.Submitted(folder, "writer-2")
+
+    @property
+    def is_driver_over(self) -> bool:
+        return not self.driver.is_running() or self.driver.status() == psutil.STATUS_ZOMBIE
+
+    def data(self, attempt: int) -> list[Path]:
+        below = self.folder / "results" / JournalLayout(outliving.IDENTITY).data_of("P", attempt)
+        return [each for each in below.rglob("*") if each.is_file()]
+
+    def go(self, attempt: int) -> None:
+        (self.folder / f"go-{attempt}").touch()
+
+    def next_try(self, timeout_s: float, at_look: Callable[[int], object] = lambda look: None) -> RegionResult:
+        """``at_look`` is called with 1, 2, ... whenever the next try has looked and waits."""
+
+        def sleep(seconds: float) -> None:
+            self.looks += 1
+            at_look(self.looks)
+            time.sleep(seconds)
+
+        airflow = FakeAirflow({"P": ()})
+        patience = Patience(timeout_s, poll_s=0.1, sleep=sleep)
+        return outliving.task_of(airflow.start("P"), airflow, self.runner, patience).execute()
+
+    def fence_frozen(self) -> None:
+        """P@1 is frozen, taken for dead and fenced; P@2 finishes."""
+        self.driver.suspend()
+        self.go(2)
+        assert self.next_try(1.0).attempt == 2
+        assert len(self.data(1)) == 1
+
+    def signs(self) -> int:
+        """How many signs of life P@1 has given."""
+        beat = Beat.from_bytes(self.heartbeat.read_bytes())
+        assert beat is not None
+        return beat.count
+
+    def state(self, attempt: int) -> AttemptState | None:
+        store = LocalStore(f"file://{self.folder}/journal")
+        outcome = Journal(store, outliving.IDENTITY, writer="test").read_outcome("P", attempt)
+        return outcome.state if outcome is not None else None
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    found = Scene(tmp_path)
+    yield found
+    for pid in (found.driver.pid, *found.runner.pids):
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran(scene: Scene) -> None:
+    result = scene.next_try(DEADLINE_S, lambda look: scene.go(1) if look == 5 else None)
+    assert (result.decision, result.attempt, result.seconds_saved) == (Decision.KEPT, 1, 3600.0)
+    assert result.outcome.writer == "writer-1"
+    assert scene.runner.pids == []
+    assert scene.looks >= 5
+
+
+def test_control_without_following_a_second_application_runs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_task, "follow", lambda *given: False)
+    scene.go(2)
+    assert scene.next_try(DEADLINE_S).attempt == 2
+    assert len(scene.runner.pids) == 1
+
+
+def test_fault_11_a_frozen_driver_that_was_fenced_stops_when_it_wakes_and_not_only_when_it_finishes(
+    scene: Scene,
+) -> None:
+    scene.fence_frozen()
+    scene.driver.resume()  # its job would go on for hours: nobody lets it finish
+    until(lambda: scene.is_driver_over)
+    assert scene.data(1) == []
+    assert (scene.state(1), scene.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
+
+
+def test_fault_11_control_a_driver_that_does_not_look_works_on_until_its_finish_is_refused(scene: Scene) -> None:
+    (scene.folder / outliving.BLIND).touch()
+    scene.fence_frozen()
+    scene.driver.resume()
+    signs = scene.signs()
+    until(lambda: scene.signs() > signs + 3)
+    assert not scene.is_driver_over
+    scene.go(1)
+    until(lambda: scene.is_driver_over)
+    assert scene.data(1) == []
+
+
+def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(scene: Scene) -> None:
+    scene.fence_frozen()
+    scene.go(1)
+    scene.driver.resume()
+    until(lambda: not scene.data(1))
+    until(lambda: scene.is_driver_over)
+    assert (scene.state(1), scene.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
+    assert len(scene.data(2)) == 1
+
+
+def test_a_driver_that_is_gone_is_not_waited_for(scene: Scene) -> None:
+    scene.driver.kill()
+    until(lambda: scene.is_driver_over)
+    scene.go(2)
+    assert scene.next_try(DEADLINE_S).attempt == 2
+    assert scene.looks == 0
+
+
+def test_a_driver_that_dies_while_it_is_followed_is_noticed_at_the_next_look(scene: Scene) -> None:
+    scene.go(2)
+    assert scene.next_try(DEADLINE_S, lambda look: scene.driver.kill() if look == 3 else None).attempt == 2
+    assert scene.looks == 3

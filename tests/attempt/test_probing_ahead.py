@@ -1,0 +1,115 @@
+"""The data of many inputs is looked for at once, by listed pages, and never believed twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fakes import World
+
+from airflow_recovery.attempt.rebuild import asked_for
+from airflow_recovery.errors import InputLost, StoreAccessDenied
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Why
+from airflow_recovery.results import prober as probing
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
+
+MANY = [f"P{at:02d}" for at in range(20)]
+COLLECTS = {**dict.fromkeys(MANY, ()), "C": tuple(MANY)}
+
+
+@pytest.fixture
+def world() -> World:
+    found = World(COLLECTS)
+    found.go_all(MANY)
+    return found
+
+
+def currents(world: World) -> dict[str, Attempt]:
+    state = world.state()
+    return {each: state.of(each).current for each in MANY}  # type: ignore[misc]
+
+
+class Meeting(CountingStore):
+    """Answers when as many ask at the same time as there are inputs."""
+
+    meet: threading.Barrier
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self.meet.wait()
+        return super().list(prefix, start_after=start_after)
+
+
+def test_twenty_inputs_are_looked_for_in_one_round_trip(world: World):
+    store = Meeting(world.results)
+    store.meet = threading.Barrier(len(MANY), timeout=30)
+    prober = ResultProber(lambda location: store)
+    found = currents(world)
+    prober.look_ahead(found)
+    assert [prober(name, each) for name, each in found.items()] == [None] * len(MANY)
+    assert store.counts() == {Verb.LIST: len(MANY)}, "one listing a result, and nothing object by object"
+
+
+def test_control_asked_one_after_the_other_nobody_meets(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probing, "MANY", 1_000)
+    store = Meeting(world.results)
+    store.meet = threading.Barrier(len(MANY), timeout=0.2)
+    prober = ResultProber(lambda location: store)
+    found = currents(world)
+    prober.look_ahead(found)
+    with pytest.raises(threading.BrokenBarrierError):
+        prober("P00", found["P00"])
+
+
+@pytest.mark.parametrize("has_failed", [False, True], ids=["first attempts", "after a failure"])
+def test_a_region_with_many_inputs_asks_for_each_once(world: World, has_failed: bool):
+    if has_failed:
+        world.restart("P03")
+        world.go("P03")
+    counted = CountingStore(world.results)
+    world.results = counted  # type: ignore[assignment]
+    world.go("C")
+    assert counted.count(Verb.LIST) == len(MANY)
+
+
+def test_an_answer_serves_once(world: World):
+    prober = ResultProber(lambda location: world.results)
+    found = currents(world)
+    prober.look_ahead(found)
+    assert prober("P00", found["P00"]) is None
+    world.delete_results("P00", 1)
+    again = prober("P00", found["P00"])
+    assert again is not None
+    assert again.why is Why.OUTPUT_MISSING
+
+
+def test_what_is_gone_is_lost_and_woken_all_the_same(world: World):
+    world.delete_results("P07", 1)
+    with pytest.raises(InputLost, match="P07"):
+        world.go("C")
+    world.until_green()
+    assert world.ran[-2:] == [("P07", 2), ("C", 1)]
+
+
+def test_fault_27_denied_ahead_is_denied_when_it_is_asked_for_and_no_loss(world: World):
+    prober = ResultProber(lambda location: FaultyStore(world.results, [Fault(Verb.LIST, FaultKind.DENIED)]))
+    found = currents(world)
+    prober.look_ahead(found)
+    with pytest.raises(StoreAccessDenied):
+        prober("P00", found["P00"])
+
+
+def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: World):
+    world.go("C")
+    world.restart("P03")
+    state = world.state()
+    asked: set[str] = set()
+    judged = Judgement(world.plan, state, available=lambda region, attempt: asked.add(region))  # type: ignore[func-returns-value]
+    ahead = set(asked_for(judged))
+    for each in world.plan.regions:
+        judged.why_must_run(each.name)
+    assert asked <= ahead == {*MANY} - {"P03"}

@@ -1,0 +1,112 @@
+"""The last task: one coherent cut, named once."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import CHAIN, DIAMOND, IDENTITY, PAIR, PUBLISH, World
+
+from airflow_recovery.attempt.publish import PublishTask
+from airflow_recovery.errors import InputLost, NoDoor, NotPublished
+from airflow_recovery.journal.published import published_result
+
+
+def test_a_publish_names_attempt_outcome_and_results_of_every_standing_region():
+    world = World(CHAIN)
+    world.go_all()
+    publish = world.publish()
+    assert publish.number == 1
+    assert [(each.region, each.attempt, each.results) for each in publish.regions] == [
+        ("P", 1, ("P",)),
+        ("C", 1, ("C",)),
+        ("E", 1, ("E",)),
+    ]
+    assert [each.outcome_etag for each in publish.regions] == [
+        world.state().of(each).attempts[1].outcome_etag for each in CHAIN
+    ]
+
+
+def test_the_same_cut_is_published_once():
+    world = World(PAIR)
+    world.go_all()
+    world.publish()
+    world.airflow.clear(PUBLISH)
+    assert world.publish().number == 1
+    assert world.state().newest_publish == 1
+
+
+def test_a_new_cut_is_the_next_publish_and_readers_follow_it():
+    world = World(PAIR)
+    world.go_all()
+    world.publish()
+    assert published_result(world.journal(), "C").attempt == 1
+    world.restart("P")
+    world.go("P")
+    with pytest.raises(NotPublished, match="no longer stands: it rests on P@1, now @2"):
+        published_result(world.journal(), "C")
+    world.until_green()
+    world.airflow.clear(PUBLISH)
+    assert world.publish().number == 2
+    found = published_result(world.journal(), "C")
+    assert (found.publish, found.attempt) == (2, 2)
+
+
+def test_a_final_result_that_is_gone_is_made_again_before_it_is_published():
+    world = World(DIAMOND)
+    world.go_all()
+    world.delete_results("E", 1)
+    world.delete_results("C", 1)
+    with pytest.raises(InputLost):
+        world.publish()
+    assert world.airflow.cleared == ["C", "E"]
+    world.until_green()
+    assert world.ran[4:] == [("C", 2), ("E", 2)]
+    assert {each.region: each.attempt for each in world.journal().read_publish(1).regions} == {
+        "P": 1,
+        "C": 2,
+        "D": 1,
+        "E": 2,
+    }
+
+
+def test_control_without_probing_the_gone_result_is_published(monkeypatch):
+    monkeypatch.setattr(PublishTask, "_lost", lambda self, judged, skipped: {})
+    world = World(PAIR)
+    world.go_all()
+    world.delete_results("C", 1)
+    assert "C" in [each.region for each in world.publish().regions]
+
+
+def test_fault_64_a_skipped_branch_is_left_out_and_named():
+    world = World({"P": (), "C": ("P",), "D": ("P",)})
+    world.go_all("PC")
+    world.airflow.mark("D", "skipped")
+    world.airflow.upstream[PUBLISH] = ("C",)  # a trigger rule that goes on when something was skipped
+    publish = world.publish()
+    assert publish.skipped == ("D",)
+    assert [each.region for each in publish.regions] == ["P", "C"]
+    with pytest.raises(NotPublished, match="does not name 'D'"):
+        published_result(world.journal(), "D")
+
+
+def test_two_publish_tasks_at_once_name_one_cut():
+    world = World(PAIR)
+    world.go_all()
+    first = world.publish()
+    world.airflow.mark(PUBLISH, None)
+    second = world.publish()
+    assert first == second
+
+
+def test_without_a_door_a_gone_result_fails_and_names_both_settings():
+    world = World(PAIR, has_door=False)
+    world.go_all()
+    world.delete_results("C", 1)
+    with pytest.raises(NoDoor, match=r"state_store.*api_conn_id"):
+        world.publish()
+
+
+def test_nothing_is_published_yet():
+    world = World(PAIR)
+    with pytest.raises(NotPublished, match="nothing is published yet"):
+        published_result(world.journal(), "C")
+    assert world.journal().identity == IDENTITY

@@ -1,0 +1,310 @@
+"""What is deleted of regions that commit split by split: what no finish and no base names, and never by its attempt."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, has_data, sweep, told
+from fakes import InlineThread, Killed, Process
+from split_world import SOURCE, SplitWorld, splits
+
+from airflow_recovery.attempt import attempt as attempt_module
+from airflow_recovery.attempt.release import release_consumed
+from airflow_recovery.driver import ModeSpec
+from airflow_recovery.driver import cleanup as scratch
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
+from airflow_recovery.model.retention import Retention
+from airflow_recovery.results import release
+from airflow_recovery.results import sweep as sweep_module
+from airflow_recovery.results.release import ReleaseRule
+from airflow_recovery.splits.spec import SplitSpec
+
+READ = {"S": (), "C": ("S",)}
+
+
+@pytest.fixture(autouse=True)
+def _in_order(monkeypatch):
+    monkeypatch.setattr(attempt_module, "threading", SimpleNamespace(Thread=InlineThread))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def world(clock) -> SplitWorld:
+    found = SplitWorld(READ, splits("abcdef"))
+    found.journal_store = ClockedStore("memory://journal", clock)
+    found.results = ClockedStore("memory://results", clock)
+    return found
+
+
+def objects(world: SplitWorld, attempt: int) -> list[str]:
+    """The parts that an attempt has data of, by the number of their folder."""
+    prefix = f"{world.journal().layout.data_of(SOURCE, attempt)}/"
+    return [info.key.removeprefix(prefix).split("/")[1] for info in world.results.list(prefix)]
+
+
+def fenced() -> Outcome:
+    return Outcome(SOURCE, 1, AttemptState.FENCED, "test", "now", cause=FenceCause.SUPERSEDED)
+
+
+def layout(world: SplitWorld) -> JournalLayout:
+    return world.journal().layout
+
+
+# adopted parts
+
+
+def test_what_a_finish_has_adopted_stays_though_its_attempt_was_fenced(world, clock):
+    world.dies_at_batch(4)
+    world.until_green()
+    clock.passes(2 * HOUR_S)
+    assert told(sweep(world))["S@1"] == "kept: 4 of its parts are in use"
+    assert world.result() == world.fresh()
+
+
+def test_control_by_attempt_the_adopted_parts_go_and_the_result_is_lost(world, clock, monkeypatch):
+    monkeypatch.setattr(ReleaseRule, "used_parts", lambda self, region, but_finish=None: {})
+    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
+    world.dies_at_batch(4)
+    world.until_green()
+    clock.passes(2 * HOUR_S)
+    sweep(world)
+    assert objects(world, 1) == []
+
+
+def test_what_the_next_claim_may_adopt_stays_however_long_its_task_waits(world, clock):
+    world.dies_at_batch(4)
+    world.journal().fence(fenced())
+    clock.passes(100 * DAY_S)
+    sweep(world)
+    world.go(SOURCE)
+    assert world.read_by(2) == "ef"
+
+
+def test_what_an_open_attempt_has_adopted_stays(world, clock):
+    world.dies_at_batch(4)
+    world.dies_at_batch(1)
+    clock.passes(100 * DAY_S)
+    found = told(sweep(world))
+    assert (found["S@1"], found["S@2"]) == ("kept: 4 of its parts are in use", "kept: it is open")
+    world.go(SOURCE)
+    assert world.result() == world.fresh()
+
+
+def test_what_other_code_has_left_goes(world, clock):
+    world.dies_at_batch(4)
+    world.fingerprints[SOURCE] = "code 2"
+    world.go(SOURCE)
+    clock.passes(2 * HOUR_S)
+    assert told(sweep(world))["S@1"].startswith("deleted: fenced")
+    world.fingerprints[SOURCE] = "code 1"
+    world.again()
+    assert world.read_by(3) == "abcdef"
+
+
+# what is in no part that counts
+
+
+def zombie(world: SplitWorld) -> None:
+    """Attempt 1 has committed one part beyond what attempt 2, which has finished, took over."""
+    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: world.go(SOURCE))
+
+
+def test_a_zombies_part_beyond_the_base_goes_and_adopted_ones_stay(world, clock):
+    zombie(world)
+    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 2),)
+    assert objects(world, 1) == ["0000", "0001", "0002", "0003"]  # the last one it could not commit
+    clock.passes(30 * MINUTE_S)
+    sweep(world)
+    assert objects(world, 1) == ["0000", "0001", "0002", "0003"]
+    clock.passes(HOUR_S)
+    report = sweep(world)
+    assert ("S@1", "in no part that is used", 2) in [
+        (each.what.rpartition(" / ")[2], each.why, each.objects) for each in report.entries
+    ]
+    assert objects(world, 1) == ["0000", "0001"]
+    assert world.result() == world.fresh()
+    assert sweep(world).deleted_bytes == 0
+
+
+def test_of_the_newest_attempt_nothing_goes_that_a_zombie_may_still_commit(world, clock):
+    # It has written the data of its third part, and is frozen before it commits it.
+    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
+    assert objects(world, 1) == ["0000", "0001", "0002", "0003"]
+    world.go(SOURCE)
+    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 3),)
+    assert world.result() == world.fresh()
+
+
+def test_control_where_it_goes_a_part_is_adopted_only_to_be_found_lost(world, clock, monkeypatch):
+    monkeypatch.setattr(sweep_module, "is_settled", lambda state, number: True)
+    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
+    world.go(SOURCE)
+    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 3, dropped=(2,)),)
+
+
+def test_a_part_that_was_dropped_goes(world, clock):
+    world.go(SOURCE)
+    world.listing = splits("abcdef", c="2")
+    world.again()
+    clock.passes(2 * HOUR_S)
+    sweep(world)
+    assert objects(world, 1) == ["0000", "0001", "0003", "0004", "0005"]
+    assert world.result() == world.fresh()
+
+
+def test_what_the_publish_names_stays_though_it_was_dropped(world, clock):
+    world.until_green()
+    world.listing = splits("abcdef", c="2")
+    world.again()
+    clock.passes(2 * HOUR_S)
+    sweep(world)
+    assert len(objects(world, 1)) == 6
+
+
+def fenced_and_swept(world: SplitWorld, clock: Clock) -> None:
+    world.journal().fence(fenced())
+    clock.passes(100 * DAY_S)
+    sweep(world)
+
+
+# release
+
+
+def go(world: SplitWorld, region: str) -> None:
+    world.go(region)
+    run = world.run(world.airflow.now(region), Process(), "releaser")
+    release_consumed(run, region, world.results, Retention.as_consumed())
+
+
+def test_a_result_of_several_attempts_is_released_as_one(world):
+    world.dies_at_batch(4)
+    go(world, SOURCE)
+    assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (True, True)
+    go(world, "C")
+    assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, False)
+    attempts = world.state().of(SOURCE).attempts
+    assert (attempts[1].is_released, attempts[2].is_released) == (True, True)
+
+
+def test_a_finish_that_wrote_nothing_itself_lets_go_of_what_it_took_over(world, clock):
+    world.go_killed(Process(gate=dies_before_its_finish))
+    world.until_green()
+    assert world.ran[0] == (SOURCE, 1)
+    assert objects(world, 2) == []
+    clock.passes(2 * HOUR_S)
+    sweep(world, retention=Retention.on_run_success())
+    assert objects(world, 1) == []
+
+
+def dies_before_its_finish(request: str) -> None:
+    if request.startswith("PUT") and request.endswith("outcome"):
+        raise Killed(request)
+
+
+def test_what_was_released_and_is_wanted_again_is_an_ordinary_loss(world):
+    world.dies_at_batch(4)
+    go(world, SOURCE)
+    go(world, "C")
+    world.restart("C")
+    world.until_green()
+    assert world.read_by(3) == "abcdef"
+    assert world.result() == world.fresh()
+
+
+def claim_while_releasing(world: SplitWorld, monkeypatch) -> None:
+    """The listing has grown, and the next attempt is claimed between the marker and the look for readers."""
+    world.dies_at_batch(4)
+    go(world, SOURCE)
+    world.go("C")
+    world.listing = splits("abcdefg")
+    world.airflow.clear(SOURCE)
+    before, claimed = release.readers_of, []
+
+    def claims_first(journal, region, *numbers):
+        if not claimed:
+            claimed.append(region)
+            world.dies_at_batch(0)
+        return before(journal, region, *numbers)
+
+    # It has looked for markers before there were any: as if it had listed them a moment earlier.
+    monkeypatch.setattr(RegionState, "is_let_go", lambda self, number: False)
+    monkeypatch.setattr(release, "readers_of", claims_first)
+    run = world.run(world.airflow.now("C"), Process(), "releaser")
+    release_consumed(run, "C", world.results, Retention.as_consumed())
+
+
+def test_a_claim_that_has_adopted_parts_is_seen_before_they_are_deleted(world, monkeypatch):
+    claim_while_releasing(world, monkeypatch)
+    assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (True, True)
+
+
+def test_control_where_bases_are_no_pins_the_data_goes_below_an_open_attempt(world, monkeypatch):
+    monkeypatch.setattr(release, "pinned_by", lambda claim: {(pin.region, pin.attempt) for pin in claim.inputs})
+    claim_while_releasing(world, monkeypatch)
+    assert world.journal().read_claim(SOURCE, 3).base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
+    assert not has_data(world, SOURCE, 1)
+
+
+def finish_while_releasing(world: SplitWorld, monkeypatch) -> None:
+    """As `claim_while_releasing`, and the next attempt has even finished when readers are looked for."""
+    world.dies_at_batch(4)
+    go(world, SOURCE)
+    world.go("C")
+    run = world.run(world.airflow.now("C"), Process(), "releaser")
+    loaded = run.journal.load
+    state = run.journal.load(run.list())
+    world.listing = splits("abcdefg")
+    world.again()
+    # The releaser has read the journal before all that.
+    answers = [state]
+    monkeypatch.setattr(run.journal, "load", lambda *given: answers.pop() if answers else loaded(*given))
+    release_consumed(run, "C", world.results, Retention.as_consumed())
+    assert world.current(SOURCE) == 3
+
+
+def test_a_finish_that_has_adopted_parts_is_seen_before_they_are_deleted(world, monkeypatch):
+    finish_while_releasing(world, monkeypatch)
+    assert world.result() == world.fresh()
+
+
+def test_control_without_the_look_at_finishes_the_new_result_loses_its_parts(world, monkeypatch):
+    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
+    finish_while_releasing(world, monkeypatch)
+    assert objects(world, 1) == []
+
+
+# purge, and drivers that were fenced
+
+
+def test_a_purge_leaves_only_who_reads_which_split(world, clock):
+    """A task that comes back has read that before its claim."""
+    world.until_green()
+    store = world.journal_store
+    store.put(f"{layout(world).splits}S/assignment-00000001", b"{}")
+    clock.passes(100 * DAY_S)
+    sweep(world, purge_older_than_s=DAY_S)
+    clock.passes(2 * DAY_S)
+    sweep(world, purge_older_than_s=DAY_S)
+    assert [info.key for info in store.list()] == [
+        f"{layout(world).splits}S/assignment-00000001",
+        layout(world).closed,
+    ]
+    assert list(world.results.list()) == []
+
+
+def test_a_fenced_driver_deletes_nothing_of_a_region_that_commits_split_by_split(monkeypatch):
+    deleted: list[str] = []
+    monkeypatch.setattr(scratch, "_delete", lambda spec, locations, what, log: deleted.extend(locations))
+    log = logging.getLogger("test")
+    scratch.delete_results(SimpleNamespace(mode=SplitSpec(), location="here"), log)
+    assert deleted == []
+    scratch.delete_results(SimpleNamespace(mode=ModeSpec(), location="here"), log)
+    assert deleted == ["here"]

@@ -1,0 +1,449 @@
+"""FLIP-135, milestone three's failure detection at the journal, and the faults of docs/faults.md that stages can meet.
+
+What is lost with channels open, and what the stages do (approximate-single, unless a row says otherwise):
+
+    an executor                    Spark's own affair; where it ends the driver: that stage restarts alone
+    a driver                       that stage restarts alone, at its checkpoint
+    a worker (the heartbeat)       attempt 2 is claimed beside a living attempt 1, which is refused wherever it writes
+    the scheduler                  nothing: stages work on, and report when it is back
+    the API server                 who works works on; who has to restart others waits for it, and has changed nothing
+    the metadata database          all tasks start again: what has finished is kept, the others go on at their
+                                   checkpoints, in the same generations
+    the network to the store       the stage that could not write fails, and restarts alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import pytest
+from fakes import Killed, Process
+from stage_world import DOWNSTREAM, SINGLE, SINK, StageWorld
+
+from airflow_recovery.attempt import stage_failover
+from airflow_recovery.attempt.rebuild import finished_tasks
+from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.errors import (
+    AttemptLost,
+    ChannelEvicted,
+    Failure,
+    NotMine,
+    Overtaken,
+    RegionFailed,
+    StoreTimeout,
+    UserCodeError,
+)
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import ChannelPin, Reset
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.write_once import Backoff
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
+
+
+def generations(world: StageWorld) -> list[tuple[int, ...]]:
+    return [world.state().of(each).generations for each in "ab"]
+
+
+def restarted(world: StageWorld) -> str:
+    return "".join(each for each in "abc" if world.attempts(each) > 1)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["a", "b", "c"])
+@pytest.mark.parametrize(
+    "type_", ["DriverLost", "SparkException", "StoreUnavailable", "StoreTimeout", "ChannelFailed", "OutOfMemoryError"]
+)
+def test_who_has_lost_its_driver_an_executor_or_the_store_restarts_alone(lost, type_):
+    world = StageWorld()
+    others = [each for each in "abc" if each != lost]
+    world.together(*others, meanwhile=lambda: (world.fail(lost, type_), world.go(lost)))
+    world.until_green()
+    assert restarted(world) == lost
+    assert (generations(world), world.resets(), world.airflow.cleared) == ([(1,), (1,)], set(), [])
+    assert world.earlier(lost, 2) == (1,)
+
+
+def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in():
+    """Why Flink's version had no effect: nobody says that a live channel is available."""
+    world = StageWorld()
+    world.lost_channels = {ChannelPin("a", 1), ChannelPin("b", 1)}
+    world.together("a", "b", meanwhile=lambda: (world.fail("c", "DriverLost"), world.go("c")))
+    world.until_green()
+    assert restarted(world) == "abc"
+
+
+def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
+    world = StageWorld()
+    available = stage_failover.channels_in(world.results, world.journal().identity)
+    assert not available(ChannelPin("b", 1))
+    world.fail("b", while_at_work=lambda: real_producer(world, 1))
+    assert available(ChannelPin("b", 1))
+    assert not available(ChannelPin("b", 2))
+
+
+def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_stage_alone():
+    world = StageWorld()
+    process = Process()
+
+    def worker_dies() -> None:
+        with suppress(Killed):
+            world.go("b", process=process, on_start=process.kill)
+        world.airflow.lose_heartbeat("b")
+        world.go("b")
+
+    world.together("a", "c", meanwhile=worker_dies)
+    world.until_green()
+    assert restarted(world) == "b"
+    assert generations(world) == [(1,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "others", "generation"), [(SINGLE, "", (1,)), (DOWNSTREAM, "c", (1,)), (SINK, "ac", (2,))]
+)
+def test_fault_11_fault_14_attempt_2_beside_a_living_attempt_1(strategy, others, generation):
+    """b's worker is cut off and lives on. What it finishes after attempt 2 has is refused."""
+    world = StageWorld(strategy=strategy)
+
+    def cut_off_and_again() -> None:
+        world.airflow.lose_heartbeat("b")
+        world.go("b")
+
+    def b_is_frozen() -> None:
+        with pytest.raises((AttemptLost, NotMine)):
+            world.go("b", on_start=cut_off_and_again)
+
+    world.together("a", "c", meanwhile=b_is_frozen)
+    world.until_green()
+    assert restarted(world) == "".join(sorted(f"b{others}"))
+    assert world.current("b") == 2
+    assert generations(world) == [generation, generation]
+
+
+def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count(monkeypatch):
+    """A try that takes an open attempt for its own way out leaves it open: it ends, and counts."""
+    monkeypatch.setattr(RegionTask, "_fence_predecessor", lambda self, opened: None)
+    world = StageWorld()
+
+    def cut_off_and_again() -> None:
+        world.airflow.lose_heartbeat("b")
+        with pytest.raises(Exception, match="was not coherent"):
+            world.go("b")
+
+    world.go("b", on_start=cut_off_and_again)
+    assert world.current("b") == 1
+
+
+def test_the_scheduler_is_away_and_stages_work_on():
+    """Nobody schedules, and nobody takes a task away: what is at work ends by itself."""
+    world = StageWorld(strategy=DOWNSTREAM)
+    world.together("a", "b", "c")
+    assert world.airflow.state("c") == "success"
+    assert restarted(world) == ""
+
+
+@pytest.mark.parametrize("strategy", [DOWNSTREAM, SINK])
+def test_the_api_server_is_away_and_who_restarts_others_has_changed_nothing(strategy):
+    world = StageWorld(strategy=strategy)
+
+    def no_api(request: str) -> None:
+        if request == "observe":
+            raise ConnectionError("the API server is away")
+
+    def tries() -> None:
+        world.fail("b")
+        with pytest.raises(ConnectionError):
+            world.go("b", process=Process(gate=no_api))
+        assert (world.resets(), world.airflow.cleared, world.attempts("b")) == (set(), [], 1)
+        world.go("b")
+
+    world.together("a", "c", meanwhile=tries)
+    world.until_green()
+    assert world.attempts("b") == 2
+
+
+def test_the_metadata_database_is_lost_and_the_run_is_restored_from_the_journal():
+    """a has finished. b and c are at work for a run that nobody knows any more; their new tasks take over."""
+    world = StageWorld()
+    world.go("a")
+
+    def database_is_lost() -> None:
+        world.airflow.lose_database()
+        judged = Judgement(world.plan, world.state(), available=lambda region, attempt: None)
+        assert set(finished_tasks(judged, lambda region: region.name, "memory").notes) == {"a"}
+        world.go_all("abc")
+
+    def zombies() -> None:
+        with pytest.raises((AttemptLost, NotMine)):
+            world.go("c", on_start=database_is_lost)
+
+    with pytest.raises((AttemptLost, NotMine)):
+        world.go("b", on_start=zombies)
+    world.until_green()
+    assert [world.attempts(each) for each in "abc"] == [1, 2, 2], "what has finished is kept"
+    assert (generations(world), world.resets()) == ([(1,), (1,)], set())
+    assert [world.earlier(each, 2) for each in "bc"] == [(1,), (1,)]
+
+
+def test_control_a_run_whose_journal_is_lost_too_begins_from_nothing():
+    world = StageWorld()
+    world.go_all("abc")
+    world.airflow.lose_database()
+    world.journal_store.delete([each.key for each in list(world.journal_store.list())])
+    world.go_all("abc")
+    assert [n for name, n in world.ran if name == "a"] == [1, 1]
+
+
+def test_an_m2_restart_is_not_forgotten_with_the_metadata_database():
+    """c restarts behind b although the clear that was to tell it is lost: its new task does not follow the old one."""
+    world = StageWorld(strategy=DOWNSTREAM)
+    process = Process()
+
+    def dies_before_the_clear(request: str) -> None:
+        if request == "clear":
+            process.kill()
+
+    def lost() -> None:
+        world.fail("b")
+        process.gate = dies_before_the_clear
+        with suppress(Killed):
+            world.go("b", process=process)
+        world.airflow.lose_database()
+
+    world.together("a", "c", meanwhile=lost)
+    world.until_green()
+    assert world.attempts("c") == 2
+
+
+# --- by number -------------------------------------------------------------------------------------------------------
+
+
+def real_producer(world: StageWorld, attempt: int) -> ChannelProducer:
+    """The end of the channel b that an attempt holds, in the generation that it was claimed with."""
+    identity = ChannelIdentity(world.journal().identity, "b", world.pins("b", attempt)["b"])
+    client = ChannelClient(world.results, identity, f"b@{attempt}", backoff=Backoff(initial_s=0.0))
+    found = ChannelProducer(client, attempt)
+    found.open(subpartitions=1, schema="rows")
+    return found
+
+
+def rows(count: int) -> list[SegmentBody]:
+    return [SegmentBody(0, count, b"r" * count)]
+
+
+def test_fault_59_in_one_generation_the_late_record_of_an_older_attempt_is_refused():
+    """Milestone 3: both attempts write to one log, which belongs to the newer one."""
+    world = StageWorld()
+
+    def again(old: ChannelProducer) -> None:
+        world.go("b", on_start=lambda: real_producer(world, 2).publish(1, rows(3)))
+        with pytest.raises(ChannelEvicted):
+            old.publish(1, rows(7))
+
+    wakes_late(world, again)
+    assert read(world, "c") == (5,)
+
+
+def test_fault_59_after_a_restart_from_the_beginning_it_lands_where_nobody_reads():
+    """Milestone 1: the frozen attempt still owns its log, of a generation that counts no more."""
+    assert late_after_a_restart() == (3,)
+
+
+def test_fault_59_control_with_one_generation_for_ever_the_new_attempt_finds_the_old_one_s_work(monkeypatch):
+    monkeypatch.setattr(RegionState, "generations", property(lambda self: (1,)))
+    assert late_after_a_restart() == (2,), "its first epoch is taken for published: three records have vanished"
+
+
+def late_after_a_restart() -> tuple[int, ...]:
+    world = StageWorld(strategy=SINK)
+
+    def again(old: ChannelProducer) -> None:
+        world.go("b", on_start=lambda: real_producer(world, 2).publish(0, rows(3)))
+        with suppress(ChannelEvicted):
+            old.publish(1, rows(7))
+
+    wakes_late(world, again)
+    return read(world, "c")
+
+
+def wakes_late(world: StageWorld, meanwhile: Callable[[ChannelProducer], object]) -> None:
+    """b@1 publishes two rows and is frozen; its heartbeat is lost; ``meanwhile``; it wakes and ends."""
+
+    def frozen() -> None:
+        old = real_producer(world, 1)
+        old.publish(0, rows(2))
+        world.airflow.lose_heartbeat("b")
+        meanwhile(old)
+
+    def start() -> None:
+        with suppress(AttemptLost, NotMine):
+            world.go("b", on_start=frozen)
+
+    world.together("a", "c", meanwhile=start)
+    world.until_green()
+
+
+def read(world: StageWorld, reader: str) -> tuple[int, ...]:
+    """How much there is in the generation of b that the newest attempt of ``reader`` has read."""
+    generation = world.pins(reader, world.current(reader))["b"]
+    return ChannelClient(world.results, ChannelIdentity(world.journal().identity, "b", generation), "x").refresh().ends
+
+
+def test_fault_58_a_stage_that_stops_at_its_budget_is_not_retried_and_nothing_is_published():
+    world = StageWorld(publish_keys=("publish",))
+    exceeded = UserCodeError("the budget is 1", Failure("LossBudgetExceeded", "the budget is 1"))
+
+    def stop() -> None:
+        raise exceeded
+
+    def c_stops() -> None:
+        with pytest.raises(UserCodeError):
+            world.go("c", on_start=stop)
+
+    world.together("a", "b", meanwhile=c_stops)
+    assert restarted(world) == ""
+    assert world.state().of("c").current is None
+    assert world.state().newest_publish == 0
+    assert "publish" not in world.airflow.ready()
+
+
+def test_fault_58_control_any_other_end_of_the_last_stage_is_retried():
+    world = StageWorld()
+    world.together("a", "b", meanwhile=lambda: (world.fail("c"), world.go("c")))
+    assert restarted(world) == "c"
+
+
+def test_fault_13_two_processes_answer_one_failure_and_reset_it_once():
+    """The first freezes before its claim, with all resets written; the second does it all; then the first wakes."""
+    world = StageWorld(strategy=SINK)
+    process = Process()
+
+    def freezes(request: str) -> None:
+        if "b/00000002.claim" in request:
+            process.gate = lambda request: None
+            world.airflow.lose_heartbeat("b")
+            world.go("b")
+
+    def both() -> None:
+        world.fail("b")
+        process.gate = freezes
+        with pytest.raises((AttemptLost, NotMine)):
+            world.go("b", process=process)
+
+    world.together("a", "c", meanwhile=both)
+    world.until_green()
+    assert world.resets() == {("a", 1), ("b", 1), ("c", 1)}
+    assert [world.attempts(each) for each in "abc"] == [2, 2, 2]
+
+
+def test_fault_13_control_resets_that_name_no_attempt_would_take_the_new_one_away():
+    """The same reset, written late and of "whatever is newest now", begins everything anew a second time."""
+    world = StageWorld(strategy=SINK)
+    world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
+    world.until_green()
+    world.journal().reset(Reset("b", world.attempts("b"), "late", "b@1 has failed", failover=True))
+    world.airflow.clear_all()
+    world.until_green()
+    assert [world.attempts(each) for each in "abc"] == [3, 3, 3]
+
+
+class LosesReplies:
+    """The reply of the ``at``-th write of one process is lost, after its effect."""
+
+    def __init__(self, inner: ObjectStore, at: int) -> None:
+        self._inner, self._at = inner, at
+        self.writes = 0
+
+    @property
+    def base_uri(self) -> str:
+        return self._inner.base_uri
+
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+        found = self._inner.put_if_absent(key, body)
+        self.writes += 1
+        if self.writes == self._at + 1:
+            raise StoreTimeout("no reply")
+        return found
+
+    def put(self, key: str, body: bytes) -> ObjectInfo:
+        return self._inner.put(key, body)
+
+    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
+        return self._inner.get(key, max_bytes)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        return self._inner.list(prefix, start_after=start_after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._inner.delete(keys)
+
+
+@pytest.mark.parametrize("type_", ["RuntimeError", "ChannelAltered"])
+def test_fault_24_the_reply_of_any_write_of_a_failover_is_lost(type_):
+    at = 0
+    while loses_reply(at, type_, SINK if type_ == "RuntimeError" else SINGLE):
+        at += 1
+    assert at >= 2
+
+
+def loses_reply(at: int, type_: str, strategy: object) -> bool:
+    world = StageWorld(strategy=strategy)  # type: ignore[arg-type]
+    stores: list[LosesReplies] = []
+
+    def lossy(store: ObjectStore) -> ObjectStore:
+        stores.append(LosesReplies(store, at))
+        return stores[-1]
+
+    def retries() -> None:
+        world.fail("b", type_)
+        world.between_process_and_journal = lossy
+        world.go("b")
+        world.between_process_and_journal = lambda store: store
+
+    world.together("a", "c", meanwhile=retries)
+    world.until_green()
+    expected = {("a", 1), ("b", 1), ("c", 1)} if strategy is SINK else {("b", 1)}
+    assert world.resets() == expected
+    assert world.attempts("b") == 2
+    return any(each.writes > at for each in stores)
+
+
+def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_retry():
+    """Who takes no reply for "somebody else was first" gives up an attempt that is its own."""
+    world = StageWorld(strategy=SINK)
+    world.fail("b")
+
+    class Refuses(LosesReplies):
+        def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
+            found = self._inner.put_if_absent(key, body)
+            if key.endswith("2.claim"):
+                raise AttemptLost("taken for a refusal")
+            return found
+
+    world.between_process_and_journal = lambda store: Refuses(store, 0)
+    with pytest.raises(AttemptLost):
+        world.go("b")
+
+
+def test_a_stage_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
+    world = StageWorld(strategy=SINK)
+
+    def b_begins_anew() -> None:
+        world.fail("b")
+        world.go("b")
+
+    process = Process()
+    world.together("a", meanwhile=lambda: ended_beside(world, process, b_begins_anew))
+    assert world.airflow.state("c") != "success"
+    world.until_green()
+    assert world.pins("c", world.current("c")) == {"b": 2}
+
+
+def ended_beside(world: StageWorld, process: Process, meanwhile: Callable[[], object]) -> None:
+    with suppress(Overtaken, NotMine, AttemptLost, RegionFailed, Killed):
+        world.go("c", process=process, on_finished=meanwhile)

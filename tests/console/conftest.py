@@ -1,0 +1,97 @@
+"""A run's journal in a real store, written by the real protocol code (`tests/attempt/fakes.py`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
+
+import fakes
+
+from airflow_recovery.console.main import main
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.store import ObjectStore, open_store
+
+DAG, KEY, GROUP = "flights", "date-2026-01-01T000000Z", "flights"
+DIAMOND = {"raw": (), "by_route": ("raw",), "by_carrier": ("raw",), "busiest": ("by_route", "by_carrier")}
+
+
+class RecordedWorld(fakes.World):
+    """A `World` whose journal and results are in real stores, so that a command line can read them."""
+
+    def __init__(self, journal: ObjectStore, results: ObjectStore, identity: RunIdentity, **settings: object) -> None:
+        self._stores = (journal, results)
+        self.identity = identity
+        super().__init__(DIAMOND, **settings)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.journal_store, self.results = self._stores  # type: ignore[assignment]
+
+    def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
+        return super().journal(process, writer).beside(self.identity, listener=self.listener())
+
+    def keep_events(self) -> None:
+        """Write the events so far as one stream."""
+        stream = EventWriter(self.journal_store, self.identity, "writer")
+        for each in self.events:
+            stream.record(each)
+        assert stream.close().failed is None
+
+
+class Recorded:
+    """A folder (or bucket) with journals, and the command line without Airflow."""
+
+    def __init__(self, base: str, capsys: pytest.CaptureFixture[str], options: tuple[str, ...] = ()) -> None:
+        self.uri = f"{base}/journal"
+        self._base = base
+        self._capsys = capsys
+        self._options = options
+        self.errors = ""
+
+    def world(
+        self,
+        dag: str = DAG,
+        key: str = KEY,
+        group: str = GROUP,
+        *,
+        results: str = "journal/_results",  # where the commands look for them that are told nothing else
+        **settings: object,
+    ) -> RecordedWorld:
+        stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", results)]
+        return RecordedWorld(stores[0], stores[1], RunIdentity(dag, key, group), **settings)
+
+    def _open(self) -> dict[str, str]:
+        return {"endpoint_url": self._options[1], "region_name": self._options[3]} if self._options else {}
+
+    def call(self, *arguments: str) -> tuple[int, str]:
+        """The exit code and what was printed; `errors` is what was said on standard error."""
+        self._capsys.readouterr()
+        code = main([*arguments, "--journal", self.uri, *self._options])
+        said = self._capsys.readouterr()
+        self.errors = said.err
+        return code, said.out
+
+
+@pytest.fixture(autouse=True)
+def bundles_without_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start Java for each; `test_doctor_command` has those with it."""
+    monkeypatch.setattr("airflow_recovery.console.export.results_for_bundle", lambda args: [])
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
+    """A journal in a local folder."""
+    return Recorded(f"file://{tmp_path}", capsys)
+
+
+@pytest.fixture
+def recorded_in() -> Callable[..., Recorded]:
+    """Makes a `Recorded` of another store."""
+    return Recorded

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_recovery.driver import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.mode import MODES
+from airflow_recovery.model.records import AdoptedParts, AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.splits.spec import SplitSpec
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
+
+SPEC = RegionSpec(
+    job="regionjobs.flights:flights",
+    identity=RunIdentity("dag/ü", "2026-01-01T00:00:00+00:00", "group"),
+    trace=AttemptTrace(
+        "by_route",
+        2,
+        "w",
+        "f",
+        (InputPin("raw", 1, (("raw", "sum:7"),)),),
+        (ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
+        CommitSpec("by_route", CommitKind.PROBE_ONLY, CommitMode.REPLACE, "jobs:Mine", '{"mode":"replace"}'),
+    ),
+    tag="t",
+    vertices=(VertexSpec("a", {"day": "2026-01-01", "n": 3, "deep": [{"x": None}]}, False, True),),
+    inputs=(PartitionManifest("raw", "s3://lake/x", (ResultObject("part-0", 10, "e"),), 3, '{"type":"struct"}'),),
+    run=RunDates("2026-01-01", None, None),
+    location="s3://lake/data/by_route/2",
+    journal=StoreSpec("s3://lake/journal", "http://127.0.0.1:9000", "us-east-1"),
+    results=StoreSpec("s3://lake/data"),
+    receipt="/tmp/r",
+)
+
+texts = st.text(max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(texts, json_values, max_size=3)
+manifests = st.builds(
+    PartitionManifest,
+    result=texts,
+    location=texts,
+    objects=st.lists(st.builds(ResultObject, texts, st.integers(0), texts), max_size=3).map(tuple),
+    rows=st.none() | st.integers(0),
+    schema=st.none() | texts,
+    managed=st.booleans(),
+)
+specs = st.builds(
+    RegionSpec,
+    vertices=st.lists(st.builds(VertexSpec, texts, objects, st.booleans(), st.booleans()), max_size=3).map(tuple),
+    inputs=st.lists(manifests, max_size=3).map(tuple),
+    run=st.builds(RunDates, st.none() | texts, st.none() | texts, st.none() | texts),
+)
+
+
+@given(specs)
+def test_round_trip(spec: RegionSpec) -> None:
+    text = spec.to_json()
+    assert "\n" not in text
+    assert RegionSpec.from_json(text) == spec
+
+
+CHANNEL = ChannelSpec(
+    result="clicks",
+    generation=2,
+    reconnect=Reconnect.LATEST,
+    overflow=Overflow.DROP,
+    max_bytes=1000,
+    block_timeout_s=60.0,
+    subpartitions=2,
+    partition_by=("user",),
+    budget=LossBudget(max_lost_records=7),
+    restart_budget=LossBudget(max_lost_fraction=0.5),
+    drained=(1,),
+)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ModeSpec(),
+        SplitSpec("a", 100, (AdoptedParts(1, 3, (2,)),), 1, 4, is_pulled=True),
+        StreamingSpec(input=CHANNEL, run_for_s=5.0, earlier=(1,)),
+        StreamingSpec(output=CHANNEL),
+    ],
+    ids=repr,
+)
+def test_round_trip_of_an_example_in_each_mode(mode: ModeSpec) -> None:
+    spec = replace(SPEC, mode=mode)
+    assert RegionSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_batch_region_is_read_and_run_without_what_other_modes_do_in_a_driver() -> None:
+    script = f"""
+import sys
+from airflow_recovery.driver import RegionSpec, driver
+from airflow_recovery.driver.region import answers_of, DriverMode
+spec = RegionSpec.from_json({SPEC.to_json()!r})
+answers_of(spec.mode.name, "driver", DriverMode)
+print(*sys.modules)
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    rooms = ("driver", "spec")
+    assert {f"{package}.{room}" for package in MODES.values() for room in rooms}.isdisjoint(answer.stdout.split())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", "null", '{"job": 1}'])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        RegionSpec.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"new_field": 1}, {"trace": {"region": "r"}}, {"identity": {"dag_id": "d"}}, {"vertices": [{"name": "a"}]}],
+)
+def test_another_versions_document_is_refused(change: dict[str, object]) -> None:
+    document = {**json.loads(SPEC.to_json()), **change}
+    with pytest.raises(ValueError, match="the same version"):
+        RegionSpec.from_json(json.dumps(document))
+
+
+def test_nan_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        replace(SPEC, vertices=(VertexSpec("a", {"x": float("nan")}, True, False),)).to_json()

@@ -1,0 +1,132 @@
+"""Real drivers that die, freeze, or run out of memory in the middle of a region that commits split by split."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from split_scene import DriverProcess, SplitScene, driver_process
+
+from airflow_recovery.driver import driver
+from airflow_recovery.driver.failure_class import FailureClass, classify
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.errors import OutOfMemory, RegionFailed, UserCodeError
+from airflow_recovery.model.records import AdoptedParts, AttemptState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Stable:
+    """A driver process that may be used again, and a new one where the last one is gone: each costs a JVM."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._last: DriverProcess | None = None
+
+    def driver(self) -> DriverProcess:
+        if self._last is None or self._last.process.poll() is not None:
+            name = f"{len([*self._folder.iterdir()])}"
+            self._last = self._stack.enter_context(driver_process(self._folder / name))
+        return self._last
+
+
+@pytest.fixture(scope="module")
+def stable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stable]:
+    with ExitStack() as stack:
+        yield Stable(tmp_path_factory.mktemp("drivers"), stack)
+
+
+def held(scene: SplitScene, folder: Path, *, after: int) -> Path:
+    """The batch after so many waits for the file that is returned, in the attempts of the driver process."""
+    scene.params = {"wait_for": str(folder / "go"), "ready": str(folder / "ready"), "after": after}
+    return folder / "go"
+
+
+def stopped_at(
+    process: DriverProcess, scene: SplitScene, parts: int, stop: Callable[[], None]
+) -> Callable[[RegionSpec], None]:
+    """Drives an attempt until it has committed so many parts; then ``stop``, and the task gives it up."""
+
+    def drive(spec: RegionSpec) -> None:
+        process.begin(spec)
+        process.wait(lambda: scene.parts(spec.attempt) == parts, f"part {parts}")
+        stop()
+        raise RegionFailed("the driver is gone (Error code is: -9.)")
+
+    return drive
+
+
+def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
+    spark: SparkSession, tmp_path: Path, stable: Stable
+) -> None:
+    scene = SplitScene(tmp_path, spark, batch_bytes=600)
+    scene.write_files(1000)
+    go = held(scene, tmp_path, after=7)
+    process = stable.driver()
+    with pytest.raises(RegionFailed):
+        scene.go(stopped_at(process, scene, 7, process.kill))
+    go.touch()
+    result = scene.go()
+    assert result.why == "ran; 700 of 1000 splits kept"
+    outcome = result.outcome
+    read = {attempt: sum(len(each.splits) for each in outcome.parts if each.attempt == attempt) for attempt in (1, 2)}
+    assert read == {1: 700, 2: 300}
+    assert outcome.read is not None
+    assert outcome.read.files == 300 + 2
+    assert scene.numbers(outcome) == [*range(1000)]
+    assert [each.digest for each in outcome.outputs] == [each.digest for each in scene.at_once()]
+
+
+def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
+    spark: SparkSession, tmp_path: Path, stable: Stable
+) -> None:
+    scene = SplitScene(tmp_path, spark)
+    scene.write_files(12)
+    go = held(scene, tmp_path, after=3)
+    process = stable.driver()
+    with pytest.raises(RegionFailed):
+        scene.go(stopped_at(process, scene, 3, lambda: process.signal(signal.SIGSTOP)))
+    zombie = scene.specs[0]
+    adopted = scene.data(1)
+    driving = scene.in_process
+    scene.params = {}
+    outcome = scene.go(driving).outcome
+    assert scene.journal().read_claim(zombie.region, 2).base == (AdoptedParts(1, 3),)
+
+    go.touch()
+    process.signal(signal.SIGCONT)
+    assert process.code(zombie) == driver.FENCED
+    assert "was fenced after it had committed 3 parts" in process.log()
+    assert scene.outcome(1).state is AttemptState.FENCED
+    assert set(adopted) <= set(scene.data(1))
+    assert scene.numbers(outcome) == [*range(12)]
+    assert scene.again().outcome.attempt == 2  # it stands
+
+
+def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
+    spark: SparkSession, tmp_path: Path, stable: Stable
+) -> None:
+    scene = SplitScene(tmp_path, spark, batch_bytes=6)
+    scene.write_files(4)
+    scene.write_file("00001", 99999)
+    for _ in range(3):
+        with pytest.raises((OutOfMemory, RegionFailed)):
+            scene.go(stable.driver().drive)
+    found = [scene.outcome(each).failure for each in (1, 2, 3)]
+    assert {classify(each) for each in found if each is not None} <= {
+        FailureClass.OUT_OF_MEMORY,
+        FailureClass.DRIVER_LOST,
+    }
+    # All others were safe before the third driver died; none is started for the fourth.
+    with pytest.raises(UserCodeError, match=r"(?s)00001\.csv can't be read.* 3 drivers were killed"):
+        scene.go()
+    assert [scene.parts(each) for each in (1, 2, 3, 4)][2:] == [0, 0]
+    assert sum(scene.parts(each) for each in (1, 2)) == 3

@@ -1,0 +1,77 @@
+"""A region that pulls its splits, in real Spark: the claim, the return and the driver's loop together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from split_scene import REGION, SplitScene
+
+from airflow_recovery.attempt.dynamic_splits import discover
+from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.split import Split
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class PullingScene(SplitScene):
+    """``SplitScene`` with ``assignment="dynamic"``."""
+
+    @property
+    def plan(self) -> PlanRecord:
+        plain = super().plan
+        regions = (replace(each, pulls_splits=each.name == REGION) for each in plain.regions)
+        return replace(plain, regions=tuple(regions))
+
+    def log(self) -> SplitLogStore:
+        journal = self.journal()
+        return SplitLogStore(journal.store, self.identity, "lines", writer="test")
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        today = [Split.of_external(each) for each in super().externals()]
+        log = logging.getLogger(__name__)
+        found = discover(self.log(), lambda: today, vertex="lines", parallelism=1, vanished=Vanished.DROP, log=log)
+        return tuple(each.external("lines") for each in found)
+
+    def spec(self, attempt: ClaimedAttempt) -> RegionSpec:
+        made = super().spec(attempt)
+        assert made.splits is not None
+        self.specs[-1] = replace(made, mode=replace(made.mode, is_pulled=True))
+        return self.specs[-1]
+
+
+def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listing_is_read_without_what_was_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    scene = PullingScene(tmp_path, spark)
+    scene.write_files(8)
+    scene.fail_after(2, monkeypatch)
+    assert scene.parts(1) == 2
+    outcome = scene.go().outcome
+    assert scene.numbers(outcome) == [*range(8)]
+    assert outcome.outputs[0].digest == scene.at_once()[0].digest
+    assert {each.attempt for each in outcome.parts} == {1, 2}
+    assert scene.log().read().has_end(0, 2)
+
+    scene.write_files(2, first=8)
+    (tmp_path / "in" / "00000.csv").unlink()
+    grown = scene.again().outcome
+    # The part that held the vanished one leaves as a whole; of it, the other one is read again.
+    assert scene.numbers(grown) == [*range(1, 10)]
+    assert len({key for part in grown.parts if part.attempt == 3 for key in part.splits}) == 3
+
+    (tmp_path / "in" / "00001.csv").unlink()
+    fewer = len(scene.specs)
+    without = scene.again().outcome
+    assert scene.numbers(without) == [*range(2, 10)]
+    assert len(scene.specs) - fewer <= 1

@@ -1,0 +1,79 @@
+"""Stages on S3 over HTTP: replies that are lost below the SDK, and what a channel asks of the store."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runtime_specs import CODE
+from stage_scene import StageScene
+
+from airflow_recovery.driver import StoreSpec, driver
+from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.s3_server import REGION
+from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.stage_driver import StageDriver
+
+pytestmark = [pytest.mark.spark, pytest.mark.s3]
+BATCHES = 6
+
+
+class LostReplies:
+    """Of the slots of control logs, the reply to every third conditional write is lost once."""
+
+    def __init__(self) -> None:
+        self.lost: set[str] = set()
+        self._seen: Counter[str] = Counter()
+
+    def __call__(self, request: S3Request) -> LostReply | None:
+        is_slot = request.is_conditional and "/log/" in request.key
+        if not is_slot or int(request.key[-8:]) % 3 or request.key in self.lost:
+            return None
+        self.lost.add(request.key)
+        return LostReply()
+
+
+def test_fault_24_a_stage_on_s3_whose_replies_are_lost_and_which_lists_nothing(
+    start_s3_server: Callable[[str], S3Server], s3_server_names: list[str], tmp_path: Path
+) -> None:
+    """By the driver, by the reader's process, and by the tasks; counted where the server sees them."""
+    server = start_s3_server(s3_server_names[-1])
+    trouble = LostReplies()
+    with S3Proxy(server, trouble) as proxy:
+        base = f"s3://recovery-tests/{uuid.uuid4().hex}"
+        scene = StageScene(
+            tmp_path,
+            StoreSpec(base, proxy.endpoint_url, REGION),
+            store=S3Store(base, endpoint_url=server.endpoint_url, session=server.session()),
+        )
+        spec = scene.spec("board", max_rows=10, trigger_s=0.5)
+        environment = {**server.environment(), "SPARK_CONF_DIR": str(write_spark_conf(tmp_path / "conf"))}
+        conf = s3a_conf(spec.results, {**os.environ, **environment})
+        sink = StageDriver(tmp_path / "driver", [CODE, Path(__file__).parents[2]], environment=environment, conf=conf)
+        try:
+            made = scene.producer("scores")
+            for turn in range(BATCHES):
+                made.emit(*range(10 * turn, 10 * turn + 10))
+            sink.begin(spec)
+            sink.wait(lambda: scene.state("scores").checkpoint == BATCHES - 1, "its last batch")
+            while_open = list(proxy.requests)
+            made.finish()
+            assert sink.code(spec) == driver.FINISHED, sink.log()
+        finally:
+            sink.kill()
+    assert scene.committed() == list(range(10 * BATCHES))
+    assert scene.state("scores").void == []
+    assert len(trouble.lost) >= 5  # of views, plans, commits and releases
+
+    folder = scene.client("scores").folder.prefix
+    asked = [each for each in while_open if folder in f"{each.key}{each.query.get('prefix', '')}"]
+    lists = [each for each in asked if each.method == "GET" and not each.key]
+    assert (len(lists), len(asked) > 10 * BATCHES) == (0, True)
+    after = [each for each in proxy.requests[len(while_open) :] if folder in each.query.get("prefix", "")]
+    assert after  # control: the sweep at the end is a listing, and is seen here

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.model.result_type import BLOCKING, PIPELINED
+from airflow_recovery.planning.distribution import DistributionPattern
+from airflow_recovery.planning.graph import JobGraph, JobVertex
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.planning.regions import region_graph
+
+
+def vertices(*names: str) -> list[LogicalVertex]:
+    return [LogicalVertex(name) for name in names]
+
+
+def test_a_cycle_between_logical_regions_is_merged_before_anything_is_expanded() -> None:
+    #      ,~~~~> v3 ~~~.
+    #    v1              ~> v4         {v1,v3,v4} waits for {v2}, and {v2} for {v1,v3,v4} (FLINK-17330)
+    #      `-> v2 -------'             v1 has two results: one pipelined, one blocking
+    logical = LogicalTopology(
+        vertices("v1", "v2", "v3", "v4"),
+        [
+            LogicalResult("v1.pipelined", "v1", PIPELINED),
+            LogicalResult("v1.blocking", "v1", BLOCKING),
+            LogicalResult("v2", "v2", BLOCKING),
+            LogicalResult("v3", "v3", PIPELINED),
+        ],
+        [
+            LogicalEdge("v1.blocking", "v2"),
+            LogicalEdge("v1.pipelined", "v3"),
+            LogicalEdge("v3", "v4"),
+            LogicalEdge("v2", "v4"),
+        ],
+    )
+    assert logical.regions == [[0, 1, 2, 3]]
+
+
+def test_co_located_vertices_are_one_unit_and_what_is_between_them_joins() -> None:
+    #   a -> b -> c     a and c co-located: b waits for the region, and the region for b
+    logical = LogicalTopology(
+        [LogicalVertex("a", co_location="g"), LogicalVertex("b"), LogicalVertex("c", co_location="g")],
+        [LogicalResult("a", "a", BLOCKING), LogicalResult("b", "b", BLOCKING)],
+        [LogicalEdge("a", "b"), LogicalEdge("b", "c")],
+    )
+    assert logical.regions == [[0, 1, 2]]
+
+
+def test_co_location_glues_the_regions_of_a_declared_job() -> None:
+    graph = JobGraph(
+        "flights",
+        (
+            JobVertex("days", (), BLOCKING, is_sink=True, co_location="small"),
+            JobVertex("routes", (), BLOCKING, is_sink=True, co_location="small"),
+            JobVertex("planes", (), BLOCKING, is_sink=True),
+        ),
+    )
+    assert [region.vertices for region in region_graph(graph).regions] == [("days", "routes"), ("planes",)]
+
+
+def test_the_topology_of_a_declared_job() -> None:
+    #   raw[2] ~> clean[3] (pointwise) -> all (all-to-all)
+    graph = JobGraph(
+        "flights",
+        (
+            JobVertex("all", ("clean",), BLOCKING, is_sink=True),
+            JobVertex("clean", ("raw",), BLOCKING, parallelism=3, pointwise=frozenset({"raw"})),
+            JobVertex("raw", (), PIPELINED, parallelism=None),
+        ),
+    )
+    logical = LogicalTopology.of(graph)
+    assert [(each.name, each.parallelism) for each in logical.vertices] == [("raw", None), ("clean", 3), ("all", 1)]
+    assert logical.edges == (
+        LogicalEdge("raw", "clean", DistributionPattern.POINTWISE),
+        LogicalEdge("clean", "all", DistributionPattern.ALL_TO_ALL),
+    )
+    assert logical.regions == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("names", "results", "edges", "message"),
+    [
+        (("a", "a"), (), (), "found 'a' twice"),
+        (("a",), (LogicalResult("r", "b", BLOCKING),), (), "result 'r' names 'b'"),
+        (("a",), (LogicalResult("r", "a", BLOCKING),), (LogicalEdge("q", "a"),), "an edge names 'q'"),
+        (("a",), (LogicalResult("r", "a", BLOCKING),), (LogicalEdge("r", "b"),), "an edge names 'b'"),
+        (("b", "a"), (LogicalResult("r", "a", BLOCKING),), (LogicalEdge("r", "b"),), "'b' not after its input 'a'"),
+        (("a",), (LogicalResult("r", "a", BLOCKING),), (LogicalEdge("r", "a"),), "'a' not after its input 'a'"),
+    ],
+)
+def test_what_cannot_be_a_topology_is_refused(
+    names: tuple[str, ...], results: tuple[LogicalResult, ...], edges: tuple[LogicalEdge, ...], message: str
+) -> None:
+    with pytest.raises(JobDefinitionError, match=message):
+        LogicalTopology(vertices(*names), results, edges)
+
+
+@pytest.mark.parametrize(
+    ("vertex", "message"),
+    [
+        (JobVertex("b", ("a",), BLOCKING, is_sink=True, pointwise=frozenset({"c"})), "pointwise= to name inputs"),
+        (JobVertex("b", ("a",), BLOCKING, is_sink=True, parallelism=0), "at least 1, found 0"),
+    ],
+)
+def test_a_vertex_that_cannot_be_expanded_is_refused(vertex: JobVertex, message: str) -> None:
+    with pytest.raises(JobDefinitionError, match=message):
+        JobGraph("flights", (JobVertex("a", (), BLOCKING), vertex))

@@ -1,0 +1,26 @@
+"""Reasons as a person reads them."""
+
+from __future__ import annotations
+
+from airflow_recovery.planning.reason import Reason, Why
+
+
+def test_a_reason_is_told_down_to_its_root_cause():
+    root = Reason("P", Why.OUTPUT_MISSING, "attempt 1: part-0 is gone")
+    text = Reason("C", Why.INPUT_DOES_NOT_STAND, "P", root).text()
+    assert text == "C: input does not stand (P) <- P: result is missing (attempt 1: part-0 is gone)"
+
+
+def test_the_middle_of_a_long_chain_is_left_out():
+    reason = Reason("r0", Why.RESET)
+    for at in range(1, 10):
+        reason = Reason(f"r{at}", Why.INPUT_DOES_NOT_STAND, cause=reason)
+    parts = reason.text().split(" <- ")
+    assert [each.split(":")[0] for each in parts] == ["r9", "r8", "r7", "r6", "... 5 more ...", "r0"]
+
+
+def test_five_links_are_told_in_full():
+    reason = Reason("r0", Why.RESET)
+    for at in range(1, 5):
+        reason = Reason(f"r{at}", Why.INPUT_DOES_NOT_STAND, cause=reason)
+    assert [each.split(":")[0] for each in reason.text().split(" <- ")] == ["r4", "r3", "r2", "r1", "r0"]

@@ -1,0 +1,371 @@
+"""The truth tables of `airflow_recovery.planning.stage_restart`, row by row; and channels in the judgement. a~b~c."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_recovery.errors import Failure
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.records import (
+    AttemptState,
+    ChannelPin,
+    ChannelPlan,
+    Claim,
+    FenceCause,
+    InputPin,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+    Reset,
+)
+from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.reason import Why
+from airflow_recovery.planning.stage_restart import (
+    StageMode,
+    attempts_that_tell,
+    begin_anew,
+    begun_anew,
+    ended_before,
+    has_restarted_behind,
+    is_taken_along,
+    should_restart,
+    stage_restart,
+)
+from airflow_recovery.planning.stages import Stages, live_attempts, other_channels
+
+SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
+DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
+SINK = FailoverStrategy.APPROXIMATE_SINK
+REGION = FailoverStrategy.REGION
+FULL = FailoverStrategy.FULL
+FIRST, ALONE, BEHIND, ALTERED, ANEW = (
+    StageMode.FIRST,
+    StageMode.ALONE,
+    StageMode.BEHIND,
+    StageMode.ALTERED,
+    StageMode.ANEW,
+)
+A, B = ChannelPlan("raw", "a"), ChannelPlan("scored", "b")
+
+
+def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages:
+    regions = (
+        RegionPlan("t", ("t",), ("t",), (), False, "code 1"),
+        RegionPlan("a", ("a",), (), ("t",), False, "code 1", reads=("t",), channels_out=(A,)),
+        RegionPlan("b", ("b",), (), (), False, "code 1", channels_in=(A,), channels_out=(B,)),
+        RegionPlan("c", ("c",), ("c",), (), False, "code 1", channels_in=(B,)),
+        RegionPlan("d", ("d",), ("d",), ("c",), True, "code 1", reads=("c",)),
+        RegionPlan("x", ("x",), (), (), False, "code 1", channels_out=(ChannelPlan("x", "x"),)),
+        RegionPlan("y", ("y",), ("y",), (), True, "code 1", channels_in=(ChannelPlan("x", "x"),)),
+    )
+    found = tuple(replace(each, stateful=each.name in stateful) for each in regions)
+    return Stages(PlanRecord("job", found, failover_strategy=strategy))
+
+
+class Told:
+    """A run by saying what happened. Every attempt pins the generations of its time."""
+
+    def __init__(self, strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> None:
+        self.stages = stages(strategy, stateful=stateful)
+        self.attempts: dict[str, dict[int, Attempt]] = {}
+
+    def state(self) -> RunState:
+        return RunState({name: RegionState(dict(found)) for name, found in self.attempts.items()})
+
+    def start(self, *regions: str) -> Told:
+        for name in regions:
+            n, state = self.state().of(name).top + 1, self.state()
+            claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
+            planned = self.stages.regions[name]
+            pins = [
+                ChannelPin(each.result, state.of(each.producer).generations[-1])
+                for each in (*planned.channels_in, *planned.channels_out)
+            ]
+            after = ended_before(self.stages, state, name)
+            claim = replace(claim, channels=tuple(pins), after=after)
+            self.attempts.setdefault(name, {})[n] = Attempt(n, is_claimed=True, claim=claim)
+        return self
+
+    def end(self, region: str, **fields: Any) -> Told:
+        """The newest attempt, as it is open."""
+        n = self.state().of(region).top
+        claim = self.claim(region)
+        outcome = Outcome(region, n, AttemptState.FENCED, "w", "now", **fields)
+        if outcome.cause is None:
+            outcome = replace(outcome, state=AttemptState.FINISHED, fingerprint="code 1", channels=claim.channels)
+        self.attempts[region][n] = replace(self.attempts[region][n], has_outcome=True, outcome=outcome)
+        return self
+
+    def fail(self, region: str, type_: str = "RuntimeError", cause: FenceCause = FenceCause.OWN_FAILURE) -> Told:
+        return self.end(region, cause=cause, failure=Failure(type_, "boom"))
+
+    def reset(self, region: str, *, altered: bool = False) -> Told:
+        n = self.state().of(region).top
+        reset = Reset(region, n, "w", "why", failover=True, altered=altered)
+        self.attempts[region][n] = replace(self.attempts[region][n], is_reset=True, reset=reset)
+        return self
+
+    def claim(self, region: str, n: int = 0) -> Claim:
+        claim = self.attempts[region][n or self.state().of(region).top].claim
+        assert claim is not None
+        return claim
+
+    def mode(self, region: str, **given: Any) -> StageMode:
+        return stage_restart(self.stages, self.state(), region, **given).mode
+
+    def anew(self, region: str, own: str | None = None) -> str:
+        found = begin_anew(self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).channels)
+        return "".join(found)
+
+
+def running(strategy: FailoverStrategy = SINGLE, **settings: Any) -> Told:
+    return Told(strategy, **settings).start("a", "b", "c")
+
+
+# --- the first table -------------------------------------------------------------------------------------------------
+
+
+def test_a_stage_without_attempts_that_count_begins():
+    assert Told(SINK).mode("b") is FIRST
+    assert running(SINK).fail("b").reset("b").mode("b") is FIRST
+    assert stage_restart(Told().stages, RunState(), "b").flip is None
+
+
+@pytest.mark.parametrize("strategy", FailoverStrategy)
+def test_what_has_finished_and_does_not_count_begins_anew(strategy):
+    assert running(strategy).end("c").mode("c") is ANEW
+
+
+@pytest.mark.parametrize("strategy", [SINGLE, DOWNSTREAM])
+def test_but_not_where_only_its_producer_s_output_was_altered(strategy):
+    told = running(strategy).end("c").fail("b", "ChannelAltered").reset("b", altered=True)
+    assert told.mode("c") is ALONE
+    assert running(strategy).end("c").fail("b").reset("b").mode("c") is ANEW
+
+
+@pytest.mark.parametrize("strategy", FailoverStrategy)
+@pytest.mark.parametrize("region", "abc")
+def test_other_code_a_lost_log_and_an_inconsistent_channel_begin_anew(strategy, region):
+    assert running(strategy).fail(region).mode(region, changed="its code") is ANEW
+    assert running(strategy).fail(region).mode(region, is_lost=True) is ANEW
+    assert running(strategy).fail(region, "ChannelInconsistent").mode(region) is ANEW
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stateful", "expected"),
+    [
+        (SINGLE, "", ALTERED),
+        (SINGLE, "b", ALTERED),
+        (SINGLE, "c", ANEW),
+        (DOWNSTREAM, "", ALTERED),
+        (DOWNSTREAM, "c", ANEW),
+        (SINK, "", ANEW),
+        (REGION, "", ANEW),
+        (FULL, "", ANEW),
+        (FailoverStrategy.INDIVIDUAL, "", ANEW),
+    ],
+)
+def test_a_changed_output(strategy, stateful, expected):
+    assert running(strategy, stateful=stateful).fail("b", "ChannelAltered").mode("b") is expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "a", "b", "c"),
+    [
+        (SINGLE, ALONE, ALONE, ALONE),
+        (DOWNSTREAM, BEHIND, BEHIND, ALONE),
+        (SINK, ANEW, ANEW, ALONE),
+        (REGION, ANEW, ANEW, ANEW),
+        (FULL, ANEW, ANEW, ANEW),
+        (FailoverStrategy.INDIVIDUAL, ANEW, ANEW, ANEW),
+    ],
+)
+@pytest.mark.parametrize("cause", FenceCause)
+def test_any_other_end_by_the_strategy(strategy, a, b, c, cause):
+    for region, expected in zip("abc", (a, b, c), strict=True):
+        assert running(strategy).fail(region, cause=cause).mode(region) is expected
+
+
+@pytest.mark.parametrize(
+    ("told", "region", "restarts", "new"),
+    [
+        (running(SINGLE), "b", "b", set()),
+        (running(DOWNSTREAM), "a", "abcd", set()),
+        (running(SINK), "b", "abcd", {"raw", "scored"}),
+        (running(REGION), "c", "abcd", {"raw", "scored"}),
+    ],
+)
+def test_flips_rules_say_who_restarts_with_it(told, region, restarts, new):
+    flip = stage_restart(told.fail(region).stages, told.state(), region).flip
+    assert flip is not None
+    assert "".join(map(told.stages.region, flip.vertices)) == restarts
+    assert flip.new_generation == new
+
+
+def test_a_reset_is_a_restart_from_the_beginning_of_all_that_is_connected():
+    found = begun_anew(stages(), "c", "asked for")
+    assert found.flip is not None
+    assert "".join(map(stages().region, found.flip.vertices)) == "abcd"
+    alone = begun_anew(stages(), "y", "asked for").flip
+    assert alone is not None
+    assert "".join(map(stages().region, alone.vertices)) == "xy"
+
+
+# --- who begins anew with whom ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("region", "abc")
+def test_all_that_have_begun_begin_anew_with_one_of_them(region):
+    assert running().anew(region, "why") == "abc"
+    assert Told().start("a").anew("a", "why") == "a"
+    assert Told().start("a", "b").anew("b", "why") == "ab"
+
+
+def test_nobody_does_without_a_cause():
+    told = running().fail("b").start("b").end("a").end("b").end("c")
+    assert [told.anew(each) for each in "abc"] == ["", "", ""]
+
+
+@pytest.mark.parametrize("done", ["a", "b", "c", "ab", "bc", "ac"])
+@pytest.mark.parametrize("looks", "abc")
+def test_what_a_crash_between_the_resets_has_left_is_completed_by_whoever_looks(done, looks):
+    told = running()
+    for each in done:
+        told.reset(each)
+    assert set(told.anew(looks)) == set("abc") - set(done)
+    told = running().reset("a").reset("b").reset("c")
+    assert told.anew(looks) == ""
+    assert told.start("a", "b", "c").anew(looks) == ""
+
+
+def test_who_has_claimed_again_in_an_old_generation_begins_anew_once_more():
+    told = running().reset("c").start("c").reset("b").reset("a")
+    assert told.anew("a") == "c"
+
+
+def test_an_altered_output_begins_nobody_anew():
+    told = running().fail("b", "ChannelAltered").reset("b", altered=True)
+    assert told.anew("b") == ""
+    assert told.start("b").fail("c").start("c").anew("c") == ""
+    assert told.anew("c", "why") == "abc"
+
+
+def test_the_attempts_that_tell():
+    told = running().fail("c").start("c").fail("c").start("c")
+    assert attempts_that_tell(told.state(), "c") == (1, 3)
+    told.fail("c").reset("c").start("c").fail("c").start("c")
+    assert attempts_that_tell(told.state(), "c") == (3, 4, 5)
+    assert attempts_that_tell(RunState({"c": RegionState({}, closed_at=3)}), "c") == ()
+
+
+def test_other_chains_are_left_alone():
+    told = running().start("x", "y").reset("x")
+    assert told.anew("x") == "y"
+    assert told.anew("a", "why") == "abc"
+
+
+# --- who restarts behind whom ----------------------------------------------------------------------------------------
+
+
+def test_a_claim_says_behind_which_ends_it_begins():
+    told = running().fail("a").start("a").fail("b").start("c")
+    assert told.claim("c").after == (InputPin("a", 1), InputPin("b", 1))
+    assert has_restarted_behind(told.claim("c"), "b", 1)
+    assert not has_restarted_behind(told.claim("c"), "b", 2)
+    assert not has_restarted_behind(told.claim("b"), "a", 1)
+
+
+def test_who_was_ended_behind_another_one_takes_nobody_along_itself():
+    told = running(DOWNSTREAM).fail("a").fail("b", cause=FenceCause.SUPERSEDED)
+    assert is_taken_along(told.stages, told.state(), told.claim("b"))
+    control = running(DOWNSTREAM).fail("b", cause=FenceCause.SUPERSEDED)
+    assert not is_taken_along(control.stages, control.state(), control.claim("b"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "altered", "expected"), [(DOWNSTREAM, False, True), (SINGLE, False, False), (SINGLE, True, True)]
+)
+def test_an_attempt_that_a_lost_clear_was_to_end_is_known_all_the_same(strategy, altered, expected):
+    told = running(strategy).fail("a", "ChannelAltered" if altered else "RuntimeError")
+    if altered:
+        told.reset("a", altered=True)
+    assert should_restart(told.stages, told.state(), told.claim("c")) is expected
+    told.fail("c").start("c")
+    assert not should_restart(told.stages, told.state(), told.claim("c"))
+
+
+# --- the shape, and the judgement ------------------------------------------------------------------------------------
+
+
+def test_who_is_connected_with_whom():
+    found = stages()
+    assert found.before("c") == ("a", "b")
+    assert found.behind("a") == ("b", "c")
+    assert found.connected("b") == ("a", "b", "c")
+    assert found.connected("y") == ("x", "y")
+    assert (found.producers("a"), found.readers("c")) == ((), ())
+    assert set(found.regions) == set("abcxy")
+    assert live_attempts(RunState(), "a") == []
+
+
+def judged(told: Told) -> Judgement:
+    told.attempts.setdefault("t", {1: Attempt(1, True, True, outcome=_finish("t"))})
+    return Judgement(told.stages.plan, told.state(), available=lambda region, attempt: None)
+
+
+def _finish(region: str) -> Outcome:
+    return Outcome(region, 1, AttemptState.FINISHED, "w", "now", fingerprint="code 1")
+
+
+def test_a_finish_in_a_generation_of_before_does_not_stand():
+    told = running().end("b").end("c")
+    assert judged(told).why_not_standing("c") is None
+    told.fail("a").reset("a")
+    found = judged(told)
+    reason = found.why_not_standing("c")
+    assert reason is not None
+    assert (reason.why, reason.source) == (Why.INPUT_DOES_NOT_STAND, "b"), (
+        "although its own channel is what it has read"
+    )
+    assert not found.is_undecided("c")
+    reason = found.why_not_standing("b")
+    assert reason is not None
+    assert (reason.why, reason.source) == (Why.CHANNEL_ANEW, "a")
+    assert reason.text() == "b: its channel begins anew (raw was in generation 1, now 2)"
+    assert found.why_must_run("b") == reason
+    assert found.lost_inputs("b") == {}, "a channel is no input: nobody waits for its producer's end"
+
+
+def test_a_reader_stands_while_who_feeds_it_has_only_not_said_that_it_has_finished():
+    """It died behind its last record in the channel: its next attempt finds nothing left to do."""
+    told = running().end("c").fail("b")
+    assert judged(told).why_not_standing("c") is None
+    assert judged(told).why_must_run("b") is not None
+
+
+def test_a_stage_does_not_stand_in_its_own_older_generation_either():
+    told = running().end("b").reset("b", altered=True)
+    reason = other_channels(told.stages.regions["b"], told.state(), told.claim("b").channels)
+    assert reason == ("scored was in generation 1, now 2", "b")
+
+
+def test_a_finish_with_other_channels_than_today_s_does_not_stand():
+    told = running().end("c")
+    outcome = told.attempts["c"][1].outcome
+    assert outcome is not None
+    told.attempts["c"][1] = replace(told.attempts["c"][1], outcome=replace(outcome, channels=()))
+    reason = judged(told).why_not_standing("c")
+    assert reason is not None
+    assert (reason.why, reason.detail) == (Why.INPUTS_CHANGED, "channels [], now ['scored']")
+
+
+def test_what_a_task_relies_on_is_its_own_open_claim_else_the_finish():
+    told = running().end("c").start("c")
+    found = judged(told)
+    assert found.channel_basis("c", "ti") == (ChannelPin("scored", 1),)
+    assert found.channel_basis("c", "another") == (ChannelPin("scored", 1),)
+    assert found.channel_basis("b", "another") == ()

@@ -1,0 +1,105 @@
+"""Which objects an external input names: as Spark would read it, and nothing hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured
+from airflow_recovery.splits.inventory import list_objects
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.testing import S3Server
+
+KEYS = [
+    "in/2013/a.csv",
+    "in/2013/b.csv",
+    "in/2013/b.csv.gz",
+    "in/2013/_SUCCESS",
+    "in/2013/.a.csv.crc",
+    "in/2014/a.csv",
+    "in/2014/deep/c.csv",
+    "in/_tmp/x.csv",
+    "in/day=1/_x=2/d.csv",
+    "in/a.csv",
+    "other.csv",
+]
+
+
+@pytest.fixture
+def folder(local_store: LocalStore) -> str:
+    for key in KEYS:
+        local_store.put(key, key.encode())
+    return local_store.base_uri.removeprefix("file://")
+
+
+def names(base: str, pattern: str) -> list[str]:
+    return [each.uri.removeprefix(f"file://{base}/") for each in list_objects(f"{base}/{pattern}", vertex="raw")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("in/2013/a.csv", ["in/2013/a.csv"]),
+        ("in/2013/*.csv", ["in/2013/a.csv", "in/2013/b.csv"]),
+        ("in/2013/b*", ["in/2013/b.csv", "in/2013/b.csv.gz"]),
+        ("in/2013", ["in/2013/a.csv", "in/2013/b.csv", "in/2013/b.csv.gz"]),
+        ("in/2013/", ["in/2013/a.csv", "in/2013/b.csv", "in/2013/b.csv.gz"]),
+        ("in/201?/a.csv", ["in/2013/a.csv", "in/2014/a.csv"]),
+        ("in/*/a.csv", ["in/2013/a.csv", "in/2014/a.csv"]),
+        ("in/*.csv", ["in/a.csv"]),
+        ("in/201[45]", ["in/2014/a.csv", "in/2014/deep/c.csv"]),
+        ("in/201[^4]/a.csv", ["in/2013/a.csv"]),
+        ("in/{2013,2014}/a.csv", ["in/2013/a.csv", "in/2014/a.csv"]),
+        ("in/2013/{a,b}.csv*", ["in/2013/a.csv", "in/2013/b.csv", "in/2013/b.csv.gz"]),
+        ("in/day=*", ["in/day=1/_x=2/d.csv"]),
+        ("in/_tmp/*", ["in/_tmp/x.csv"]),
+        ("in/2013/_SUCCESS", ["in/2013/_SUCCESS"]),
+        ("*.csv", ["other.csv"]),
+        ("other.csv", ["other.csv"]),
+    ],
+)
+def test_a_pattern_names_what_spark_would_read(folder: str, pattern: str, expected: list[str]) -> None:
+    assert names(folder, pattern) == expected
+
+
+def test_an_object_has_vertex_size_and_the_identity_of_its_content(folder: str) -> None:
+    [before] = list_objects(f"file://{folder}/other.csv", vertex="raw")
+    assert (before.vertex, before.uri, before.size) == ("raw", f"file://{folder}/other.csv", 9)
+    Path(f"{folder}/other.csv").write_bytes(b"rehto.csv")
+    [after] = list_objects(f"file://{folder}/other.csv", vertex="raw")
+    assert after.size == before.size
+    assert after.etag != before.etag
+
+
+@pytest.mark.parametrize("pattern", ["in/2015/*.csv", "in/201", "in/2013/a.cs", "no/such/folder", "in/*/[z]"])
+def test_no_object_is_an_error_that_names_the_pattern(folder: str, pattern: str) -> None:
+    with pytest.raises(ObjectMissing, match="vertex 'raw' names no object"):
+        list_objects(f"{folder}/{pattern}", vertex="raw")
+
+
+@pytest.mark.parametrize("pattern", ["relative/*.csv", "hdfs://host/a", ""])
+def test_other_uris_are_refused(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match="Expected"):
+        list_objects(pattern, vertex="raw")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_patterns_on_s3(s3_store: S3Store, s3_server: S3Server, scheme: str) -> None:
+    for key in KEYS:
+        s3_store.put(key, key.encode())
+    base = s3_store.base_uri
+    pattern = f"{scheme}{base.removeprefix('s3')}/in/201?/*.csv"
+    found = list_objects(pattern, vertex="raw", endpoint_url=s3_server.endpoint_url)
+    assert [each.uri for each in found] == [
+        f"{base}/in/2013/a.csv",
+        f"{base}/in/2013/b.csv",
+        f"{base}/in/2014/a.csv",
+    ]
+    assert found[0].etag == s3_store.get("in/2013/a.csv").info.etag
+
+
+def test_a_missing_bucket_is_not_an_empty_input(s3_server: S3Server) -> None:
+    with pytest.raises(StoreMisconfigured):
+        list_objects("s3://no-such-bucket/*.csv", vertex="raw", endpoint_url=s3_server.endpoint_url)

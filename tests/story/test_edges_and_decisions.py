@@ -1,0 +1,72 @@
+"""Edges by result type, and the history as decisions."""
+
+from __future__ import annotations
+
+from airflow_recovery.journal.events import (
+    ExecutionVertexReset,
+    FailoverPlanned,
+    JobEvent,
+    ResultLost,
+    StreamEnded,
+)
+from airflow_recovery.journal.history import Recorded
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import (
+    AttemptState,
+    InputPin,
+    Lost,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+    Reset,
+)
+from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT, CACHED
+from airflow_recovery.story.decisions import decisions_of
+from airflow_recovery.story.edges import edges_of
+from airflow_recovery.story.run_events import RunEvents
+
+
+def events(*found: JobEvent) -> RunEvents:
+    return RunEvents(tuple(Recorded("w", number, each) for number, each in enumerate(found, 1)))
+
+
+def test_edges_tell_what_is_read_and_of_which_type() -> None:
+    #   raw (raw, errors) --> kept (cached) --> total       shared (persistent) --> total
+    plan = PlanRecord(
+        "job",
+        (
+            RegionPlan("raw", ("raw",), ("raw", "errors"), (), False, "f"),
+            RegionPlan("shared", ("shared",), ("shared",), (), False, "f", persistent=True),
+            RegionPlan("kept", ("kept",), ("kept",), ("raw",), False, "f", reads=("errors",)),
+            RegionPlan("total", ("total",), ("total",), ("kept", "shared"), True, "f"),
+        ),
+    )
+    view = PartitionManifest("kept", "spark-connect://host:1/app/view", (), 3, "{}")
+    done = Outcome("kept", 1, AttemptState.FINISHED, "w", "now", outputs=(view,))
+    state = RunState({"kept": RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=done)})})
+
+    assert [(each.producer, each.consumer, each.results, each.type) for each in edges_of(plan, state)] == [
+        ("raw", "kept", ("errors",), BLOCKING),
+        ("kept", "total", ("kept",), CACHED),
+        ("shared", "total", ("shared",), BLOCKING_PERSISTENT),
+    ]
+
+
+def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
+    lost = Lost("raw", 1, "total", ("part-0 is gone",), plan=(("raw", "result is missing"),))
+    found = decisions_of(
+        events(
+            ResultLost(occurred_at="1", lost=lost),
+            ResultLost(occurred_at="1", lost=lost),
+            FailoverPlanned(occurred_at="2", region="total", lost=(InputPin("raw", 1),), plan=lost.plan),
+            ExecutionVertexReset(occurred_at="3", reset=Reset("raw", 1, "ann", "asked for")),
+            StreamEnded(occurred_at="4"),
+        )
+    )
+
+    assert [(each.kind, each.region, each.text, each.plan) for each in found] == [
+        ("restart", "raw", "@1 was reset by ann: asked for", ()),
+        ("failover", "total", "can't read raw@1", lost.plan),
+        ("lost", "raw", "@1 was reported lost by total: part-0 is gone", lost.plan),
+    ]
