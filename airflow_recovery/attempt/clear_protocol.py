@@ -1,4 +1,4 @@
-"""What a task and the API server say to each other, as JSON. The values are `airflow_recovery.attempt.task_instances`'s.
+"""What a task and the API server say to each other, as JSON: the values of `airflow_recovery.attempt.task_instances`.
 
 Shared by both sides and both doors; imports neither Airflow nor SQLAlchemy.
 """

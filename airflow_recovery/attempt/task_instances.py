@@ -1,7 +1,7 @@
 """What the region protocol asks of Airflow, as an interface and its values. Nothing here imports Airflow.
 
-The two ways into Airflow (its own state store, our endpoint) are `airflow_recovery.hooks.clear_clients`; the server side that
-both share is `airflow_recovery.api_server.compare_and_clear`. These values are what they send each other.
+The two ways into Airflow (its own state store, our endpoint) are `airflow_recovery.hooks.clear_clients`; the server
+side that both share is `airflow_recovery.api_server.compare_and_clear`. These values are what they send each other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ REMOVED_STATE = "removed"
 
 HOW_TO_GET_A_DOOR = (
     "To have it done without you, set `[state_store] backend = "
-    "airflow_recovery.api_server.state_backend.RecoveryStateBackend` on the API server, or `[recovery] api_conn_id` to a "
-    "connection of type airflow_recovery."
+    "airflow_recovery.api_server.state_backend.RecoveryStateBackend` on the API server, or `[recovery] api_conn_id` to "
+    "a connection of type airflow_recovery."
 )
 """The end of every message of `NoDoor`."""
 

@@ -3,8 +3,8 @@
 Whoever waits for the attempt looks whether the object *changes*, and counts by its own clock: two machines' clocks are
 never compared (`airflow_recovery.attempt.heartbeat_watch`). Nothing that recovery decides about data rests on it.
 
-With each sign the driver looks whether its attempt was fenced meanwhile (`airflow_recovery.driver.fencing`). Requests: a
-PUT for each sign, and a LIST of one key for each look; at most one of both every 5 s, so about 720 of each an hour.
+With each sign the driver looks whether its attempt was fenced meanwhile (`airflow_recovery.driver.fencing`). Requests:
+a PUT for each sign, and a LIST of one key for each look; at most one of both every 5 s, so about 720 of each an hour.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ class EnumeratedBy(EnumeratedSource):
 
     @property
     def takes_snapshots(self) -> bool:
-        """Whether it is a class that has `airflow_recovery.splits.SupportsBatchSnapshot`."""
+        """Whether it is a class that has `airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`."""
         return isinstance(self.enumerator, type) and takes_snapshots(self.enumerator)
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
@@ -333,7 +333,7 @@ def enumerated_by(
     ``enumerator`` is a function, or a class whose instances can be iterated over; it is called with ``params``, in
     which texts may be templates over the run, and yields ``Split.of(name, payload, size=bytes)``. It runs in the
     region's task before every attempt, and once more wherever a try has to know whether its input has changed. A class
-    may have `snapshot_state` and `restore` as well (`airflow_recovery.splits.SupportsBatchSnapshot`).
+    may have `snapshot_state` and `restore` as well (`airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`).
     """
     if not callable(enumerator) or not hasattr(enumerator, "__qualname__"):
         raise JobDefinitionError(

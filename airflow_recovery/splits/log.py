@@ -36,8 +36,8 @@ from airflow_recovery.splits.split import Split
 class Discovered:
     """Splits that are known already are not added again. ``vanished`` are content keys.
 
-    ``enumerator``: of one that opted in (`airflow_recovery.splits.SupportsBatchSnapshot`), its state behind them, in
-    the very record that has the splits, so that neither is ever older than the other.
+    ``enumerator``: of one that opted in (`airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`), its state
+    behind them, in the very record that has the splits, so that neither is ever older than the other.
     """
 
     added: tuple[Split, ...]

@@ -93,13 +93,19 @@ def dangling(text: str) -> list[str]:
 def names_in(path: Path) -> dict[str, frozenset[str]]:
     """The names at the top of a module, each with those that it has itself."""
     found: dict[str, frozenset[str]] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in statements(ast.parse(path.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.ClassDef):
             members = {each for inner in node.body for each in bound_by(inner)}
             found[node.name] = frozenset(members)
         else:
             found |= dict.fromkeys(bound_by(node), frozenset())
     return found
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Those of a module, also below ``if TYPE_CHECKING``."""
+    for node in body:
+        yield from statements([*node.body, *node.orelse]) if isinstance(node, ast.If) else [node]
 
 
 def bound_by(node: ast.stmt) -> set[str]:

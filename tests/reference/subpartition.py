@@ -1,4 +1,4 @@
-"""The reconnectable subpartition of FLIP-135, as built in Flink: what `airflow_recovery.streaming` is the counterpart of.
+"""The reconnectable subpartition of FLIP-135, as built in Flink. Its counterpart is `airflow_recovery.streaming`.
 
 A queue of buffers and barriers in a producer's memory. At most one view reads it; a view that is replaced or released
 does not release the subpartition. What was polled is gone: a new view goes on behind it, at a record's border. Our
