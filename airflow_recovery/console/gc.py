@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.NO_ANSWER` where a part could not be read and was left as it is."""
-    from airflow_recovery.results.sweep import DAY_S, OPEN_ATTEMPT_S, Sweeper, SweepOptions
+    from airflow_recovery.results.sweep import Sweeper
+    from airflow_recovery.results.swept_run import DAY_S, OPEN_ATTEMPT_S, SweepOptions
     from airflow_recovery.story.run_lookup import check_dag
 
     if args.purge != (args.older_than is not None):

@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
@@ -19,7 +19,7 @@ from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
-from airflow_recovery.model.retention import Retention, duration_text
+from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.parts_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
@@ -28,7 +28,6 @@ from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
     AttemptData,
-    RunData,
     data_of_run,
     find_runs,
     find_shared,
@@ -38,6 +37,7 @@ from airflow_recovery.results.sweep_found import (
 from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
+from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
@@ -45,54 +45,6 @@ from airflow_recovery.store.object_store import ObjectStore
 log = logging.getLogger(__name__)
 
 WHO = "gc"
-DAY_S = 24 * 3600
-OPEN_ATTEMPT_S = 7 * DAY_S
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """What is asked for.
-
-    ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
-    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none. ``open_attempt_s``:
-    but none with an attempt that was claimed since, and may be running, as far as anybody knows.
-    """
-
-    retention: Retention
-    grace_s: float = 3600.0
-    dag_id: str | None = None
-    purge_older_than_s: float | None = None
-    open_attempt_s: float = OPEN_ATTEMPT_S
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class SweptRun:
-    """One journal as a sweep has read it. ``names``: its regions by their names as path segments."""
-
-    journal: Journal
-    state: RunState
-    plan: PlanRecord
-    names: dict[str, str]
-    ages: Ages
-    data: RunData
-    is_let_go_now: bool = False
-    """Shared results that a run has held until this very sweep: their silence begins now."""
-
-    @property
-    def where(self) -> str:
-        """For people."""
-        identity = self.journal.identity
-        if identity.dag_id == identity.group_id:
-            return f"shared {identity.run_key}"
-        return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since anybody but a sweeper has written here."""
-        if self.is_let_go_now:
-            return 0.0
-        return self.ages.since_newest_s(key for key in self.ages.stored_s if not key.endswith(".released"))
 
 
 class Sweeper:

@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
 from airflow_recovery.model.records import ChannelPin
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.results.swept_run import SweptRun
 from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.folder import STAGES
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
-
-if TYPE_CHECKING:
-    from airflow_recovery.results.sweep import SweptRun
 
 _IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
 _OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
@@ -26,11 +25,9 @@ from airflow_recovery.results.release import Releaser, end_pin, pinned_by
 from airflow_recovery.results.sweep_channels import purged_channels
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
-
-if TYPE_CHECKING:
-    from airflow_recovery.results.sweep import SweepOptions, SweptRun
 
 
 class Purge:

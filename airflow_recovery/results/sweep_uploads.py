@@ -7,19 +7,16 @@ a leftover where that attempt has ended. Every other writer's, and that of an at
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.layout import parse_number
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S
 from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.uploads import Upload, UploadStore
-
-if TYPE_CHECKING:
-    from airflow_recovery.results.sweep import SweepOptions, SweptRun
 
 
 def sweep_uploads(

@@ -9,8 +9,9 @@ import pendulum
 from fakes import MemoryStore, World
 
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import SweepReport
+from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store.object_store import ObjectInfo
 
 MINUTE_S = 60.0

@@ -14,8 +14,9 @@ from airflow_recovery.errors import CacheUnreachable
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import sweep as sweeping
 from airflow_recovery.results.cached import cached_view_name
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import SweepReport
+from airflow_recovery.results.swept_run import SweepOptions
 
 
 @dataclass

@@ -11,8 +11,9 @@ from staged_run import RUN, StagedRun
 
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import sweep_purge
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import SweepReport
+from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.streaming.folder import StageFolder
 

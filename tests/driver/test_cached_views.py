@@ -27,7 +27,8 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.cached import VIEW_PREFIX, CachedLocation
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
+from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store import open_store
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server, free_port
 

@@ -6,8 +6,9 @@ import pytest
 from pipeline import STEP_TIMEOUT_S, Pipeline
 
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import Action
+from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store import open_store
 from airflow_recovery.store.s3 import S3Store
 

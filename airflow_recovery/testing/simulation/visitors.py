@@ -11,7 +11,8 @@ from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import Request
 from airflow_recovery.results.prober import ResultProber
-from airflow_recovery.results.sweep import Sweeper, SweepOptions
+from airflow_recovery.results.sweep import Sweeper
+from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.stage import stage
 

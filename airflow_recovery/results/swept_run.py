@@ -1,0 +1,60 @@
+"""What a sweep is asked for, and what it has read of each run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.retention import Retention
+from airflow_recovery.results.sweep_found import Ages, RunData
+
+DAY_S = 24 * 3600
+OPEN_ATTEMPT_S = 7 * DAY_S
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What is asked for.
+
+    ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
+    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none. ``open_attempt_s``:
+    but none with an attempt that was claimed since, and may be running, as far as anybody knows.
+    """
+
+    retention: Retention
+    grace_s: float = 3600.0
+    dag_id: str | None = None
+    purge_older_than_s: float | None = None
+    open_attempt_s: float = OPEN_ATTEMPT_S
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """One journal as a sweep has read it. ``names``: its regions by their names as path segments."""
+
+    journal: Journal
+    state: RunState
+    plan: PlanRecord
+    names: dict[str, str]
+    ages: Ages
+    data: RunData
+    is_let_go_now: bool = False
+    """Shared results that a run has held until this very sweep: their silence begins now."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        identity = self.journal.identity
+        if identity.dag_id == identity.group_id:
+            return f"shared {identity.run_key}"
+        return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since anybody but a sweeper has written here."""
+        if self.is_let_go_now:
+            return 0.0
+        return self.ages.since_newest_s(key for key in self.ages.stored_s if not key.endswith(".released"))
