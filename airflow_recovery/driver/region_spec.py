@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from airflow_recovery.driver.heartbeat import INTERVAL_S
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
-from airflow_recovery.model.committing import commit_spec_from_json
+from airflow_recovery.model.codec import Tagged, Unlike, from_json, to_json
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import RegionMode, answers_of
-from airflow_recovery.model.records import (
-    AttemptTrace,
-    ChannelPin,
-    ExternalObject,
-    InputPin,
-    RunIdentity,
-)
+from airflow_recovery.model.records import AttemptTrace, RunIdentity
 
 
 def own_version() -> str:
@@ -104,9 +98,10 @@ class ModeSpec(RegionMode):
     """Whether a later attempt may take over what this one wrote: it is then not deleted when it is fenced."""
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ModeSpec:
-        """From its fields, as `dataclasses.asdict` has them. Raises `TypeError` or `KeyError` on anything else."""
-        return from_fields(cls, document)
+    def of_mode(cls, name: str) -> type[ModeSpec]:
+        """The class of that mode. Raises `KeyError` for a name that no mode has."""
+        questions: Any = cls
+        return type(answers_of(name, "spec", questions))
 
 
 @dataclass(frozen=True)
@@ -133,7 +128,7 @@ class RegionSpec:
     heartbeat_s: float = INTERVAL_S
     subtask: Subtask = ONLY_SUBTASK
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
-    mode: ModeSpec = field(default_factory=ModeSpec)
+    mode: Annotated[ModeSpec, Tagged("name", ModeSpec.of_mode)] = field(default_factory=ModeSpec)
     version: str = field(default_factory=own_version)
     """Of the package that made it: the driver's must be the same."""
 
@@ -152,65 +147,20 @@ class RegionSpec:
 
         Raises `ValueError` for a NaN or an infinity, and `TypeError` for a parameter that JSON does not know.
         """
-        document = asdict(self)
-        document["inputs"] = [each.to_json() for each in self.inputs]
-        document["mode"]["name"] = self.mode.name
-        return json.dumps(document, allow_nan=False, separators=(",", ":"))
+        return json.dumps(to_json(self), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> RegionSpec:
         """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        document = json.loads(text)
         try:
-            found = json.loads(text)
-            if found.get("version", "one before 0.1.0") != own_version():
-                raise TypeError(f"version {found.get('version')} for {own_version()}")
-            return from_fields(
-                cls,
-                found,
-                identity=from_fields(RunIdentity, found["identity"]),
-                trace=_trace(found["trace"]),
-                vertices=tuple(from_fields(VertexSpec, each) for each in found["vertices"]),
-                inputs=tuple(PartitionManifest.from_json(each) for each in found["inputs"]),
-                run=from_fields(RunDates, found["run"]),
-                journal=from_fields(StoreSpec, found["journal"]),
-                results=from_fields(StoreSpec, found["results"]),
-                subtask=from_fields(Subtask, found["subtask"]),
-                coordinators=tuple(from_fields(CoordinatorSnapshot, each) for each in found["coordinators"]),
-                mode=_mode(**found["mode"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
+            version = document.get("version", "one before 0.1.0") if isinstance(document, dict) else None
+            if version != own_version():
+                raise Unlike(f"expected version {own_version()}, found {version}")
+            return from_json(cls, document, exact=True)
+        except Unlike as error:
             raise ValueError(
                 f"expected a region spec as this version of airflow_recovery ({own_version()}, read from "
-                f"{Path(__file__).parents[1]}) writes it, found a document with {error!r}: use the same version in the "
-                "task that submits and in the driver"
+                f"{Path(__file__).parents[1]}) writes it, found another document ({error}): use the same version in "
+                "the task that submits and in the driver"
             ) from error
-
-
-R = TypeVar("R")
-
-
-def _trace(found: dict[str, Any]) -> AttemptTrace:
-    return from_fields(
-        AttemptTrace,
-        found,
-        inputs=tuple(
-            from_fields(InputPin, each, digests=tuple((result, digest) for result, digest in each["digests"]))
-            for each in found["inputs"]
-        ),
-        externals=tuple(from_fields(ExternalObject, each) for each in found["externals"]),
-        commit=None if found["commit"] is None else commit_spec_from_json(found["commit"]),
-        channels=tuple(from_fields(ChannelPin, each) for each in found["channels"]),
-    )
-
-
-def _mode(name: str, **fields: Any) -> ModeSpec:
-    kind: ModeSpec = answers_of(name, "spec", ModeSpec)
-    return kind.from_json(fields)
-
-
-def from_fields(kind: type[R], found: dict[str, Any], **read: Any) -> R:
-    """A dataclass from a JSON object with exactly its fields; ``read`` holds those that are not plain JSON."""
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    if found.keys() != names:
-        raise TypeError(f"{kind.__name__} with the fields {sorted(found.keys() ^ names)}")
-    return kind(**{**found, **read})

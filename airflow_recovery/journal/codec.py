@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -205,7 +206,7 @@ def plain(value: Any) -> Any:
     if kind is str or kind is int or value is None:  # most values, of the thousands in a plan
         return value
     if isinstance(value, PartitionManifest):
-        return value.to_json()
+        return to_json(value)
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "__dataclass_fields__"):
@@ -295,16 +296,7 @@ def _mode(value: Any) -> tuple[str, Determinism]:
 
 
 def _manifest(value: Any) -> PartitionManifest:
-    objects = [(_list(each), [type(part) for part in each]) for each in _list(value["objects"])]
-    if any(types != [str, int, str] or found[1] < 0 for found, types in objects):
-        raise ValueError("expected objects as [path, size, etag]")
-    for name, check in _MANIFEST_FIELDS.items():
-        check(value.get(name) if name == "digest" else value[name])
-    for path in (value["location"], *(found[0] for found, _ in objects)):
-        # What is read, and one day deleted, must be what it says (fault 86).
-        if "\0" in path or any(part in (".", "..") for part in path.split("/")):
-            raise ValueError(f"expected a path that stays where it begins, found {path!r}")
-    return PartitionManifest.from_json(value)
+    return from_json(PartitionManifest, value)
 
 
 # How the fields that are not plain JSON scalars are read back.
@@ -424,18 +416,6 @@ def _scalar(name: str, annotation: Any) -> Callable[[Any], Any]:
 
     return read
 
-
-_MANIFEST_FIELDS = {
-    name: _scalar(f"PartitionManifest.{name}", annotation)
-    for name, annotation in (
-        ("result", "str"),
-        ("location", "str"),
-        ("rows", "int | None"),
-        ("schema", "str | None"),
-        ("managed", "bool"),
-        ("digest", "str | None"),
-    )
-}
 
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 

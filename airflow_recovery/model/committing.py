@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from airflow_recovery.model.codec import later
 
 
 class CommitKind(str, Enum):
@@ -40,7 +42,7 @@ class CommitSpec:
     mode: CommitMode
     sink: str
     config: str
-    number: int | None = field(default=None, metadata={"later": True})
+    number: int | None = later(None)
     """Of a finish: as which attempt the target counts it. `None`: the plan's, and of a finish of the version before,
     whose target counts it as what it is, and does not know its writer."""
 

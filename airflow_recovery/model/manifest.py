@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from airflow_recovery.model.codec import ROW, Check, later, needed
+
+
+def _stays(path: str) -> bool:
+    if "\0" in path:
+        return False
+    return ("/." not in path and path[:1] != ".") or not {".", ".."} & set(path.split("/"))
+
+
+Path = Annotated[str, Check("a path that stays where it begins", _stays)]
+"""What is read, and one day deleted, must be what it says (docs/faults.md, fault 86)."""
 
 
 @dataclass(frozen=True)
 class ResultObject:
     """One object of a result partition, by its path below the partition's location."""
 
-    path: str
+    path: Path
     size: int
     etag: str
 
@@ -25,12 +37,12 @@ class PartitionManifest:
     """
 
     result: str
-    location: str
-    objects: tuple[ResultObject, ...]
-    rows: int | None = None
-    schema: str | None = None
-    managed: bool = True
-    digest: str | None = None
+    location: Path
+    objects: tuple[Annotated[ResultObject, ROW], ...]
+    rows: int | None = needed(None)
+    schema: str | None = needed(None)
+    managed: bool = needed(True)
+    digest: str | None = later(None)
 
     @property
     def size(self) -> int:
@@ -40,29 +52,3 @@ class PartitionManifest:
     def uris(self) -> list[str]:
         """Absolute URIs of the objects, in listing order."""
         return [f"{self.location}/{each.path}" for each in self.objects]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        found = {
-            "result": self.result,
-            "location": self.location,
-            "objects": [[each.path, each.size, each.etag] for each in self.objects],
-            "rows": self.rows,
-            "schema": self.schema,
-            "managed": self.managed,
-        }
-        # Not in the first version: without one, the bytes are as they were.
-        return found if self.digest is None else {**found, "digest": self.digest}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> PartitionManifest:
-        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        return cls(
-            result=value["result"],
-            location=value["location"],
-            objects=tuple(ResultObject(str(path), int(size), str(etag)) for path, size, etag in value["objects"]),
-            rows=value["rows"],
-            schema=value["schema"],
-            managed=bool(value["managed"]),
-            digest=value.get("digest"),
-        )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from airflow_recovery.driver.region_spec import ModeSpec, from_fields
+from airflow_recovery.driver.region_spec import ModeSpec
 from airflow_recovery.model.records import AdoptedParts
 
 
@@ -30,12 +30,6 @@ class SplitSpec(ModeSpec):
     loss_budget: int = 0
     threads: int = 2
     is_pulled: bool = False
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> SplitSpec:
-        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
-        base = (from_fields(AdoptedParts, adopted, dropped=tuple(adopted["dropped"])) for adopted in document["base"])
-        return from_fields(cls, document, base=tuple(base))
 
 
 MODE = SplitSpec()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from airflow_recovery.driver.region_spec import ModeSpec, from_fields
+from airflow_recovery.driver.region_spec import ModeSpec
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 
 
@@ -27,20 +27,6 @@ class ChannelSpec:
     budget: LossBudget
     restart_budget: LossBudget
     drained: tuple[int, ...] = ()
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ChannelSpec:
-        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
-        return from_fields(
-            cls,
-            document,
-            reconnect=Reconnect(document["reconnect"]),
-            overflow=Overflow(document["overflow"]),
-            partition_by=tuple(document["partition_by"]),
-            budget=from_fields(LossBudget, document["budget"]),
-            restart_budget=from_fields(LossBudget, document["restart_budget"]),
-            drained=tuple(document["drained"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -64,17 +50,6 @@ class StreamingSpec(ModeSpec):
     replays: bool = True
     allow_stateful_loss: bool = False
     earlier: tuple[int, ...] = ()
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> StreamingSpec:
-        """Inverse of `dataclasses.asdict`. Raises `TypeError` or `KeyError` on anything else."""
-        return from_fields(
-            cls,
-            document,
-            input=None if document["input"] is None else ChannelSpec.from_json(document["input"]),
-            output=None if document["output"] is None else ChannelSpec.from_json(document["output"]),
-            earlier=tuple(document["earlier"]),
-        )
 
 
 MODE = StreamingSpec()

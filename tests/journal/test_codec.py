@@ -445,6 +445,7 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         text = text.filter(lambda each: "\0" not in each and not {".", ".."} & set(each.split("/")))
     by_annotation = {
         "str": text,
+        "Path": text,
         "int": number,
         "bool": st.booleans(),
         "str | None": st.none() | text,
@@ -487,6 +488,7 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         if other is not kind:
             items = st.deferred(lambda other=other: strategy(other))
             by_annotation[f"tuple[{name}, ...]"] = st.lists(items, max_size=3).map(tuple)
+            by_annotation[f"tuple[Annotated[{name}, ROW], ...]"] = by_annotation[f"tuple[{name}, ...]"]
     if kind is not Failure:
         by_annotation["Failure | None"] = st.none() | st.deferred(lambda: strategy(Failure))
     assert is_dataclass(kind)
@@ -655,7 +657,7 @@ def test_a_mode_of_a_newer_version_is_refused():
 @pytest.mark.parametrize("digest", [1, ["a"], True])
 def test_a_digest_is_a_text(digest):
     body = document("outcome", body={"outputs": [{**MANIFEST, "digest": digest}]})
-    refused(body, "PartitionManifest.digest: expected str", Outcome)
+    refused(body, "digest: expected a text", Outcome)
 
 
 @pytest.mark.parametrize("path", ["../other/part-0", "a/../../b", "./a", "..", "a\0b"])

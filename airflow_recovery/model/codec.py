@@ -1,0 +1,450 @@
+"""Dataclasses to JSON values and back, by the annotations of their fields. Imports nothing of ours.
+
+    str, bool, int, float   as they are; an int is at least 0, and a float may be a whole number
+    Any                     any JSON value, as it is
+    an enum                 the member's value
+    tuple[X, ...]           a list
+    tuple[X, Y]             a list of exactly two
+    Mapping[str, X]         an object with whatever keys
+    X | None                X, or null
+    a dataclass             an object with a key for each field
+
+What a type does not say, its annotation or its field adds:
+
+    Annotated[X, ROW]       the dataclass X as a list: the values of its fields, in their order
+    Annotated[X, Tagged]    the dataclass X or one derived from it, whose name is among the keys
+    Annotated[X, Check]     what must hold of the value besides (`Id`, `Positive`, `PathBelow`)
+    later(default)          a field that is not written while it has its default
+    needed(default)         a field that must be there on reading, although it has a default
+    flat(default, choose)   a field whose own fields stand among the keys of the record that holds it
+
+Reading is strict. It raises `Unlike`, a `ValueError`, which says where in the record, what was expected, and what was
+found. A key that no field has is passed over, and a field without a key has its default: so older and newer versions
+read each other. With ``exact`` neither may be, but for fields that came `later`.
+
+The annotations of a class are read once, when its first value is written or read, and must have their names at run
+time: none under ``TYPE_CHECKING``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import Enum
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+_Read = Callable[[Any], Any]
+_Write = Callable[[Any], Any]
+Choose = Callable[[type[Any], Collection[str]], type[Any]]
+"""The class of a `flat` field's value, by the class of the record that holds it and the keys of its JSON object."""
+
+_NEVER = object()
+
+
+class Unlike(ValueError):
+    """A JSON value is not what a field, or a record, is read from."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._text = text
+        self._path = ""
+
+    def at(self, place: str) -> Unlike:
+        """The same, of what stands at ``place`` in something larger."""
+        self._path = place + self._path
+        return self
+
+    def __str__(self) -> str:
+        return f"{self._path}: {self._text}" if self._path else self._text
+
+    __repr__ = __str__
+
+
+def _unlike(expected: str, found: object) -> Unlike:
+    told = repr(found)
+    return Unlike(f"expected {expected}, found {told if len(told) <= 200 else told[:200] + '...'}")
+
+
+@dataclass(frozen=True)
+class Check:
+    """What must hold of a value besides its type. ``expected`` says it in an error."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+
+
+class _Row:
+    """`ROW`."""
+
+
+ROW = _Row()
+"""Marks a dataclass that is written as a list of its fields' values."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Values of several classes, each with its own value of the class attribute ``key``, which is written as well.
+
+    ``choose`` finds the class by it, and raises `KeyError` where there is none.
+    """
+
+    key: str
+    choose: Callable[[str], type[Any]]
+
+    def to_json(self, value: Any) -> dict[str, Any]:
+        """The JSON object of a value of any of the classes."""
+        return {self.key: getattr(value, self.key), **to_json(value)}
+
+    def from_json(self, value: Any, *, exact: bool = False) -> Any:
+        """Inverse of `to_json`. Raises `Unlike` for anything else."""
+        tag = value.get(self.key) if type(value) is dict else None
+        if type(tag) is not str:
+            raise _unlike(f"an object with a {self.key}", value)
+        try:
+            kind: Any = self.choose(tag)
+        except KeyError:
+            raise _unlike(f"a {self.key} that this version knows", tag) from None
+        return _reader(kind, exact)({key: content for key, content in value.items() if key != self.key})
+
+
+def _is_id(text: str) -> bool:
+    # Half a character (a lone surrogate) has no bytes, and so no key.
+    return bool(text) and (text.isascii() or text.encode(errors="replace").decode() == text)
+
+
+def _is_path_below(text: str) -> bool:
+    return "\0" not in text and not {"", ".", ".."} & set(text.split("/"))
+
+
+Id = Annotated[str, Check("an id", _is_id)]
+"""A name that stands in keys: neither empty, nor with half a character."""
+Positive = Annotated[int, Check("a number of at least 1", lambda number: number >= 1)]
+OrMinusOne = Annotated[int, Check("a number of at least -1", lambda number: number >= -1)]
+PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_below)]
+"""A key below a prefix: what is read, and one day deleted, is what it says (docs/faults.md, fault 86)."""
+
+
+def later(default: Any) -> Any:
+    """A field that its format did not have at first. It is not written while it has its ``default``.
+
+    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
+    """
+    return field(default=default, metadata={"later": True})
+
+
+def needed(default: Any) -> Any:
+    """A field whose ``default`` is for who makes a value, not for who reads one: without its key, it is refused."""
+    return field(default=default, metadata={"needed": True})
+
+
+def flat(default: Any, choose: Choose) -> Any:
+    """A field whose own fields are written among the keys of its record. ``choose`` names its class on reading."""
+    return field(default=default, metadata={"flat": choose})
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """The JSON object of a dataclass's value; `from_json` is the inverse."""
+    kind: Any = type(value)
+    found: dict[str, Any] = _writer(kind)(value)
+    return found
+
+
+def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
+    """The ``kind`` that `to_json` made ``value`` of. Raises `Unlike` for anything else."""
+    key: Any = kind
+    try:
+        found: T = _reader(key, exact)(value)
+        return found
+    except Unlike as error:
+        raise error.at(kind.__name__) from error.__cause__
+
+
+# Writing.
+
+
+@cache
+def _writer(kind: type[Any]) -> _Write:
+    """How a value of a dataclass becomes a JSON object."""
+    hints = get_type_hints(kind, include_extras=True)
+    plain, nested = [], []
+    for each in fields(kind):
+        if "flat" in each.metadata:
+            nested.append(each.name)
+        else:
+            omitted = each.default if each.metadata.get("later") else _NEVER
+            plain.append((each.name, _write_of(hints[each.name]), omitted))
+
+    def write(value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, write_field, omitted in plain:
+            content = getattr(value, name)
+            if omitted is _NEVER or content != omitted:
+                found[name] = content if write_field is None else write_field(content)
+        for name in nested:
+            found.update(to_json(getattr(value, name)))
+        return found
+
+    return write
+
+
+@cache
+def _write_of(hint: Any) -> _Write | None:
+    """How a value with this annotation is written; `None`: as it is."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        tagged = next((each for each in args if isinstance(each, Tagged)), None)
+        return tagged.to_json if tagged is not None else _row_writer(args[0]) if ROW in args else _write_of(args[0])
+    if origin in (Union, UnionType):
+        return _optional_writer(_write_of(_only(hint)))
+    if origin is tuple:
+        if len(args) == 2 and args[1] is ...:
+            return _list_writer(_write_of(args[0]))
+        return _pair_writer(tuple(map(_write_of, args)))
+    if origin is not None and issubclass(origin, Mapping):
+        return _object_writer(_write_of(args[1]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return lambda member: member.value
+    if is_dataclass(hint):
+        return to_json  # by the class of the value: it may be one that is derived
+    return None
+
+
+def _optional_writer(write: _Write | None) -> _Write | None:
+    return None if write is None else lambda value: None if value is None else write(value)
+
+
+def _list_writer(write: _Write | None) -> _Write:
+    return list if write is None else lambda values: [write(value) for value in values]
+
+
+def _pair_writer(writers: tuple[_Write | None, ...]) -> _Write:
+    if not any(writers):
+        return list
+    return lambda values: [
+        value if write is None else write(value) for write, value in zip(writers, values, strict=True)
+    ]
+
+
+def _object_writer(write: _Write | None) -> _Write:
+    return dict if write is None else lambda found: {key: write(value) for key, value in found.items()}
+
+
+def _row_writer(kind: type[Any]) -> _Write:
+    hints = get_type_hints(kind, include_extras=True)
+    writers = [(each.name, _write_of(hints[each.name])) for each in fields(kind)]
+    return lambda value: [
+        getattr(value, name) if write is None else write(getattr(value, name)) for name, write in writers
+    ]
+
+
+# Reading.
+
+
+@cache
+def _reader(kind: type[Any], exact: bool) -> _Read:
+    """How a JSON object becomes a value of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    flat_fields = {each.name: each.metadata["flat"] for each in fields(kind) if "flat" in each.metadata}
+    own = [each for each in fields(kind) if each.init and each.name not in flat_fields]
+    readers = {each.name: _read_of(hints[each.name], exact) for each in own}
+    required = {each.name for each in own if not each.metadata.get("later") and (exact or _is_needed(each))}
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise _unlike(f"an object with {', '.join(readers)}", value)
+        if not required <= value.keys():
+            raise _unlike(f"an object with {', '.join(readers)}", f"none of {', '.join(required - value.keys())}")
+        if exact and not flat_fields and not value.keys() <= readers.keys():
+            raise _unlike(f"an object with exactly {', '.join(readers)}", sorted(value))
+        given = {}
+        name = ""
+        try:
+            for name, content in value.items():
+                read_field = readers.get(name)
+                if read_field is not None:
+                    given[name] = read_field(content)
+        except Unlike as error:
+            raise error.at(f".{name}") from error.__cause__
+        for name, choose in flat_fields.items():
+            given[name] = _reader(choose(kind, value.keys()), False)(value)
+        try:
+            return kind(**given)
+        except ValueError as error:  # what the class itself refuses
+            raise Unlike(str(error)) from error
+
+    return read
+
+
+def _is_needed(each: Field[Any]) -> bool:
+    return bool(each.metadata.get("needed")) or (each.default is MISSING and each.default_factory is MISSING)
+
+
+@cache
+def _read_of(hint: Any, exact: bool) -> _Read:
+    """How a value with this annotation is read."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if origin is Annotated:
+        return _annotated_reader(args[0], args[1:], exact)
+    if origin in (Union, UnionType):
+        return _optional_reader(_read_of(_only(hint), exact))
+    if origin is tuple:
+        if len(args) == 2 and args[1] is ...:
+            return _texts if args[0] is str else _list_reader(_read_of(args[0], exact))
+        return _fixed_reader(tuple(_read_of(each, exact) for each in args), lambda *values: values)
+    if origin is not None and issubclass(origin, Mapping):
+        return _object_reader(_read_of(args[1], exact))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _member_reader(hint)
+    if is_dataclass(hint):
+        nested: Any = hint
+        # When it is needed, and not before: a class may hold values of its own.
+        return lambda value: _reader(nested, exact)(value)
+    raise TypeError(f"expected an annotation that has a JSON form (see {__name__}), found {hint!r}")
+
+
+def _only(hint: Any) -> Any:
+    """The other type of a union with None."""
+    others = [each for each in get_args(hint) if each is not NoneType]
+    if len(others) != 1 or len(get_args(hint)) != 2:
+        raise TypeError(f"expected one type, or one type or None, found {hint}")
+    return others[0]
+
+
+def _text(value: Any) -> Any:
+    if type(value) is not str:
+        raise _unlike("a text", value)
+    return value
+
+
+def _truth(value: Any) -> Any:
+    if type(value) is not bool:
+        raise _unlike("true or false", value)
+    return value
+
+
+def _natural(value: Any) -> Any:
+    if type(value) is not int or value < 0:  # a bool is no number here
+        raise _unlike("a number of at least 0", value)
+    return value
+
+
+def _number(value: Any) -> Any:
+    if type(value) is not float and type(value) is not int:
+        raise _unlike("a number", value)
+    return value
+
+
+_SCALARS: dict[Any, _Read] = {
+    str: _text,
+    bool: _truth,
+    int: _natural,
+    float: _number,
+    Any: lambda value: value,
+}
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if type(values) is not list or not all(type(value) is str for value in values):
+        raise _unlike("a list of texts", values)
+    return tuple(values)
+
+
+def _optional_reader(read: _Read) -> _Read:
+    return lambda value: None if value is None else read(value)
+
+
+def _list_reader(read: _Read) -> _Read:
+    def read_all(values: Any) -> tuple[Any, ...]:
+        if type(values) is not list:
+            raise _unlike("a list", values)
+        try:
+            return tuple(map(read, values))
+        except Unlike:
+            for number, value in enumerate(values):
+                _read_at(read, value, f"[{number}]")
+            raise
+
+    return read_all
+
+
+def _fixed_reader(readers: tuple[_Read, ...], make: Callable[..., Any]) -> _Read:
+    length = len(readers)
+
+    def read_each(values: Any) -> Any:
+        if type(values) is not list or len(values) != length:
+            raise _unlike(f"a list of {length}", values)
+        try:
+            return make(*[read(value) for read, value in zip(readers, values)])  # noqa: B905 - as long as each other
+        except Unlike:
+            for number, (read, value) in enumerate(zip(readers, values, strict=True)):
+                _read_at(read, value, f"[{number}]")
+            raise
+
+    return read_each
+
+
+def _object_reader(read: _Read) -> _Read:
+    def read_object(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise _unlike("an object", value)
+        return {key: _read_at(read, content, f"[{key!r}]") for key, content in value.items()}
+
+    return read_object
+
+
+def _member_reader(kind: type[Enum]) -> _Read:
+    members = {member.value: member for member in kind}
+    told = f"a {kind.__name__}, one of {', '.join(map(repr, members))}"
+
+    def read(value: Any) -> Any:
+        found = members.get(value) if type(value) is str else None
+        if found is None:
+            raise _unlike(told, value)
+        return found
+
+    return read
+
+
+def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
+    if ROW in marks:
+        hints = get_type_hints(hint, include_extras=True)
+        readers = tuple(_read_of(hints[each.name], exact) for each in fields(hint))
+        return _fixed_reader(readers, hint)
+    tagged = next((each for each in marks if isinstance(each, Tagged)), None)
+    if tagged is not None:
+        return partial(tagged.from_json, exact=exact)
+    (check,) = (each for each in marks if isinstance(each, Check))
+    return _scalar_reader(hint, check) if hint in (str, int) else _checked_reader(_read_of(hint, exact), check)
+
+
+def _scalar_reader(kind: type[Any], check: Check) -> _Read:
+    holds = check.holds
+
+    def read(value: Any) -> Any:
+        if type(value) is kind and holds(value):
+            return value
+        raise _unlike(check.expected, value)
+
+    return read
+
+
+def _checked_reader(read: _Read, check: Check) -> _Read:
+    def read_checked(value: Any) -> Any:
+        found = read(value)
+        if not check.holds(found):
+            raise _unlike(check.expected, value)
+        return found
+
+    return read_checked
+
+
+def _read_at(read: _Read, value: Any, place: str) -> Any:
+    try:
+        return read(value)
+    except Unlike as error:
+        raise error.at(place) from error.__cause__

@@ -1,0 +1,59 @@
+"""Any value of a dataclass that has a JSON form, by the annotations that `airflow_recovery.model.codec` goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import reduce
+from operator import or_
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from airflow_recovery.model.codec import Check
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+NUMBERS = st.integers(0, 2**53)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | FLOATS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+SCALARS = {
+    str: TEXTS,
+    int: NUMBERS,
+    bool: st.booleans(),
+    float: FLOATS | st.integers(),
+    NoneType: st.none(),
+    Any: JSON_VALUES,
+}
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values with this annotation."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if origin is Annotated:
+        checks = [each for each in args[1:] if isinstance(each, Check)]
+        return reduce(lambda values, check: values.filter(check.holds), checks, values_of(args[0]))
+    if origin is tuple and args[-1] is ...:
+        return st.lists(values_of(args[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, args))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=3)
+    if origin is not None:  # a union
+        return reduce(or_, map(values_of, args))
+    if issubclass(hint, Enum):
+        return st.sampled_from(hint)
+    assert is_dataclass(hint), hint
+    return st.deferred(lambda: _records_of(hint))
+
+
+def _records_of(kind: type[Any]) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return st.builds(kind, **{each.name: values_of(hints[each.name]) for each in fields(kind)})
