@@ -7,18 +7,17 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.results.cached import is_cached_location
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.budget import BudgetedStore
+from airflow_recovery.story import what_if
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run
 
@@ -99,9 +98,7 @@ def places_of(stores: Stores, view: RunView) -> ResultPlaces:
 
 def prober_of(stores: Stores, view: RunView) -> ResultProber:
     """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
-    prober = ResultProber(stores.open_location, ask_cached=lambda manifest: None, places=places_of(stores, view))
-    prober.look_ahead(asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
-    return prober
+    return what_if.prober_of(view, places_of(stores, view), stores.open_location, lambda manifest: None)
 
 
 def not_asked(stores: Stores, view: RunView) -> list[str]:

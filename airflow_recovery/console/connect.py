@@ -1,4 +1,4 @@
-"""The Spark Connect server that keeps a deployment's cached results, as the command line names it."""
+"""The Spark Connect server that keeps cached results, as the command line names it; and which results are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from airflow_recovery.console.deployment import Deployment
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.results.places import Asker, ResultPlaces
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.story import what_if
+from airflow_recovery.story.run_view import RunView
 
 if TYPE_CHECKING:
     from airflow_recovery.driver.cached import CacheServer
@@ -36,3 +41,10 @@ def cache_server_of(args: argparse.Namespace) -> CacheServer | None:
     from airflow_recovery.driver.cached import CacheServer
 
     return CacheServer(url)
+
+
+def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> ResultProber:
+    """For one plan of ``view``: asks the stores, and the server that is named, now."""
+    server = cache_server_of(args)
+    places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
+    return what_if.prober_of(view, places, deployment.open_location, server.ask if server is not None else None)

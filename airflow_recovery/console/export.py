@@ -11,16 +11,15 @@ from typing import Any
 
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.bundle import write_bundle
-from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.doctor import results_for_bundle
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.plan import plan_document
-from airflow_recovery.console.probing import prober_of
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.story.run_view import view_run
+from airflow_recovery.story.what_if import plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +59,6 @@ def _plan(args: argparse.Namespace, deployment: Deployment, journal: Journal) ->
     try:
         view = view_run(journal)
         prober = prober_of(args, deployment, view)
-        return plan_document(view, plan(view.in_use.plan, view.in_use.state, prober, published=view.published))
+        return plan_document(view, plan_run(view, prober))
     except RecoveryError as error:
         return f"{type(error).__name__}: {error}"

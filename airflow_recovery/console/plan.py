@@ -10,28 +10,18 @@ from typing import Any
 
 from airflow_recovery.console.applying import have_done
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.probing import prober_of
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
-from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
-from airflow_recovery.planning.scenario import (
-    CodeChanged,
-    PartitionGone,
-    RecomputeAll,
-    RegionFailure,
-    Request,
-    RestartFrom,
-    RestartRegion,
-    together,
-)
+from airflow_recovery.planning.scenario import Request
 from airflow_recovery.story.run_view import RunView, view_run
+from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
     prober = prober_of(args, deployment, view)
-    found = plan(view.in_use.plan, view.in_use.state, prober, _request(args), published=view.published)
+    found = plan_run(view, prober, _request(args))
     if args.apply is not None:
         if not args.json:
             print(f"{view.header()}\n\n{plan_text(found)}\n")
@@ -85,16 +75,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    who = user_name()
-    requests: list[Request] = [
-        *(RegionFailure(each, args.cause or RegionFailure.cause) for each in args.failed or ()),
-        *(PartitionGone(each) for each in args.lost or ()),
-        *(CodeChanged(each) for each in args.changed or ()),
-        *(RestartRegion(each, who) for each in args.restart or ()),
-        *(RestartFrom(each, who) for each in args.from_ or ()),
-        *((RecomputeAll(who),) if args.recompute else ()),
-    ]
-    return together(requests)
+    asked = WhatIf(
+        restart=tuple(args.restart or ()),
+        from_=tuple(args.from_ or ()),
+        recompute=args.recompute,
+        failed=tuple(args.failed or ()),
+        lost=tuple(args.lost or ()),
+        changed=tuple(args.changed or ()),
+        cause=args.cause,
+    )
+    return asked.request(user_name())
 
 
 def plan_document(view: RunView, found: Plan) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.probing import prober_of
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.story.clearing import task_keys

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release, release_by_hand
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.pin import add_attempt_argument
-from airflow_recovery.console.probing import prober_of
 from airflow_recovery.console.regions import region_named
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.owner import check_results

@@ -8,16 +8,15 @@ import uuid
 
 from airflow_recovery.console.applying import have_done
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument
+from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.probing import prober_of
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
-from airflow_recovery.planning.scenario import RecomputeAll, Request, RestartFrom, RestartRegion, together
+from airflow_recovery.planning.scenario import Request
 from airflow_recovery.story.run_view import view_run
+from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     prober = prober_of(args, deployment, view)
-    found = plan(view.in_use.plan, view.in_use.state, prober, request, published=view.published)
+    found = plan_run(view, prober, request)
     done = None if args.dry_run else have_done(deployment, view, found, args.run)
     if args.json:
         print(json.dumps({"plan": found.to_json(), **(done.document if done is not None else {})}, indent=1))
@@ -47,12 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    who = user_name()
-    requests: list[Request] = [
-        *(RestartRegion(each, who) for each in args.region),
-        *(RestartFrom(each, who) for each in args.from_ or ()),
-        *((RecomputeAll(who),) if args.everything else ()),
-    ]
-    if not requests:
+    asked = WhatIf(restart=tuple(args.region), from_=tuple(args.from_ or ()), recompute=args.everything)
+    if asked == WhatIf():
         raise ConfigurationError("Expected what to restart, found nothing: name regions, --from V or --everything.")
-    return together(requests)
+    return asked.request(user_name())

@@ -8,9 +8,8 @@ from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_relea
 from airflow_recovery.errors import NothingRecorded, UnknownRegion
 from airflow_recovery.planning.evaluation import Available, Judgement
 from airflow_recovery.planning.graph import did_you_mean
-from airflow_recovery.planning.plan_making import plan
-from airflow_recovery.planning.scenario import PartitionGone, RestartRegion, together
 from airflow_recovery.story.run_view import RunView
+from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,9 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
     """
     found = attempt_to_release(view, region)
     current = found.attempt
-    topology, state = view.in_use.plan, view.in_use.state
+    topology = view.in_use.plan
     readers = [each.name for each in topology.regions if region in each.inputs]
-    again = [RestartRegion(each) for each in readers]
-    supposed = plan(topology, state, available, together([PartitionGone(region), *again]))
+    supposed = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()
     (planned,) = (each for each in topology.regions if each.name == region)

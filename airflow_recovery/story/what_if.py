@@ -1,20 +1,26 @@
-"""A question about a run, its plan, and whether that plan still holds when somebody presses the button."""
+"""What would happen if: a question about a run, its plan, and whether the plan still holds when it is to be done.
+
+The commands, the REST API and the preview of a release all ask here.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_recovery.attempt.apply_plan import AppliedPlan
+from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
 from airflow_recovery.journal.codec import canonical_json
-from airflow_recovery.planning.evaluation import Available
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.planning.evaluation import Available, Judgement
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import (
+    REBUILD,
     CodeChanged,
     PartitionGone,
     RecomputeAll,
@@ -25,6 +31,9 @@ from airflow_recovery.planning.scenario import (
     Together,
     together,
 )
+from airflow_recovery.results.places import ResultPlaces
+from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.run_view import RunView
 
@@ -34,6 +43,7 @@ class WhatIf:
     """What is asked; nothing: the run as it is, so that what is lost or has failed is made again. Else all at once.
 
     ``restart``, ``failed``: regions. ``from_``, ``changed``: vertices. ``lost``: results, or regions for all of theirs.
+    ``cause``: of the failures.
     """
 
     restart: tuple[str, ...] = ()
@@ -42,15 +52,16 @@ class WhatIf:
     failed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    cause: str | None = None
 
     def request(self, who: str) -> Request:
         """The request of user ``who``."""
         requests: list[Request] = [
-            *(RegionFailure(each) for each in self.failed),
-            *(PartitionGone(each) for each in self.lost),
-            *(CodeChanged(each) for each in self.changed),
-            *(RestartRegion(each, who) for each in self.restart),
-            *(RestartFrom(each, who) for each in self.from_),
+            *(RegionFailure(region, self.cause or RegionFailure.cause) for region in self.failed),
+            *(PartitionGone(result) for result in self.lost),
+            *(CodeChanged(vertex) for vertex in self.changed),
+            *(RestartRegion(region, who) for region in self.restart),
+            *(RestartFrom(vertex, who) for vertex in self.from_),
             *((RecomputeAll(who),) if self.recompute else ()),
         ]
         return together(requests)
@@ -82,9 +93,26 @@ class Prepared:
         return self.plan.resets is not None
 
 
+def prober_of(
+    view: RunView,
+    places: ResultPlaces,
+    open_location: Callable[[str], ObjectStore],
+    ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+) -> ResultProber:
+    """Which results of the run are there, for one plan: those that are asked for in any case are looked for at once."""
+    prober = ResultProber(open_location, ask_cached=ask_cached, places=places)
+    prober.look_ahead(asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    return prober
+
+
+def plan_run(view: RunView, available: Available, request: Request = REBUILD) -> Plan:
+    """The plan of ``request`` for the run as it was read. Raises `UnknownRegion`, and what ``available`` raises."""
+    return plan(view.in_use.plan, view.in_use.state, available, request, published=view.published)
+
+
 def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
     """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
-    found = plan(view.in_use.plan, view.in_use.state, available, request, published=view.published)
+    found = plan_run(view, available, request)
     regions = {each.name: each for each in view.in_use.plan.regions}
     keys = task_keys(view.journal.identity, [regions[each] for each in found.running])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
