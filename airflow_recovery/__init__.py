@@ -48,6 +48,7 @@ from airflow_recovery.model.result_type import (
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.splits.split import Split
+from airflow_recovery.version import __version__
 
 if TYPE_CHECKING:
     from airflow_recovery.streaming.options import APPROXIMATE, Streaming
@@ -59,8 +60,6 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module("airflow_recovery.streaming.options"), name)
 
-
-__version__ = "0.1.0"
 
 __all__ = [
     "APPROXIMATE",
@@ -93,6 +92,7 @@ __all__ = [
     "Streaming",
     "Subtask",
     "UserCodeError",
+    "__version__",
     "dates",
     "enumerated_by",
     "files",

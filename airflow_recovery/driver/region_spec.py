@@ -19,7 +19,7 @@ from airflow_recovery.model.records import AttemptTrace, RunIdentity
 
 def own_version() -> str:
     """The version of this very package."""
-    from airflow_recovery import __version__
+    from airflow_recovery.version import __version__
 
     return __version__
 
