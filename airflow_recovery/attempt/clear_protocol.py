@@ -1,6 +1,6 @@
 """What a task and the API server say to each other, as JSON: the values of `airflow_recovery.attempt.task_instances`.
 
-Shared by both sides and both doors; imports neither Airflow nor SQLAlchemy.
+Shared by both sides and both clients; imports neither Airflow nor SQLAlchemy.
 """
 
 from __future__ import annotations

@@ -220,6 +220,26 @@ def test_control_an_invented_name_is_found(invented: str) -> None:
     assert missing_names(invented, is_doc=True)
 
 
+def missing_modules(room: Path, docstring: str) -> list[str]:
+    """Of the table in a room's docstring: module, what it does."""
+    tabled = re.findall(r"^ {4}(\w+)  ", docstring, re.MULTILINE)
+    return [each for each in tabled if not (room / f"{each}.py").is_file()]
+
+
+@pytest.mark.parametrize("room", sorted((ROOT / "airflow_recovery").iterdir()), ids=lambda room: room.name)
+def test_the_modules_that_a_room_lists_are_there(room: Path) -> None:
+    if (room / "__init__.py").is_file():
+        said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+        assert missing_modules(room, said) == []
+        names = {each for path in room.glob("*.py") for each in names_in(path)} | {path.stem for path in room.iterdir()}
+        words = [each for each in re.findall(r"`([a-z_]+)`", said.replace("``", "")) if each not in names]
+        assert words == []
+
+
+def test_control_a_module_that_a_room_has_not_is_seen() -> None:
+    assert missing_modules(ROOT / "airflow_recovery" / "attempt", "One try.\n\n    no_such  module\n") == ["no_such"]
+
+
 def test_what_is_there_is_found() -> None:
     here = "`tests/project/test_references.py::test_what_is_there_is_found`, `airflow_recovery.errors.RecoveryError`"
     assert missing_names(f"{here}, `airflow_recovery/errors.py`, `test_references`", is_doc=True) == []
