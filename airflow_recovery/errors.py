@@ -7,14 +7,48 @@ three different answers everywhere: only a *missing* (or altered) result may res
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+class Kind(Enum):
+    """What an error means for whoever asked for something. An error has its own kind, else that of its base."""
+
+    RETRY = "retry"
+    """The next try may succeed, and nothing has to be changed for it."""
+    FENCED = "fenced"
+    """Nothing failed: what this process owned or has read is not the newest any more. The next try starts at once."""
+    FINAL = "final"
+    """The same try would end the same way: somebody must change something first."""
+    IN_DOUBT = "in doubt"
+    """Whether something was done can't be told from here: a person must say so first."""
+    CORRUPT = "corrupt"
+    """What lies in a store is not what was written there: a person must look."""
+    NOT_FOUND = "not found"
+    """What was asked for is not there."""
+    OUTDATED = "outdated"
+    """The run is not as it was when the request was made. Nothing was changed: look again."""
+    REFUSED = "refused"
+    """The request would do harm, or comes too late. Nothing was changed."""
+
+    @property
+    def is_final(self) -> bool:
+        """No retry of a task can help: it fails with the reason, so that somebody looks (docs/faults.md)."""
+        return self in (Kind.FINAL, Kind.IN_DOUBT, Kind.CORRUPT)
+
+
 class RecoveryError(Exception):
     """Base of everything raised by ``airflow_recovery``."""
+
+    kind: Kind = Kind.RETRY
+
+
+def kind_of(error: BaseException) -> Kind:
+    """The kind of any error. Nothing is known of one that is not ours, so that it may be retried."""
+    return error.kind if isinstance(error, RecoveryError) else Kind.RETRY
 
 
 # --- declaration -----------------------------------------------------------------------------------------------------
@@ -23,13 +57,19 @@ class RecoveryError(Exception):
 class JobDefinitionError(RecoveryError, ValueError):
     """A job cannot be what its declaration says. The message names the job, the vertex, and what to change."""
 
+    kind = Kind.FINAL
+
 
 class FingerprintError(RecoveryError):
     """The code of a vertex cannot be read, so it cannot be told whether it changed."""
 
+    kind = Kind.FINAL
+
 
 class ConfigurationError(RecoveryError):
     """A setting is missing or contradictory. The message names the setting."""
+
+    kind = Kind.FINAL
 
 
 # --- object store ----------------------------------------------------------------------------------------------------
@@ -50,6 +90,8 @@ class ObjectExists(StoreError):
 class WriteLost(StoreError):
     """A write-once object holds what another process has written first: ``held``. Nothing was overwritten."""
 
+    kind = Kind.FENCED
+
     def __init__(self, message: str, held: bytes = b"") -> None:
         super().__init__(message)
         self.held = held
@@ -57,6 +99,8 @@ class WriteLost(StoreError):
 
 class StoreAccessDenied(StoreError):
     """The store refused the credentials or the action (HTTP 401 or 403). Says nothing about the object."""
+
+    kind = Kind.FINAL
 
 
 class StoreCredentialsExpired(StoreError):
@@ -88,9 +132,13 @@ class CacheUnreachable(StoreError):
 class StoreMisconfigured(StoreError):
     """The bucket or base directory does not exist, or the endpoint is not an S3 API."""
 
+    kind = Kind.FINAL
+
 
 class StoreUnsuitable(StoreError):
     """The start-up probe failed: no conditional writes, or listings that do not show what was just written."""
+
+    kind = Kind.FINAL
 
 
 # --- journal ---------------------------------------------------------------------------------------------------------
@@ -102,6 +150,8 @@ class JournalError(RecoveryError):
 
 class RecordInvalid(JournalError):
     """A journal object is not a valid record: damaged, too large, from a newer version, or of another run."""
+
+    kind = Kind.CORRUPT
 
 
 class ObjectTooLarge(RecordInvalid, StoreError):
@@ -119,9 +169,13 @@ class HistoryIncomplete(JournalError):
 class AttemptLost(JournalError):
     """Another process owns what this one wanted to write: the claim exists already, or the attempt was fenced."""
 
+    kind = Kind.FENCED
+
 
 class JournalInUse(JournalError):
-    """Another DAG run works on the same journal, and lives. The message names it; the task may be retried."""
+    """Another DAG run works on the same journal, and lives. The message names it; clear the task when it has ended."""
+
+    kind = Kind.FINAL
 
 
 class NotPublished(JournalError):
@@ -134,9 +188,13 @@ class NotPublished(JournalError):
 class UnknownRegion(RecoveryError, KeyError):
     """A region name that the topology does not hold."""
 
+    kind = Kind.NOT_FOUND
+
 
 class UnknownVertex(RecoveryError, KeyError):
     """An execution vertex, partition or partition group that the topology does not hold."""
+
+    kind = Kind.NOT_FOUND
 
 
 class PartitionUnavailable(RecoveryError):
@@ -154,30 +212,44 @@ class SubtasksFailed(RecoveryError):
     def __init__(self, message: str, errors: Mapping[str, Exception] | None = None) -> None:
         super().__init__(message)
         self.errors = dict(errors or {})
+        if self.errors and all(kind_of(error).is_final for error in self.errors.values()):
+            self.kind = Kind.FINAL
 
 
 class SubtasksUnknown(RecoveryError):
     """A subtask, or all of a vertex, that the run has not recorded. The message says what to clear."""
 
+    kind = Kind.FINAL
+
 
 class NothingRecorded(JournalError):
     """The journal holds nothing of this DAG, run or group. The message names the nearest that it does hold."""
+
+    kind = Kind.NOT_FOUND
 
 
 class PlanOutdated(RecoveryError):
     """The run has moved on since the plan was made: nothing was changed. Make a new plan."""
 
+    kind = Kind.OUTDATED
+
 
 class Refused(RecoveryError):
     """What a person asked for would take away what somebody counts on, or comes too late: nothing was changed."""
+
+    kind = Kind.REFUSED
 
 
 class PagesDisagree(JournalError):
     """Two pages of one listing disagree: a record names an attempt that was not listed. List again."""
 
+    kind = Kind.FENCED
+
 
 class InputLost(RecoveryError):
     """An input must be made again before this region can run. Its producer has been woken; this task retries."""
+
+    kind = Kind.FENCED
 
 
 class InputSkipped(RecoveryError):
@@ -187,21 +259,31 @@ class InputSkipped(RecoveryError):
 class InputUnreachable(RecoveryError):
     """The producer verified its result after our report, and still it cannot be read from here: not lost."""
 
+    kind = Kind.FINAL
+
 
 class NoDoor(RecoveryError):
     """Another task would have to be cleared, and neither way to do it is configured."""
+
+    kind = Kind.FINAL
 
 
 class Overtaken(RecoveryError):
     """What this attempt read was superseded while it ran. The task retries and is judged again."""
 
+    kind = Kind.FENCED
+
 
 class NotMine(RecoveryError):
     """Airflow has taken this task instance away from this process: it must stop without writing anything."""
 
+    kind = Kind.FENCED
+
 
 class OutputAltered(RecoveryError):
     """Objects at a user's own output location are not those that were registered there."""
+
+    kind = Kind.CORRUPT
 
 
 # --- sinks -----------------------------------------------------------------------------------------------------------
@@ -210,13 +292,19 @@ class OutputAltered(RecoveryError):
 class SinkInDoubt(RecoveryError):
     """Whether a sink was committed can't be decided while an earlier process may live: a person confirms its death."""
 
+    kind = Kind.IN_DOUBT
+
 
 class AppendedAlready(RecoveryError):
     """A sink that appends has committed, and would have to commit another attempt: its rows would be there twice."""
 
+    kind = Kind.FINAL
+
 
 class SinkRefused(RecoveryError):
     """The target refuses what was to be committed, and will refuse it again; nothing was changed."""
+
+    kind = Kind.FINAL
 
 
 class HoldsOther(SinkRefused):
@@ -237,13 +325,19 @@ class SinkUnavailable(RecoveryError):
 class SplitIdentityError(RecoveryError, ValueError):
     """A split can't be told from another one: two contents under one name, or a name or payload that can't be kept."""
 
+    kind = Kind.FINAL
+
 
 class SplitsNotCovered(RecoveryError):
     """What an attempt has read is not exactly what it had to read; it must not finish. The message names the splits."""
 
+    kind = Kind.FINAL
+
 
 class SplitsVanished(RecoveryError):
     """Splits are not listed any more, and their source says ``vanished="fail"``. The message names them."""
+
+    kind = Kind.FINAL
 
 
 # --- channels --------------------------------------------------------------------------------------------------------
@@ -255,6 +349,8 @@ class ChannelError(RecoveryError):
 
 class ChannelEvicted(ChannelError):
     """A newer attempt owns this end of the channel: the process must stop, and has changed nothing."""
+
+    kind = Kind.FENCED
 
 
 class ChannelInconsistent(ChannelError):
@@ -271,9 +367,13 @@ class ChannelAltered(ChannelError):
 class ChannelFailed(ChannelError):
     """The other end of the channel has given up, or did not take its records in time."""
 
+    kind = Kind.FINAL
+
 
 class LossBudgetExceeded(ChannelError):
     """The next checkpoint would lose more records than the budget allows: it is not made. Not retried."""
+
+    kind = Kind.FINAL
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
@@ -309,6 +409,8 @@ def _nothing() -> None: ...
 class UserCodeError(RegionFailed):
     """The same code will fail again: a syntax error, a missing table, a wrong type. Not retried."""
 
+    kind = Kind.FINAL
+
 
 class InputUnreadable(RegionFailed):
     """Data could not be read (or written). By itself it restarts no producer: it makes the region task look."""
@@ -321,6 +423,8 @@ class PartitionMissing(InputUnreadable):
 class InputReleased(PartitionMissing):
     """An input was released after it was claimed, so that a part of it may have been read. Nothing is finished then."""
 
+    kind = Kind.FENCED
+
 
 class InputAltered(InputUnreadable):
     """A file that was read is not the one that was registered, or is damaged. As `PartitionMissing`: then looked at."""
@@ -328,6 +432,8 @@ class InputAltered(InputUnreadable):
 
 class InputDenied(InputUnreadable):
     """The credentials were refused inside Spark. Says nothing about the data; a retry would be refused as well."""
+
+    kind = Kind.FINAL
 
 
 class InputTimedOut(InputUnreadable):
@@ -348,6 +454,8 @@ class NotSetUp(InfrastructureFailed):
     The message says what to do. Not retried: nothing of it comes by itself.
     """
 
+    kind = Kind.FINAL
+
 
 class DriverLost(InfrastructureFailed):
     """The Spark driver was killed, or never started: it said nothing."""
@@ -367,6 +475,8 @@ class SessionLost(InfrastructureFailed):
 
 class RestartsExhausted(RecoveryError):
     """A restart budget has ended; the message names which. A clear by hand starts the count anew."""
+
+    kind = Kind.FINAL
 
 
 class RestartPending(RecoveryError):

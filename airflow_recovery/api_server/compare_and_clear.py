@@ -28,7 +28,7 @@ from airflow_recovery.attempt.task_instances import (
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import NotMine, RecoveryError
+from airflow_recovery.errors import Kind, NotMine, RecoveryError
 
 if TYPE_CHECKING:
     from airflow.serialization.definitions.dag import SerializedDAG
@@ -46,6 +46,8 @@ MAX_MAP_INDEX = 2**31 - 1
 
 class RunMissing(RecoveryError, LookupError):
     """The DAG has no such run."""
+
+    kind = Kind.NOT_FOUND
 
 
 def observe(session: Session, dag_id: str, run_id: str) -> Observation:

@@ -18,24 +18,18 @@ from pydantic import BaseModel
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from airflow_recovery.api_server.compare_and_clear import RunMissing
 from airflow_recovery.errors import (
     AttemptLost,
     ConfigurationError,
     JournalInUse,
-    NothingRecorded,
+    Kind,
     NotMine,
     OutputAltered,
     PagesDisagree,
-    PlanOutdated,
-    RecordInvalid,
     RecoveryError,
-    Refused,
     StoreAccessDenied,
     StoreCredentialsExpired,
     StoreError,
-    UnknownRegion,
-    UnknownVertex,
 )
 
 log = logging.getLogger(__name__)
@@ -69,6 +63,8 @@ class ErrorCode(str, Enum):
 class Outdated(RecoveryError):
     """A plan of a page that is older than the run."""
 
+    kind = Kind.OUTDATED
+
     def __init__(self, message: str, changed: tuple[str, ...]) -> None:
         super().__init__(message)
         self.changed = changed
@@ -100,14 +96,14 @@ _BY_STATUS = {
     404: ErrorCode.NOT_FOUND,
     410: ErrorCode.GONE,
 }
-_BY_ERROR: tuple[tuple[type[RecoveryError], int, ErrorCode], ...] = (
-    (RunMissing, 404, ErrorCode.NOT_FOUND),
-    (UnknownRegion, 404, ErrorCode.NOT_FOUND),
-    (UnknownVertex, 404, ErrorCode.NOT_FOUND),
-    (NothingRecorded, 404, ErrorCode.NOT_FOUND),
-    (Outdated, 409, ErrorCode.OUTDATED),
-    (PlanOutdated, 409, ErrorCode.OUTDATED),
-    (Refused, 409, ErrorCode.IN_USE),
+_BY_KIND = {
+    Kind.NOT_FOUND: (404, ErrorCode.NOT_FOUND),
+    Kind.OUTDATED: (409, ErrorCode.OUTDATED),
+    Kind.REFUSED: (409, ErrorCode.IN_USE),
+    Kind.CORRUPT: (502, ErrorCode.UNREADABLE),
+}
+# Asked before the kind: what the caller can do about it is something else.
+_BY_CLASS: tuple[tuple[type[RecoveryError], int, ErrorCode], ...] = (
     (JournalInUse, 409, ErrorCode.IN_USE),
     (AttemptLost, 409, ErrorCode.IN_USE),
     (OutputAltered, 409, ErrorCode.IN_USE),
@@ -116,10 +112,15 @@ _BY_ERROR: tuple[tuple[type[RecoveryError], int, ErrorCode], ...] = (
     (StoreAccessDenied, 502, ErrorCode.DENIED),
     (StoreCredentialsExpired, 502, ErrorCode.DENIED),
     (PagesDisagree, 503, ErrorCode.NO_ANSWER),
-    (RecordInvalid, 502, ErrorCode.UNREADABLE),
-    (StoreError, 503, ErrorCode.NO_ANSWER),
-    (RecoveryError, 502, ErrorCode.UNREADABLE),
 )
+
+
+def _status_of(error: RecoveryError) -> tuple[int, ErrorCode]:
+    for kind, status, code in _BY_CLASS:
+        if isinstance(error, kind):
+            return status, code
+    is_of_store = isinstance(error, StoreError)
+    return _BY_KIND.get(error.kind, (503, ErrorCode.NO_ANSWER) if is_of_store else (502, ErrorCode.UNREADABLE))
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -136,7 +137,8 @@ def _answer(status: int, code: ErrorCode, detail: str, changed: tuple[str, ...] 
 
 
 def _of_recovery(request: Request, error: Exception) -> JSONResponse:
-    status, code = next((status, code) for kind, status, code in _BY_ERROR if isinstance(error, kind))
+    assert isinstance(error, RecoveryError)
+    status, code = _status_of(error)
     if status >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
     # KeyError's own text is the repr of its argument.

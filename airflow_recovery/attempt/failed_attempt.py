@@ -18,14 +18,11 @@ from airflow_recovery.driver.failure import describe
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
-    InputDenied,
     InputReleased,
     NotMine,
-    NotSetUp,
     PagesDisagree,
     RegionFailed,
     StoreError,
-    UserCodeError,
 )
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
@@ -84,7 +81,9 @@ class FailedAttempt:
             from airflow_recovery.attempt.clear_producers import wake_producers  # only a failover needs it
 
             raise wake_producers(run, after.judged, claim.region, lost, after.observation) from error
-        if cause is FenceCause.OWN_FAILURE and not isinstance(error, (UserCodeError, InputDenied, NotSetUp)):
+        # What is wrong with the code or its place uses up no budget: it fails at once.
+        uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
+        if cause is FenceCause.OWN_FAILURE and uses_budget:
             self._check_budget(after, ended, error)
         raise error
 

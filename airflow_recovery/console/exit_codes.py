@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from airflow_recovery.errors import (
-    ConfigurationError,
-    NothingRecorded,
-    PlanOutdated,
-    RecoveryError,
-    Refused,
-    UnknownRegion,
-)
+from airflow_recovery.errors import ConfigurationError, Kind, RecoveryError
 
 
 class ExitCode(IntEnum):
@@ -47,14 +40,9 @@ _MEANINGS = {
     ExitCode.UNFIT: "doctor found something that will not work",
 }
 EXIT_CODES = tuple(ExitCode)
+_BY_KIND = {Kind.NOT_FOUND: ExitCode.NOT_FOUND, Kind.OUTDATED: ExitCode.OUTDATED, Kind.REFUSED: ExitCode.REFUSED}
 
 
 def exit_code_of(error: RecoveryError) -> ExitCode:
     """The exit code that stands for an error."""
-    if isinstance(error, (UnknownRegion, NothingRecorded)):
-        return ExitCode.NOT_FOUND
-    if isinstance(error, PlanOutdated):
-        return ExitCode.OUTDATED
-    if isinstance(error, Refused):
-        return ExitCode.REFUSED
-    return ExitCode.USAGE if isinstance(error, ConfigurationError) else ExitCode.NO_ANSWER
+    return ExitCode.USAGE if isinstance(error, ConfigurationError) else _BY_KIND.get(error.kind, ExitCode.NO_ANSWER)

@@ -27,6 +27,7 @@ from airflow_recovery.errors import (
     RegionFailed,
     StoreError,
     SubtasksUnknown,
+    kind_of,
 )
 from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.masking import mask_secrets
@@ -38,7 +39,6 @@ from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.task.cluster_drivers import ClusterDrivers
-from airflow_recovery.task.failures import is_final
 from airflow_recovery.task.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
 from airflow_recovery.task.split_connection import check_split_connection
 from airflow_recovery.task.stages import StageRunner, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
@@ -250,7 +250,7 @@ class SparkRegionOperator(SubmittingOperator):
                 except ChannelNotOpen as waiting:
                     self._wait_for_start(context, found, waiting)
         except Exception as error:
-            if is_final(error) or is_last_try(context):
+            if kind_of(error).is_final or is_last_try(context):
                 tell_that_it_gave_up(run, name, results, error)
             raise
         if result.decision is Decision.RAN:

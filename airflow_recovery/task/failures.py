@@ -7,42 +7,6 @@ from contextlib import contextmanager
 
 from airflow_recovery import errors
 
-NOT_CURED_BY_RETRY = (
-    errors.AppendedAlready,
-    errors.ChannelFailed,
-    errors.ConfigurationError,
-    errors.FingerprintError,
-    errors.InputDenied,
-    errors.InputUnreachable,
-    errors.JobDefinitionError,
-    errors.JournalInUse,
-    errors.LossBudgetExceeded,
-    errors.NoDoor,
-    errors.NotSetUp,
-    errors.ObjectTooLarge,
-    errors.OutputAltered,
-    errors.RecordInvalid,
-    errors.RestartsExhausted,
-    errors.SinkInDoubt,
-    errors.SinkRefused,
-    errors.SplitIdentityError,
-    errors.SplitsNotCovered,
-    errors.SplitsVanished,
-    errors.StoreAccessDenied,
-    errors.StoreMisconfigured,
-    errors.StoreUnsuitable,
-    errors.SubtasksUnknown,
-    errors.UserCodeError,
-)
-"""The same try would end the same way: fail with the reason, so that somebody looks (faults 27 and 78)."""
-
-
-def is_final(error: BaseException) -> bool:
-    """No retry can help: so it is where several subtasks failed, and none of them would fare better."""
-    if isinstance(error, errors.SubtasksFailed):
-        return bool(error.errors) and all(map(is_final, error.errors.values()))
-    return isinstance(error, NOT_CURED_BY_RETRY)
-
 
 @contextmanager
 def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
@@ -60,7 +24,7 @@ def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
     except errors.RecoveryError as error:
         from airflow.sdk.exceptions import AirflowFailException
 
-        if is_final(error):
+        if error.kind.is_final:
             raise AirflowFailException(str(error)) from error
         if not is_last_try:
             raise

@@ -17,20 +17,9 @@ from airflow_recovery import errors
 from airflow_recovery.attempt.restarts import decision_of
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.planning.restart_strategy import ExponentialDelay
-from airflow_recovery.task.failures import is_final
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-WAITS = (
-    errors.InputLost,
-    errors.InputReleased,
-    errors.Overtaken,
-    errors.AttemptLost,
-    errors.PagesDisagree,
-    errors.NotMine,
-)
-"""Nothing failed: the next try may start as soon as Airflow's trigger rule lets it."""
 
 _ELSE = ExponentialDelay()
 
@@ -62,7 +51,7 @@ class RecoveryRetryPolicy(RetryPolicy):
             if not decision.allowed:
                 return RetryDecision.fail(reason=decision.reason)
             return RetryDecision.default() if self.delay_is_own else self._retry(decision.delay_s, decision.reason)
-        if isinstance(exception, WAITS):
+        if errors.kind_of(exception) is errors.Kind.FENCED:
             return self._retry(0.0, str(exception))
         if self.delay_is_own:
             return RetryDecision.default()
@@ -74,7 +63,7 @@ class RecoveryRetryPolicy(RetryPolicy):
         self, exception: errors.SubtasksFailed, try_number: int, max_tries: int, context: Context | None
     ) -> RetryDecision:
         """The longest pause of those that may be retried: none of them starts before its own is over."""
-        asked = [each for each in exception.errors.values() if not is_final(each)]
+        asked = [each for each in exception.errors.values() if not errors.kind_of(each).is_final]
         decisions = [self.evaluate(each, try_number, max_tries, context) for each in asked]
         retried = [each for each in decisions if each.action is not RetryAction.FAIL]
         if not retried:

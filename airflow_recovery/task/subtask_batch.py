@@ -24,7 +24,6 @@ from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan
-from airflow_recovery.task.failures import is_final
 
 BeforeClaim = Callable[[RunState], None]
 """Raises where the subtask must run and shall not be started."""
@@ -179,7 +178,7 @@ class _Ended:
         waiting = [each for each in self.errors.values() if isinstance(each, SharedMadeElsewhere) and each.making]
         skipped = [each for each in self.errors.values() if isinstance(each, errors.InputSkipped)]
         failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
-        if failed and not all(map(is_final, failed.values())):
+        if failed and not all(errors.kind_of(error).is_final for error in failed.values()):
             raise self._told(failed)
         if waiting:
             raise waiting[0]

@@ -20,6 +20,7 @@ from airflow_recovery.errors import (
     SinkInDoubt,
     SinkNotApplied,
     SinkUnavailable,
+    kind_of,
 )
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
@@ -30,7 +31,6 @@ from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
-from airflow_recovery.task.failures import is_final
 from airflow_recovery.testing.fake_sink import FakeTarget
 
 TOKEN, PROBE_ONLY = CommitKind.TOKEN, CommitKind.PROBE_ONLY
@@ -132,7 +132,7 @@ def test_case_15_not_applied_while_the_old_process_may_live_is_in_doubt(mode):
     process.gate = meanwhile
     world.try_sink(process)
     assert isinstance(error[0], SinkInDoubt)
-    assert is_final(error[0])  # type: ignore[arg-type]
+    assert kind_of(error[0]).is_final  # type: ignore[arg-type]
     for said in ("C@1", "NOT_APPLIED", "airflow recovery confirm dag", "may still commit"):
         assert said in str(error[0])
     # Here it did live, and has done it; the next try only has to ask.
@@ -287,7 +287,7 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     world.restart(SINK)
     error = world.try_sink()
     assert isinstance(error, AppendedAlready)
-    assert is_final(error)
+    assert kind_of(error).is_final
     assert "attempt 1" in str(error)
     assert "its sink appends and holds attempt 1" in plan_text(planned(world))
     assert world.attempts(SINK) == 1

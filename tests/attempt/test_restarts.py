@@ -10,13 +10,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from fakes import CHAIN, PAIR, Killed, Process, World
 
-from airflow_recovery.attempt import failed_attempt
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.restarts import Restarts, decision_of
 from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.errors import (
     Failure,
     InputLost,
+    Kind,
     RecoveryError,
     RegionFailed,
     RestartPending,
@@ -146,7 +146,7 @@ def test_fault_78_an_error_of_the_code_touches_no_budget():
 
 
 def test_fault_78_control_without_the_label_it_would_use_up_the_budget(monkeypatch):
-    monkeypatch.setattr(failed_attempt, "UserCodeError", ())
+    monkeypatch.setattr(UserCodeError, "kind", Kind.RETRY)
     wrong = UserCodeError("no such table", Failure("AnalysisException", "no t", "TABLE_OR_VIEW_NOT_FOUND", "42P01"))
     world = Clocked(PAIR)
     monkeypatch.setattr("airflow_recovery.attempt.restarts.label_of", lambda failure, key: "yes")

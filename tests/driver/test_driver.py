@@ -28,9 +28,8 @@ from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.start_advice import keep_output, relevant, start_failure
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, submit_environment
-from airflow_recovery.errors import Failure, NotSetUp, RegionFailed
+from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, kind_of
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, ReadMetrics
-from airflow_recovery.task.failures import is_final
 from airflow_recovery.task.region_runner import region_failed
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
@@ -168,7 +167,7 @@ def test_fault_122_to_123_a_driver_that_cannot_start_says_so_once(tmp_path: Path
         assert isinstance(found, NotSetUp)
         assert told in str(found)
         assert "PYSPARK_PYTHON, or spark.pyspark.python" in str(found)
-        assert is_final(found)
+        assert kind_of(found).is_final
 
 
 def test_fault_123_a_pyspark_of_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

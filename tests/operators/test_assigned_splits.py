@@ -22,7 +22,6 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.splits.assignment import Assignment
 from airflow_recovery.splits.assignment_log import AssignmentLog
 from airflow_recovery.splits.split import Split
-from airflow_recovery.task import failures
 from airflow_recovery.testing import S3Server
 
 KEYS = ("0", "1")
@@ -218,7 +217,7 @@ def test_fault_95_a_task_s_enumerator_goes_on_where_the_one_before_it_was(
 
 def test_what_no_retry_cures_fails_at_once() -> None:
     for error in (errors.SplitsVanished("gone"), errors.SplitIdentityError("which")):
-        assert failures.is_final(error)
+        assert error.kind.is_final
 
 
 def test_fewer_splits_than_subtasks_are_refused_by_name(recovery: Path, drivers: Drivers, lake: Path) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_recovery import errors
-from airflow_recovery.cli.exit_codes import exit_code_of
-from airflow_recovery.execution import start_gate
-from airflow_recovery.hooks import doors
+from airflow_recovery.api_server import compare_and_clear, rest_errors
+from airflow_recovery.attempt import start_gate
+from airflow_recovery.console.exit_codes import exit_code_of
+from airflow_recovery.errors import kind_of
+from airflow_recovery.hooks import clear_clients
 from airflow_recovery.model import build_in_progress
-from airflow_recovery.plugins import compare_and_clear, rest_errors
-from airflow_recovery.task.failures import is_final
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 # Task: "at once" and "later" are retried, after no pause and after one.
@@ -24,8 +24,8 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     # task, HTTP status and code, exit code of a command: errors
     ("at once", 409, "in_use", "NO_ANSWER"): "AttemptLost",
     ("at once", 410, "gone", "NO_ANSWER"): "NotMine",
-    ("at once", 502, "unreadable", "NO_ANSWER"): "InputLost InputReleased Overtaken",
-    ("at once", 503, "no_answer", "NO_ANSWER"): "PagesDisagree",
+    ("at once", 502, "unreadable", "NO_ANSWER"): "ChannelEvicted InputLost InputReleased Overtaken",
+    ("at once", 503, "no_answer", "NO_ANSWER"): "PagesDisagree WriteLost",
     ("final", 409, "in_use", "NO_ANSWER"): "JournalInUse OutputAltered",
     ("final", 502, "misconfigured", "USAGE"): "ConfigurationError",
     ("final", 502, "store_denied", "NO_ANSWER"): "StoreAccessDenied",
@@ -34,25 +34,23 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
         LossBudgetExceeded NoDoor NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted SinkInDoubt SinkRefused
         SplitIdentityError SplitsNotCovered SplitsVanished StreamDamaged SubtasksUnknown UserCodeError""",
     ("final", 503, "no_answer", "NO_ANSWER"): "StoreMisconfigured StoreUnsuitable",
-    ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded UnknownRegion",
-    ("later", 404, "not_found", "NO_ANSWER"): "RunMissing UnknownVertex",
+    ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded RunMissing UnknownRegion UnknownVertex",
     ("later", 409, "in_use", "REFUSED"): "Refused",
-    ("later", 409, "outdated", "NO_ANSWER"): "Outdated",
-    ("later", 409, "outdated", "OUTDATED"): "PlanOutdated",
+    ("later", 409, "outdated", "OUTDATED"): "Outdated PlanOutdated",
     ("later", 502, "store_denied", "NO_ANSWER"): "StoreCredentialsExpired",
     ("later", 502, "unreadable", "NO_ANSWER"): """
-        BackendNotInstalled ChannelAltered ChannelError ChannelEvicted ChannelInconsistent ChannelNotOpen DriverLost
+        BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen DriverLost
         ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputSkipped InputTimedOut InputUnreadable
         JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing PartitionUnavailable RecoveryError
         RegionFailed RestartPending SessionLost SharedMadeElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
         TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """
-        CacheUnreachable ObjectExists ObjectMissing StoreError StoreFull StoreTimeout StoreUnavailable WriteLost""",
+        CacheUnreachable ObjectExists ObjectMissing StoreError StoreFull StoreTimeout StoreUnavailable""",
 }
 
 
 def every_error() -> Iterator[type[errors.RecoveryError]]:
-    for module in (errors, build_in_progress, start_gate, doors, compare_and_clear, rest_errors):
+    for module in (errors, build_in_progress, start_gate, clear_clients, compare_and_clear, rest_errors):
         for _, member in inspect.getmembers(module, inspect.isclass):
             if issubclass(member, errors.RecoveryError) and member.__module__ == module.__name__:
                 yield member
@@ -72,7 +70,7 @@ def answers_to(error: errors.RecoveryError) -> tuple[str, int, str, str]:
     request: Any = SimpleNamespace(method="GET", url=SimpleNamespace(path="/"))
     response = rest_errors._of_recovery(request, error)
     delay = RecoveryRetryPolicy(retries=3).evaluate(error, 1, 3).retry_delay
-    task = "final" if is_final(error) else "later" if delay else "at once"
+    task = "final" if kind_of(error).is_final else "later" if delay else "at once"
     return task, response.status_code, json.loads(bytes(response.body))["code"], exit_code_of(error).name
 
 
@@ -84,10 +82,10 @@ def test_what_each_error_is_answered_with(kind: type[errors.RecoveryError]) -> N
 
 def test_several_failed_subtasks_are_final_where_each_of_them_is() -> None:
     final, retried = errors.ConfigurationError("a"), errors.StoreTimeout("b")
-    assert is_final(errors.SubtasksFailed("both", {"1": final, "2": final}))
-    assert not is_final(errors.SubtasksFailed("one", {"1": final, "2": retried}))
-    assert not is_final(errors.SubtasksFailed("none", {}))
+    assert kind_of(errors.SubtasksFailed("both", {"1": final, "2": final})).is_final
+    assert not kind_of(errors.SubtasksFailed("one", {"1": final, "2": retried})).is_final
+    assert not kind_of(errors.SubtasksFailed("none", {})).is_final
 
 
 def test_an_error_of_another_program_may_be_cured_by_a_retry() -> None:
-    assert not is_final(ValueError("what?"))
+    assert not kind_of(ValueError("what?")).is_final

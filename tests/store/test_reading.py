@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.errors import ObjectTooLarge, RecordInvalid, StoreError
+from airflow_recovery.errors import ObjectTooLarge, RecordInvalid, StoreError, kind_of
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.store import BudgetedStore, ObjectStore, get_many, parallel
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, StoredObject
-from airflow_recovery.task.failures import is_final
 
 MIB = 1024 * 1024
 
@@ -42,7 +41,7 @@ def test_an_object_that_is_too_large_is_refused_unread(store: ObjectStore) -> No
     ) as refused:
         store.get("t/a/00000001.outcome")
     assert isinstance(refused.value, RecordInvalid)
-    assert is_final(refused.value)
+    assert kind_of(refused.value).is_final
     assert memory_of(lambda: store.get("t/a/00000001.outcome")) < 8 * MIB
 
 

@@ -21,12 +21,12 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
     WriteLost,
+    kind_of,
 )
 from airflow_recovery.store import ObjectStore, get_many, probe
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.store.write_once import Written, write_once
-from airflow_recovery.task.failures import is_final
 from airflow_recovery.testing import (
     Answer,
     CutReply,
@@ -253,7 +253,7 @@ def test_a_body_without_a_length_is_refused(remote: S3Store, proxy: S3Proxy) -> 
     happens(proxy, CutReply(100, says_length=False), to=is_read)
     with pytest.raises(StoreUnsuitable, match="expected ContentLength in the answer to reading an object") as refused:
         remote.get("a")
-    assert is_final(refused.value)
+    assert kind_of(refused.value).is_final
     assert reads(proxy) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_listing_without_etags_is_refused_once_and_by_name(remote: S3Store, pr
         StoreUnsuitable, match=r"s3://.*: expected ETag in the answer to a listing.* found none"
     ) as refused:
         list(remote.list())
-    assert is_final(refused.value)
+    assert kind_of(refused.value).is_final
     with pytest.raises(StoreUnsuitable, match="expected ETag"):
         probe(remote)
     assert sum(map(is_listing, proxy.requests)) == 2
@@ -329,7 +329,7 @@ def test_control_a_raw_key_error_would_be_retried(
     proxy.rules.append(lambda request: Rewritten(without_etags) if is_listing(request) else None)
     with pytest.raises(KeyError) as raised:
         list(remote.list())
-    assert not is_final(raised.value)
+    assert not kind_of(raised.value).is_final
 
 
 REQUESTS: dict[str, Callable[[S3Store], object]] = {
@@ -378,7 +378,7 @@ def test_fault_28_expired_credentials_are_fetched_anew_once(
 
 
 def test_fault_28_expired_again_is_an_error_that_a_retry_may_cure(proxy: S3Proxy) -> None:
-    from airflow_recovery.task.failures import is_final
+    from airflow_recovery.errors import kind_of
 
     renewals = Renewals("old")
     expire(proxy)
@@ -386,7 +386,7 @@ def test_fault_28_expired_again_is_an_error_that_a_retry_may_cure(proxy: S3Proxy
         with pytest.raises(StoreCredentialsExpired, match="next try") as raised:
             request(opened(proxy, "old", renewals))
         assert renewals.count == at
-        assert not is_final(raised.value)
+        assert not kind_of(raised.value).is_final
         assert SECRET_KEY not in str(raised.value)
 
 
