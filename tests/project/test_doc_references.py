@@ -212,7 +212,7 @@ def test_control_an_invented_reference_is_found(invented: str) -> None:
         "`airflow_recovery.errors.NoSuchError`",
         "`airflow_recovery/no_such_file.py`",
         "`no_such_room/no_such_file.py`",
-        "`tests/project/test_references.py::test_no_such_test`",
+        "`tests/project/test_doc_references.py::test_no_such_test`",
         "`test_no_such_test`",
     ],
 )
@@ -241,6 +241,8 @@ def test_control_a_module_that_a_room_has_not_is_seen() -> None:
 
 
 def test_what_is_there_is_found() -> None:
-    here = "`tests/project/test_references.py::test_what_is_there_is_found`, `airflow_recovery.errors.RecoveryError`"
-    assert missing_names(f"{here}, `airflow_recovery/errors.py`, `test_references`", is_doc=True) == []
+    here = (
+        "`tests/project/test_doc_references.py::test_what_is_there_is_found`, `airflow_recovery.errors.RecoveryError`"
+    )
+    assert missing_names(f"{here}, `airflow_recovery/errors.py`, `test_doc_references`", is_doc=True) == []
     assert dangling("fault 7, faults 21 to 24, test_fault_7_8_11_it, I15, crash case 16, docs/protocol.md#clear") == []

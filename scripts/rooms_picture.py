@@ -1,0 +1,61 @@
+"""Draws the rooms of `airflow_recovery.rooms` into docs/architecture.md: `python -m scripts.rooms_picture`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_recovery.rooms import MODES, ROOMS, Room, reachable
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->\n"
+_LONE = frozenset({"__init__", "__main__", "get_provider_info", "version", "rooms"})
+"""Modules at the top of the package that are no rooms."""
+
+
+def floors(rooms: Mapping[str, Room]) -> list[list[str]]:
+    """The rooms from the ground up. A room stands above all that it may import, and as low as that lets it."""
+    level: dict[str, int] = {}
+    for name, room in rooms.items():
+        level[name] = 1 + max((level[each] for each in room.may_import if each in level), default=-1)
+    return [[name for name in rooms if level[name] == floor] for floor in range(max(level.values()) + 1)]
+
+
+def picture(rooms: Mapping[str, Room]) -> str:
+    """One row a room, the highest floor first. A room that another one leads to is left out of what it stands on."""
+    shown = {name: room for name, room in rooms.items() if name not in _LONE}
+    lines = ["| floor | room | what it is for | stands on | |", "| --- | --- | --- | --- | --- |"]
+    for floor, names in reversed(list(enumerate(floors(shown)))):
+        for name in names:
+            room = shown[name]
+            below = [f"`{each}`" for each in _nearest(shown, name)]
+            marks = ("pure", room.is_pure), ("knows Airflow", room.knows_airflow), ("a mode", name in MODES)
+            said = ", ".join(mark for mark, holds in marks if holds)
+            lines.append(f"| {floor} | `{name}` | {room.task} | {', '.join(below)} | {said} |")
+    return "\n".join(lines) + "\n"
+
+
+def _nearest(rooms: Mapping[str, Room], name: str) -> list[str]:
+    below = [each for each in rooms[name].may_import if each in rooms]
+    led_to = {each for other in below for each in reachable(*rooms[other].may_import)}
+    return [each for each in below if each not in led_to]
+
+
+def drawn_into(page: str, rooms: Mapping[str, Room]) -> str:
+    """The page with today's picture in it."""
+    before, found, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"{PAGE.name}: expected the marks {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{BEGIN}\n{picture(rooms)}\n{END}{after}"
+
+
+def main() -> int:
+    """Write the page anew."""
+    PAGE.write_text(drawn_into(PAGE.read_text(encoding="utf-8"), ROOMS), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
