@@ -10,7 +10,7 @@ from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION,
 
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"
-"""No id begins with an underscore (`airflow_recovery.store.names`), so results never meet a DAG's journal."""
+"""No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from airflow_recovery.errors import StreamDamaged
 from airflow_recovery.journal.events import EventsDropped, JobEvent, StreamEnded, WriteInDoubt, event_from_json
 from airflow_recovery.journal.frames import MAX_SEGMENT_BYTES, SegmentHeader, TornEnd, read_segment
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.names import decode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import decode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.parallel import get_many
 

@@ -27,6 +27,7 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, i
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -47,7 +48,6 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.parallel import get_many
 from airflow_recovery.store.write_once import write_once

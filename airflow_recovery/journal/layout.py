@@ -19,7 +19,7 @@ and, relative to the base of the results,
                                                   /_stages/<region>/<n>/    and its `StageFolder`
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
-No id can begin with an underscore (`airflow_recovery.store.names`), so they can't meet. ``n`` and ``k`` have eight
+No id can begin with an underscore (`airflow_recovery.model.names`), so they can't meet. ``n`` and ``k`` have eight
 digits, but for a turn and a part, which have four or more.
 """
 
@@ -29,8 +29,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import encode
 
 # Each fits exactly what the methods below write: a number that is written in another way is another name.
 _NUMBER = "[0-9]{8}"

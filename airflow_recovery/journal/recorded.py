@@ -15,7 +15,7 @@ from airflow_recovery.journal.events import JobEvent, StreamEnded, event_text
 from airflow_recovery.journal.frames import MAX_SEGMENT_BYTES, SegmentHeader, record_line
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.store.write_once import write_once
 
 log = logging.getLogger(__name__)

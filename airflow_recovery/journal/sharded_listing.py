@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 REGIONS_A_SHARD = 490

@@ -24,8 +24,8 @@ from airflow_recovery.journal.frames import MAX_EVENT_BYTES, SegmentHeader, reco
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.write_once import write_once
 

@@ -24,6 +24,7 @@ from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -39,7 +40,6 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 

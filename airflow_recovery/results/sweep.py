@@ -18,6 +18,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.cached import CachedViews, views_of_run
@@ -39,7 +40,6 @@ from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.store.lifecycle import rule_text, rules_over
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 
 log = logging.getLogger(__name__)

@@ -20,12 +20,12 @@ import re
 from collections.abc import Iterable
 
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import ChannelPin
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweptRun
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.folder import STAGES

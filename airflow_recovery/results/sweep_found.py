@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 CLOCK_MARGIN_S = 60.0

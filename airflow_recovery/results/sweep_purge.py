@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.parts_in_use import made_of
@@ -26,7 +27,6 @@ from airflow_recovery.results.sweep_channels import purged_channels
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.layout import parse_number
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.uploads import Upload, UploadStore
 

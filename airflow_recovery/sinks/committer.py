@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from airflow_recovery.errors import HoldsOther
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 
 

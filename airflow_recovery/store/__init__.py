@@ -5,7 +5,6 @@ out and unavailable are different errors, and a write with an unknown outcome is
 """
 
 from airflow_recovery.store.budget import BudgetedStore
-from airflow_recovery.store.names import decode, encode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.parallel import get_many
@@ -16,8 +15,6 @@ __all__ = [
     "ObjectInfo",
     "ObjectStore",
     "StoredObject",
-    "decode",
-    "encode",
     "get_many",
     "open_store",
     "probe",

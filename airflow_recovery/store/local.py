@@ -23,8 +23,14 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
-from airflow_recovery.store.names import checked_key, checked_prefix
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
+from airflow_recovery.store.object_store import (
+    MAX_OBJECT_BYTES,
+    ObjectInfo,
+    StoredObject,
+    check_size,
+    checked_key,
+    checked_prefix,
+)
 
 _TEMPORARY = ".tmp-"
 _CHUNK_BYTES = 1024 * 1024

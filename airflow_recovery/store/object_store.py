@@ -85,3 +85,22 @@ def check_size(uri: str, size: int, max_bytes: int | None) -> None:
             f"{uri}: expected at most {max_bytes} bytes, found {size}: none of them were read. Recovery writes no such "
             "object: see who else may write there."
         )
+
+
+def checked_key(key: str) -> str:
+    """``key`` itself, where it stays below the base of a store.
+
+    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL.
+    """
+    if not key or "\0" in key or any(segment in ("", ".", "..") for segment in key.split("/")):
+        raise ValueError(f"expected a key below the base of the store, found {key!r}")
+    return key
+
+
+def checked_prefix(prefix: str) -> str:
+    """``prefix`` itself, where it stays below the base of a store. It may be empty, or end anywhere in a segment."""
+    if prefix.startswith("/") or "\0" in prefix or any(segment in (".", "..") for segment in prefix.split("/")[:-1]):
+        raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
+    if "//" in prefix or prefix.rsplit("/", 1)[-1] == "..":
+        raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
+    return prefix

@@ -21,8 +21,14 @@ from airflow_recovery.errors import (
 from airflow_recovery.store.backoff import DEFAULT_BACKOFF
 from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.lifecycle import ExpiryRule
-from airflow_recovery.store.names import checked_key, checked_prefix
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, check_size
+from airflow_recovery.store.object_store import (
+    MAX_OBJECT_BYTES,
+    ObjectInfo,
+    StoredObject,
+    check_size,
+    checked_key,
+    checked_prefix,
+)
 from airflow_recovery.store.s3_clients import S3Clients
 from airflow_recovery.store.s3_errors import answered, from_code, translate
 from airflow_recovery.store.uploads import Upload

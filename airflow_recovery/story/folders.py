@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from airflow_recovery.store.names import decode
+from airflow_recovery.model.names import decode
 from airflow_recovery.store.object_store import ObjectStore
 
 _AFTER_SLASH = chr(ord("/") + 1)

@@ -11,8 +11,8 @@ from typing import Any
 from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.names import decode, encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import decode, encode
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.folders import folders, readable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import encode
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 
 STAGES = "_stages"

@@ -26,8 +26,8 @@ from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome, RunIdentity
-from airflow_recovery.store.names import encode
 from airflow_recovery.task.references import filled, qualified
 
 if TYPE_CHECKING:

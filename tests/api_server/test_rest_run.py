@@ -17,7 +17,7 @@ from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 
 from airflow_recovery.api_server import rest_run
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.story.folders import folders
 
 SCRIPT = "<script>alert('x')</script>"

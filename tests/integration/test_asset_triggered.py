@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pipeline import HERE, DagRun, Pipeline, environment
 
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY

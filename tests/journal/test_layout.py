@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from airflow_recovery.journal import layout as layout_module
 from airflow_recovery.journal.layout import AttemptKey, JournalLayout, run_key
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.names import checked_key, encode
+from airflow_recovery.store.object_store import checked_key
 
 ODD = [
     "a/b",

@@ -15,8 +15,8 @@ from airflow_recovery.journal import sharded_listing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
-from airflow_recovery.store.names import encode
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore

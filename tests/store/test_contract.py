@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
-from airflow_recovery.store import ObjectStore, encode, get_many, probe
+from airflow_recovery.model.names import encode
+from airflow_recovery.store import ObjectStore, get_many, probe
 
 
 def keys_of(store: ObjectStore, prefix: str = "", **options: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_recovery.store import ObjectStore, encode
+from airflow_recovery.model.names import encode
+from airflow_recovery.store import ObjectStore
 from airflow_recovery.story.folders import folders, readable
 
 NAMES = ["a", "a-b", "a.b", "a0", "a b", "z", "é"]

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_recovery.store.names import encode
+from airflow_recovery.model.names import encode
 from airflow_recovery.testing.simulation.sink_ledger import SinkLedger
 from airflow_recovery.testing.simulation.split_ledger import SplitLedger
 

@@ -1,4 +1,4 @@
-"""Ids as path segments, and which keys are allowed: injective, and no way out of the prefix (faults 45 and 86).
+"""Ids as path segments: injective, and no way out of the prefix (faults 45 and 86).
 
 An id comes from a user (DAG, group, region) and may hold anything. Its name is safe as one segment of an S3 key, of a
 local path, and of a Hadoop path or glob.
@@ -58,22 +58,3 @@ def decode(segment: str) -> str:
     if encode(name) != segment:
         raise ValueError(f"expected a name made by encode(), found {segment!r}")
     return name
-
-
-def checked_key(key: str) -> str:
-    """``key`` itself, where it stays below the base of a store.
-
-    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL.
-    """
-    if not key or "\0" in key or any(segment in ("", ".", "..") for segment in key.split("/")):
-        raise ValueError(f"expected a key below the base of the store, found {key!r}")
-    return key
-
-
-def checked_prefix(prefix: str) -> str:
-    """``prefix`` itself, where it stays below the base of a store. It may be empty, or end anywhere in a segment."""
-    if prefix.startswith("/") or "\0" in prefix or any(segment in (".", "..") for segment in prefix.split("/")[:-1]):
-        raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
-    if "//" in prefix or prefix.rsplit("/", 1)[-1] == "..":
-        raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
-    return prefix

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.store.names import checked_key, checked_prefix, decode, encode
+from airflow_recovery.model.names import decode, encode
+from airflow_recovery.store.object_store import checked_key, checked_prefix
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
 short_ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
