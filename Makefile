@@ -47,6 +47,7 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 
 docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.configuration_reference
+	$(PYTHON_BIN) -m scripts.rooms_picture
 	NO_MKDOCS_2_WARNING=1 $(PYTHON_BIN) -m mkdocs build --strict
 
 bench: setup ## Measure; results are written to a file with the machine's description
