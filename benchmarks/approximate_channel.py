@@ -22,10 +22,11 @@ from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnect
-from airflow_recovery.model.records import AttemptTrace, ChannelPin, Claim, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, Claim, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
@@ -159,7 +160,7 @@ class Scene:
         return RegionSpec(
             job=JOB,
             identity=run,
-            trace=AttemptTrace(name, 1, f"writer-{name}", "code 1", (), (), channels=pins),
+            trace=AttemptTrace(name, 1, f"writer-{name}", "code 1", (), (), mode=StreamingOutcome(pins)),
             tag=f"{name}-{run.run_key}",
             vertices=(VertexSpec(name, params, not is_source, False),),
             inputs=(),
@@ -175,7 +176,19 @@ class Scene:
     def _claim(self, spec: RegionSpec) -> None:
         journal = Journal(open_store(spec.journal.uri), spec.identity, writer=spec.trace.writer)
         name, writer = spec.region, spec.trace.writer
-        claim = Claim(name, 1, writer, "plan", (), "run", 1, "ti", spec.tag, "2026-01-01", channels=spec.trace.channels)
+        claim = Claim(
+            name,
+            1,
+            writer,
+            "plan",
+            (),
+            "run",
+            1,
+            "ti",
+            spec.tag,
+            "2026-01-01",
+            mode=StreamingClaim(StreamingOutcome.of(spec.trace).channels),
+        )
         journal.claim(claim)
 
 

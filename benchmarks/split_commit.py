@@ -24,7 +24,6 @@ from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, 
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptState,
     AttemptTrace,
     Claim,
@@ -33,6 +32,7 @@ from airflow_recovery.model.records import (
     Outcome,
     RunIdentity,
 )
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
@@ -139,7 +139,17 @@ class Lake:
         base = SplitSpec.of(spec).base
         journal.claim(
             Claim(
-                NAME, spec.attempt, journal.writer, "plan", (), "run", 1, "ti", "tag", _now(), base=base, reading="same"
+                NAME,
+                spec.attempt,
+                journal.writer,
+                "plan",
+                (),
+                "run",
+                1,
+                "ti",
+                "tag",
+                _now(),
+                mode=SplitClaim(base=base, reading="same"),
             )
         )
         return journal

@@ -23,6 +23,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.log import SplitBook
+from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import (
     SplitWork,
     accumulated,
@@ -50,15 +51,15 @@ def split_work(
     `RecordInvalid` where a part that was adopted before is not there, and `UserCodeError` where rows that are to be
     kept of splits which have vanished can't be taken over.
     """
-    assert region.split_source is not None
-    assigned = tuple(Split.of_external(each) for each in externals if each.vertex == region.split_source)
+    planned = SplitPlan.of(region)
+    assigned = tuple(Split.of_external(each) for each in externals if each.vertex == planned.split_source)
     reading = reading_of(region.fingerprint, pins)
     mine = state.of(region.name)
     before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.void_up_to]
     claims = {each.attempt: each for each in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))
-    book = run.journal.split_log(region.split_source).book if before and region.pulls_splits else None
+    book = run.journal.split_log(planned.split_source).book if before and planned.pulls_splits else None
     index = region.subtask.index if region.subtask is not None else 0
 
     def is_own(part: Part) -> bool:
@@ -67,7 +68,7 @@ def split_work(
     base = usable(base, parts, {each.key for each in assigned}, _gone(run, region.name, parts), is_own=is_own)
     if book is not None:
         _check_kept(run, region, book, index, assigned, {key for each in taken(base, parts) for key in each.splits})
-    work = SplitWork(assigned, base, taken(base, parts), reading, region.pulls_splits)
+    work = SplitWork(assigned, base, taken(base, parts), reading, planned.pulls_splits)
     if before:
         lost = len(parts) - len(work.adopted)
         beside = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
@@ -88,8 +89,7 @@ def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
         spark_seconds=0.0,
         read=ReadMetrics.of((), ()),
         accumulators=accumulated(work.adopted),
-        parts=refs_of(work.adopted),
-        lost_splits=lost_splits_of(work.adopted, work.assigned),
+        mode=SplitOutcome(parts=refs_of(work.adopted), lost_splits=lost_splits_of(work.adopted, work.assigned)),
     )
     run.journal.finish(outcome)
     run.log.info("%s@%d is finished without Spark: %s.", region.name, outcome.attempt, work.text())
@@ -100,11 +100,10 @@ def _check_kept(
     run: Run, region: RegionPlan, book: SplitBook, index: int, assigned: Sequence[Split], adopted: Collection[str]
 ) -> None:
     """Before the claim, after which it would be given back: what has vanished can't be read again."""
-    assert region.split_source is not None
     gone = book.vanished() & {*book.held_by(index)}
     left = [each for each in assigned if each.key in gone and each.key not in adopted]
     if left:
-        committed = committed_splits(run.journal, region.name, region.split_source)
+        committed = committed_splits(run.journal, region.name, SplitPlan.of(region).split_source)
         check_kept(region.name, [each for each in left if each.key in committed])
 
 

@@ -16,11 +16,10 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.attempt.stage_failover import check_channels
-from airflow_recovery.attempt.stage_work import StageWork
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import Claim, InputPin, Outcome, RegionPlan, RunAttempt
-from airflow_recovery.splits.parts import SplitWork
 
 
 def claim_attempt(
@@ -29,8 +28,7 @@ def claim_attempt(
     state: RunState,
     inputs: Sequence[InputPin],
     *,
-    splits: SplitWork | None,
-    stage: StageWork | None,
+    mode: RegionMode,
     epoch: str | None,
     owner: RunAttempt | None,
     process: str | None,
@@ -40,7 +38,7 @@ def claim_attempt(
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
 
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
-    ``splits``: of a region that commits split by split; what the attempt takes over is pinned by its claim.
+    ``mode``: what the region's mode pins with the claim.
     ``process`` is the one with which the attempt ends, where that is so; ``commit_number`` is what its target is to
     count it as.
     ``prepare_journal`` is called before the first claim with this plan.
@@ -65,10 +63,7 @@ def claim_attempt(
         owner=owner,
         process=process,
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
-        base=splits.base if splits is not None else (),
-        reading=splits.reading if splits is not None else stage.code if stage is not None else None,
-        channels=stage.pins if stage is not None else (),
-        after=stage.after if stage is not None else (),
+        mode=mode,
         commit_number=commit_number,
     )
     run.journal.claim(claim)

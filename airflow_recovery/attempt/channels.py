@@ -16,6 +16,7 @@ from airflow_recovery.model.records import RegionPlan, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.producing import give_up
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import ChannelReport, report_of, run_channels
@@ -39,14 +40,14 @@ class InputChannel:
 
 def input_channel(run: RunIdentity, region: RegionPlan, state: RunState) -> InputChannel | None:
     """What ``region`` reads as of ``state``; `None` for one that reads no channel."""
-    for each in region.channels_in:
+    for each in StreamingPlan.of(region).channels_in:
         return InputChannel(ChannelIdentity(run, each.result, state.of(each.producer).generations[-1]), each.producer)
     return None
 
 
 def output_channel(run: RunIdentity, region: RegionPlan, state: RunState) -> ChannelIdentity | None:
     """What ``region`` feeds as of ``state``; `None` for one that feeds no channel."""
-    for each in region.channels_out:
+    for each in StreamingPlan.of(region).channels_out:
         return ChannelIdentity(run, each.result, state.of(region.name).generations[-1])
     return None
 

@@ -24,6 +24,7 @@ from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.splits.log import Discovered, Rescaled, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished, names
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.split import Split, in_order, listed
 
 
@@ -139,11 +140,11 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
     if work is None or not work.is_pulled:
         return None
     region = run.regions[claim.region]
-    assert region.split_source is not None
     subtask = region.subtask.index if region.subtask is not None else 0
     base = {key for each in work.adopted for key in each.splits}
     try:
-        book = return_rest(run.journal.split_log(region.split_source), subtask, claim.attempt, work.adopted)
+        log = run.journal.split_log(SplitPlan.of(region).split_source)
+        book = return_rest(log, subtask, claim.attempt, work.adopted)
     except AttemptLost as error:
         run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, str(error)))
         raise

@@ -21,6 +21,7 @@ from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Reason
+from airflow_recovery.streaming.mode import StreamingOutcome
 
 GREEN_STATES = RUNNING_STATES | {"success"}
 """States in which a task has reported a success, or may report one without looking again."""
@@ -57,7 +58,7 @@ def settle(run: Run, region: str, attempt: int) -> None:
         outcome = mine.outcome if mine is not None else None
         why = judged.why_overtaken(region, outcome.inputs if outcome is not None else None)
         if why is None and outcome is not None:
-            why = judged.why_other_channels(region, outcome.channels)
+            why = judged.why_other_channels(region, StreamingOutcome.of(outcome).channels)
         if mine is None or why is not None:
             raise Overtaken(
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "

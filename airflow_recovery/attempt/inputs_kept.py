@@ -11,6 +11,7 @@ from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost, InputReleased, StoreError
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, FenceCause
+from airflow_recovery.splits.mode import SplitClaim
 
 
 class ReleaseCheck:
@@ -83,10 +84,11 @@ def check_base(run: Run, claim: Claim) -> None:
     Before anything else: parts are taken over and not read, so nothing would fail where they are gone. Raises
     `AttemptLost`, and the store's errors.
     """
-    if not claim.base:
+    if not SplitClaim.of(claim).base:
         return
     mine = run.list().state.of(claim.region)
-    gone = [each.attempt for each in claim.base if each.attempt <= mine.mark or mine.is_let_go(each.attempt)]
+    adopted = [part.attempt for part in SplitClaim.of(claim).base]
+    gone = [attempt for attempt in adopted if attempt <= mine.mark or mine.is_let_go(attempt)]
     if gone:
         detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
         _fence(run, claim, detail)

@@ -22,12 +22,15 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import ChannelPlan, CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.mode import BATCH, RegionMode
+from airflow_recovery.model.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.splits.batch_snapshot import takes_snapshots
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
+from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 
 MAX_LINKS = 200_000
 """Inputs of all regions of a plan together: a megabyte or two of JSON in each of the records that hold them."""
@@ -174,7 +177,6 @@ class _Planner:
 
     def _record(self, each: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
         region = each.region
-        source = split_source(region, self._job.vertices)
         return RegionPlan(
             name=each.name,
             vertices=region.vertices,
@@ -197,13 +199,22 @@ class _Planner:
                 for name in region.vertices
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),
+            mode=self._mode(region),
+        )
+
+    def _mode(self, region: Region) -> RegionMode:
+        source = split_source(region, self._job.vertices)
+        if source is not None:
+            is_dynamic = reading_of(self._job.vertices[source]).assignment is SplitAssignment.DYNAMIC
+            return SplitPlan(split_source=source, pulls_splits=is_dynamic)
+        if not region.channels_in and not region.channels_out:
+            return BATCH
+        declared = streaming_of(region, self._job.vertices)
+        return StreamingPlan(
             channels_in=tuple(self._channel(one.result) for one in region.channels_in),
             channels_out=tuple(map(self._channel, region.channels_out)),
-            stateful=streaming_of(region, self._job.vertices).stateful,
-            replays=streaming_of(region, self._job.vertices).replays,
-            split_source=source,
-            pulls_splits=source is not None
-            and reading_of(self._job.vertices[source]).assignment is SplitAssignment.DYNAMIC,
+            stateful=declared.stateful,
+            replays=declared.replays,
         )
 
     def _channel(self, result: str) -> ChannelPlan:

@@ -7,6 +7,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.records import Hold
 from airflow_recovery.results.parts_in_use import made_of
+from airflow_recovery.splits.mode import SplitOutcome
 
 
 def finished_attempt(state: RunState, region: str, number: int | None) -> Attempt:
@@ -59,7 +60,7 @@ def let_go(journal: Journal, state: RunState, region: str, number: int | None, w
 
 
 def _check_is_whole(found: RegionState, region: str, attempt: Attempt) -> None:
-    if attempt.outcome is None or not attempt.outcome.parts or found.current is None:
+    if attempt.outcome is None or not SplitOutcome.of(attempt.outcome).parts or found.current is None:
         return
     if found.current.number > attempt.number:
         raise Refused(

@@ -21,6 +21,7 @@ from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, No
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import Claim, ExternalObject
 from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.splits.mode import SplitClaim
 
 LIVE_CHECK_EVERY_S = 15.0
 """Each live check is a write to Airflow's database; a kill of the task ends the waiting anyway."""
@@ -35,7 +36,7 @@ def is_worth_following(
         return False
     region = claim.region
     mark = state.of(region).mark
-    if opened.number <= mark or any(each.attempt <= mark for each in claim.base):
+    if opened.number <= mark or any(each.attempt <= mark for each in SplitClaim.of(claim).base):
         return False
     if epoch is not None and claim.epoch != epoch:
         return False

@@ -43,12 +43,15 @@ from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import Failure, InputLost, NoDoor, PagesDisagree
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import Claim, ExternalObject, InputPin, Outcome, RunAttempt
 from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.plan_making import why_kept
 from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.splits.mode import SplitClaim, SplitPlan
 from airflow_recovery.splits.parts import SplitWork
+from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
 
 
 class Decision(str, Enum):
@@ -115,7 +118,8 @@ class RegionTask:
                 # What its coordinators are restored from is in other outcomes than those of its inputs.
                 # A stage's channels are told by the resets of others.
                 planned = self._run.regions[self._region]
-                is_simple = self._epoch is None and not (planned.coordinators or planned.is_stage)
+                is_stage = isinstance(planned.mode, StreamingPlan)
+                is_simple = self._epoch is None and not (planned.coordinators or is_stage)
                 inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
                 state = listing.state if inputs is not None else self._run.journal.load(listing)
             except PagesDisagree:
@@ -158,7 +162,7 @@ class RegionTask:
         self._run.available.look_ahead(found)
         lost = judged.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
-        is_stage = self._run.regions[self._region].is_stage and restart is None
+        is_stage = isinstance(self._run.regions[self._region].mode, StreamingPlan) and restart is None
         stages = stage_failover(self._run, judged, self._region) if is_stage else None
         if lost and restart is None and not (stages is not None and stages.anew):
             if self._observes_now():
@@ -232,11 +236,12 @@ class RegionTask:
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         region = self._run.regions[self._region]
         pins = pins_of(self._run, self._region, inputs)
-        splits = split_work(self._run, region, state, pins, externals) if region.split_source is not None else None
-        stage = stage_work(state, region, self._run.stages) if region.is_stage else None
+        is_split = isinstance(region.mode, SplitPlan)
+        splits = split_work(self._run, region, state, pins, externals) if is_split else None
+        stage = stage_work(state, region, self._run.stages) if isinstance(region.mode, StreamingPlan) else None
         check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
-            self._claim(state, pins, splits, stage),
+            self._claim(state, pins, _pinned(splits, stage)),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",
@@ -279,28 +284,30 @@ class RegionTask:
     def _void_attempt(self, state: RunState) -> None:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
         before = self._run.journal.read_claim(self._region, state.of(self._region).top)
-        stage = StageWork(before.channels, (), (), before.reading, before.after)
-        void_attempt(self._run, self._claim(state, before.inputs, None, stage))
+        void_attempt(self._run, self._claim(state, before.inputs, before.mode))
 
     def _fence_predecessor(self, opened: Attempt) -> None:
         fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
 
-    def _claim(
-        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
-    ) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputPin], mode: RegionMode) -> Claim:
         return claim_attempt(
             self._run,
             self._region,
             state,
             inputs,
-            splits=splits,
-            stage=stage,
+            mode=mode,
             epoch=self._epoch,
             owner=self._owner,
             process=None if self._drivers.outlive_their_task else own_process(),
             commit_number=number_in_target(self._run, self._region, state),
             prepare_journal=self._prepare_journal,
         )
+
+
+def _pinned(splits: SplitWork | None, stage: StageWork | None) -> RegionMode:
+    if splits is not None:
+        return SplitClaim(splits.base, splits.reading)
+    return BATCH if stage is None else StreamingClaim(stage.pins, stage.code, stage.after)
 
 
 def _inputs_of(judged: Judgement, regions: tuple[str, ...]) -> dict[str, Outcome]:

@@ -16,11 +16,13 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.records import ChannelPin, ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.stages import Stages
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
+from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.streaming.mode import ChannelPin
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
@@ -139,7 +141,8 @@ class Run:
     def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
         """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
         # After the listing of ``state``: what a finish has read was entered before it.
-        pulled = {each.split_source for each in self.today.regions if each.pulls_splits and each.split_source}
+        plans = [SplitPlan.of(region) for region in self.today.regions]
+        pulled = {each.split_source for each in plans if each.pulls_splits}
         books = {each: self.journal.split_log(each).read() for each in sorted(pulled)}
         return Judgement(self.today, state, available=self.available, externals=externals, books=books)
 

@@ -11,8 +11,10 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
 from airflow_recovery.splits.parts import SplitWork
+from airflow_recovery.streaming.mode import StreamingClaim, StreamingOutcome
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class ClaimedAttempt:
             claim.inputs,
             self.externals,
             commit,
-            claim.channels,
+            StreamingOutcome(StreamingClaim.of(claim).channels) if self.stage is not None else BATCH,
         )
 
 

@@ -27,7 +27,6 @@ from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.attempt.stage_work import StageWork
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed
 from airflow_recovery.journal.codec import canonical_json
@@ -37,6 +36,7 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -50,7 +50,6 @@ from airflow_recovery.model.records import (
     SharedPin,
 )
 from airflow_recovery.results.release import end_pin, pin_name
-from airflow_recovery.splits.parts import SplitWork
 
 POLL_S = 2.0
 """How often the journal is looked at by whoever waits in its own process."""
@@ -122,11 +121,9 @@ class SharedTask(RegionTask):
         else:
             super()._end_predecessor(state, opened, externals)
 
-    def _claim(
-        self, state: RunState, inputs: Sequence[InputPin], splits: SplitWork | None, stage: StageWork | None
-    ) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputPin], mode: RegionMode) -> Claim:
         try:
-            return super()._claim(state, inputs, splits, stage)
+            return super()._claim(state, inputs, mode)
         except AttemptLost as error:
             raise SharedMadeElsewhere(f"{self._region}: another run has claimed it first") from error
 

@@ -29,7 +29,7 @@ from airflow_recovery.attempt.task_instances import (
 )
 from airflow_recovery.errors import AttemptLost, NoDoor
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import ChannelPin, Claim, FenceCause, Reset, RunIdentity
+from airflow_recovery.model.records import Claim, FenceCause, Reset, RunIdentity
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Why
@@ -46,6 +46,7 @@ from airflow_recovery.planning.stage_restart import (
 from airflow_recovery.planning.stages import live_attempts, other_channels
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingPlan
 from airflow_recovery.streaming.reading import is_opened
 
 
@@ -78,7 +79,7 @@ def stage_failover(run: Run, judged: Judgement, region: str) -> StageFailover:
     claims = _claims(run, state, region)
     restart = _restart(run, judged, region, claims)
     own = restart.why if restart.mode is StageMode.ANEW else None
-    anew = begin_anew(stages, state, region, own, lambda name, n: claims[name, n].channels)
+    anew = begin_anew(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
     started = [name for name in (*(each for each in anew if each != region), region) if name in anew]
     who = run.task.airflow_run_id
     resets = [
@@ -120,7 +121,7 @@ def _overtaken(
                 stale.append(name)
         elif (
             claim.attempt <= state.of(name).anew_up_to
-            or other_channels(stages.regions[name], state, claim.channels) is not None
+            or other_channels(stages.regions[name], state, StreamingClaim.of(claim).channels) is not None
             or (name in behind and not has_restarted_behind(claim, region, state.of(region).top))
         ):
             at_work[name] = claim
@@ -153,7 +154,7 @@ def _why_changed(run: Run, judged: Judgement, claim: Claim) -> str | None:
     planned = run.regions[claim.region]
     name = f"{claim.region}@{claim.attempt}"
     code = code_of(planned)
-    if None not in (claim.reading, code) and claim.reading != code:
+    if None not in (before := StreamingClaim.of(claim).reading, code) and before != code:
         return f"the code of {claim.region} has changed since {name}"
     if {pin.region for pin in claim.inputs} != set(planned.inputs):
         return f"{name} has read other inputs"
@@ -164,12 +165,12 @@ def _why_changed(run: Run, judged: Judgement, claim: Claim) -> str | None:
 def _is_lost(run: Run, state: RunState, claim: Claim) -> bool:
     """The log of what it reads is not there, although it has read it: it begins behind the log's first record."""
     planned = run.regions[claim.region]
-    inputs = {each.result: each.producer for each in planned.channels_in}
+    inputs = {each.result: each.producer for each in StreamingPlan.of(planned).channels_in}
     return any(
         pin.result in inputs
         and pin.generation == state.of(inputs[pin.result]).generations[-1]
         and not run.channel_available(pin)
-        for pin in claim.channels
+        for pin in StreamingClaim.of(claim).channels
     )
 
 
@@ -255,11 +256,11 @@ def check_channels(run: Run, claim: Claim) -> None:
     It would wait for ever in a generation that nobody feeds. Raises `AttemptLost`, `PagesDisagree`, and the store's
     errors.
     """
-    if not claim.channels:
+    if not StreamingClaim.of(claim).channels:
         return
     planned = run.regions[claim.region]
-    state = run.load({claim.region, *(each.producer for each in planned.channels_in)})
-    other = other_channels(planned, state, claim.channels)
+    state = run.load({claim.region, *(each.producer for each in StreamingPlan.of(planned).channels_in)})
+    other = other_channels(planned, state, StreamingClaim.of(claim).channels)
     if other is None and claim.attempt > state.of(claim.region).void_up_to:
         return
     detail = other[0] if other is not None else "it was reset"
@@ -281,6 +282,7 @@ def channels_in(store: ObjectStore, run: RunIdentity) -> Callable[[ChannelPin], 
 def is_current_stage(run: Run, state: RunState, claim: Claim) -> bool:
     """Would what the open attempt makes be used? Not in another generation, nor where it should have restarted."""
     planned = run.regions[claim.region]
-    if not planned.is_stage:
+    if not isinstance(planned.mode, StreamingPlan):
         return True
-    return other_channels(planned, state, claim.channels) is None and not should_restart(run.stages, state, claim)
+    other = other_channels(planned, state, StreamingClaim.of(claim).channels)
+    return other is None and not should_restart(run.stages, state, claim)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import ChannelPin, InputPin, RegionPlan
+from airflow_recovery.model.records import InputPin, RegionPlan
 from airflow_recovery.planning.stage_restart import ended_before
 from airflow_recovery.planning.stages import Stages, live_attempts
 from airflow_recovery.splits.parts import reading_of
+from airflow_recovery.streaming.mode import ChannelPin, StreamingPlan
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,12 @@ class StageWork:
 
 def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:
     """Of ``region``, a stage, as of ``state``. ``stages``: all of the run."""
-    mine = state.of(region.name)
-    pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in region.channels_in]
-    pins += [ChannelPin(each.result, mine.generations[-1]) for each in region.channels_out]
+    planned = StreamingPlan.of(region)
+    pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in planned.channels]
     return StageWork(
         tuple(pins),
         tuple(live_attempts(state, region.name)),
-        tuple(number for each in region.channels_in for number in state.of(each.producer).generations[:-1]),
+        tuple(number for each in planned.channels_in for number in state.of(each.producer).generations[:-1]),
         code_of(region),
         ended_before(stages, state, region.name),
     )

@@ -9,6 +9,7 @@ from airflow_recovery.errors import ChannelInconsistent, RecordInvalid, StoreErr
 from airflow_recovery.planning.plan_text import table
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.run_view import RunView
+from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport, channel_reports
 
 
@@ -38,7 +39,7 @@ def ledger_of(view: RunView, results: ObjectStore | None, no_channels: str = "")
 
     ``no_channels`` says why, where there is the journal alone.
     """
-    if not any(each.channels_out for each in view.in_use.plan.regions):
+    if not any(StreamingPlan.of(each).channels_out for each in view.in_use.plan.regions):
         return RunLedger()
     if results is None:
         return RunLedger(trouble=no_channels)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import ExternalObject, LostSplit, PartRef
+from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.splits.mode import LostSplit, PartRef
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,14 @@ from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import Failure, RecordInvalid
-from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.mode import value_class
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptState,
-    ChannelPin,
-    ChannelPlan,
     Claim,
     Closed,
     CommitEnd,
@@ -46,10 +43,8 @@ from airflow_recovery.model.records import (
     Hold,
     InputPin,
     Lost,
-    LostSplit,
     Outcome,
     Part,
-    PartRef,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -87,6 +82,7 @@ KINDS: dict[str, type[Record]] = {
     "closed": Closed,
 }
 _FIELDS_AT_FIRST = {"format", "kind", *(each.name for each in fields(RunIdentity)), "body"}
+_WITH_MODE = (RegionPlan, Claim, Outcome)
 _BODY_FIRST = b'{"body":'
 _KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
 
@@ -211,7 +207,8 @@ def plain(value: Any) -> Any:
         return value.value
     if hasattr(value, "__dataclass_fields__"):
         found = [(name, getattr(value, name), omitted) for name, omitted in _omitted(kind)]
-        return {name: plain(content) for name, content, omitted in found if content != omitted}
+        own = {name: plain(content) for name, content, omitted in found if content != omitted}
+        return {**own, **to_json(value.mode)} if kind in _WITH_MODE else own
     if isinstance(value, (tuple, list)):
         return [plain(each) for each in value]
     if isinstance(value, dict):
@@ -222,7 +219,8 @@ def plain(value: Any) -> Any:
 @cache
 def _omitted(kind: Any) -> tuple[tuple[str, Any], ...]:
     """Each field of a record, with the value at which it is not written (`later`), else one that equals nothing."""
-    return tuple((each.name, each.default if each.metadata.get("later") else object()) for each in fields(kind))
+    own = [each for each in fields(kind) if not (kind in _WITH_MODE and each.name == "mode")]
+    return tuple((each.name, each.default if each.metadata.get("later") else object()) for each in own)
 
 
 def _list(value: Any) -> list[Any]:
@@ -258,12 +256,6 @@ def _id(value: Any) -> str:
 
 def _ids(value: Any) -> tuple[str, ...]:
     return tuple(_id(each) for each in _list(value))
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    if not all(type(each) is int and each >= 0 for each in _list(value)):
-        raise ValueError(f"expected numbers, found {value!r}")
-    return tuple(value)
 
 
 def _pair(value: Any) -> tuple[str, ...]:
@@ -312,29 +304,21 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "subtask": _optional(_record(SubtaskPlan)),
         "commit": _optional(_record(CommitSpec)),
         "coordinators": _tuple_of(_record(CoordinatorPlan)),
-        "channels_in": _tuple_of(_record(ChannelPlan)),
-        "channels_out": _tuple_of(_record(ChannelPlan)),
         "fixed": _tuple_of(_pair),
     },
-    ChannelPlan: {"result": _id, "producer": _id, "reconnect": Reconnect, "overflow": Overflow},
     InputPin: {"region": _id, "digests": _tuple_of(_pair)},
     RunAttempt: {"dag_id": _id, "run_key": _id, "group_id": _id, "region": _id},
     SharedPin: {"key": _id, "region": _id},
-    ChannelPin: {"result": _id},
     PlanRecord: {
         "regions": _tuple_of(_record(RegionPlan)),
         "retention": _optional(_record(Retention)),
         "failover_strategy": FailoverStrategy,
     },
     Retention: {"policy": ReleasePolicy},
-    AdoptedParts: {"dropped": _numbers},
     Claim: {
         "region": _id,
         "inputs": _tuple_of(_record(InputPin)),
         "owner": _optional(_record(RunAttempt)),
-        "base": _tuple_of(_record(AdoptedParts)),
-        "channels": _tuple_of(_record(ChannelPin)),
-        "after": _tuple_of(_record(InputPin)),
     },
     Part: {
         "region": _id,
@@ -343,7 +327,6 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "lost": _optional(_record(Failure)),
         "accumulators": _tuple_of(_count),
     },
-    PartRef: {"splits": _names},
     Outcome: {
         "region": _id,
         "state": AttemptState,
@@ -358,9 +341,6 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "accumulators": _tuple_of(_count),
         "commit": _optional(_record(CommitSpec)),
         "coordinators": _tuple_of(_pair),
-        "parts": _tuple_of(_record(PartRef)),
-        "lost_splits": _tuple_of(_record(LostSplit)),
-        "channels": _tuple_of(_record(ChannelPin)),
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"region": _id, "results": _names},
@@ -384,14 +364,17 @@ def from_plain(kind: Any, value: dict[str, Any]) -> Any:
     """
     readers = _readers(kind)
     # A field of a later minor version is ignored: what changes meaning raises the format number instead.
-    return kind(**{name: readers[name](each) for name, each in value.items() if name in readers})
+    found = {name: readers[name](each) for name, each in value.items() if name in readers}
+    if kind in _WITH_MODE:
+        found["mode"] = from_json(value_class(kind, value), value)
+    return kind(**found)
 
 
 @cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
     """How each field of a record is read back."""
-    own = _READERS.get(kind, {})
-    return {each.name: own.get(each.name) or _scalar(each.name, each.type) for each in fields(kind)}
+    own, types = _READERS.get(kind, {}), {each.name: each.type for each in fields(kind)}
+    return {name: own.get(name) or _scalar(name, types[name]) for name, _ in _omitted(kind)}
 
 
 # By the annotation's text: the records' annotations are not evaluated. A bool is no number here.

@@ -48,6 +48,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.parallel import get_many
 from airflow_recovery.store.write_once import write_once
@@ -546,7 +547,7 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
                     raise PagesDisagree(
                         f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
                     )
-            for adopted in attempt.claim.base if attempt.claim is not None else ():
+            for adopted in SplitClaim.of(attempt.claim).base if attempt.claim is not None else ():
                 named = state.of(region).attempts.get(adopted.attempt)
                 if adopted.attempt > state.of(region).closed_at and (named is None or named.parts < adopted.length):
                     raise PagesDisagree(

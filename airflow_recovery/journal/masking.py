@@ -19,7 +19,8 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     WriteInDoubt,
 )
-from airflow_recovery.model.records import CommitterDead, Hold, Lost, LostSplit, Outcome, Released, Reset
+from airflow_recovery.model.records import CommitterDead, Hold, Lost, Outcome, Released, Reset
+from airflow_recovery.splits.mode import LostSplit
 
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""

@@ -59,8 +59,7 @@ class Attempt:
     @property
     def oldest(self) -> int:
         """The first of the attempts that the finish is made of: its own, unless it took over parts."""
-        parts = self.outcome.parts if self.outcome is not None else ()
-        return min((each.attempt for each in parts), default=self.number)
+        return min(self.outcome.mode.attempts if self.outcome is not None else (), default=self.number)
 
     @property
     def is_prepared(self) -> bool:

@@ -37,6 +37,11 @@ class RegionMode:
         """What this mode wrote into ``record``; of a record of another mode, what stands for nothing."""
         return record.mode if isinstance(record.mode, cls) else cls()
 
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """Of an outcome: the attempts whose work it is made of, where these are others than its own."""
+        return ()
+
 
 M = TypeVar("M", bound=RegionMode)
 A = TypeVar("A")

@@ -12,11 +12,12 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.errors import Failure
-from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.codec import flat
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.mode import BATCH, RegionMode, value_class
 from airflow_recovery.model.retention import Retention
 
 
@@ -103,24 +104,6 @@ class CoordinatorPlan:
 
 
 @dataclass(frozen=True)
-class ChannelPlan:
-    """A result that is a channel: its one writer is ``producer``."""
-
-    result: str
-    producer: str
-    reconnect: Reconnect = Reconnect.REWIND
-    overflow: Overflow = Overflow.BLOCK
-
-
-@dataclass(frozen=True)
-class ChannelPin:
-    """The channel ``result`` in one generation (from 1): what an attempt reads from, or writes to."""
-
-    result: str
-    generation: int
-
-
-@dataclass(frozen=True)
 class RegionPlan:
     """One region as one version of the code has it."""
 
@@ -141,25 +124,10 @@ class RegionPlan:
     commit: CommitSpec | None = later(None)
     """Of a sink whose finish is not yet its commit (docs/protocol.md#commits)."""
     coordinators: tuple[CoordinatorPlan, ...] = later(())
-    split_source: str | None = later(None)
-    """It commits split by split (``commit="split"``): the vertex whose splits these are."""
-    pulls_splits: bool = later(False)
-    """Which of them it reads is decided while it runs (``assignment="dynamic"``)."""
-    channels_in: tuple[ChannelPlan, ...] = later(())
-    """What it reads while it is made; not in ``inputs`` and ``reads``."""
-    channels_out: tuple[ChannelPlan, ...] = later(())
-    """What others read while it makes it; not in ``results``."""
-    stateful: bool = later(False)
-    """Of a stage (it has channels): it keeps state from batch to batch."""
-    replays: bool = later(True)
-    """Of a stage: it can make again what an earlier attempt had read and not published."""
     fixed: tuple[tuple[str, str], ...] = later(())
     """(result, URI as it is declared, perhaps a template) of the results at locations of the user's own."""
-
-    @property
-    def is_stage(self) -> bool:
-        """It is at an end of a channel, and runs while others run."""
-        return bool(self.channels_in or self.channels_out)
+    mode: RegionMode = flat(BATCH, value_class)
+    """How it runs."""
 
     @property
     def is_volatile(self) -> bool:
@@ -219,24 +187,6 @@ class SharedPin:
 
 
 @dataclass(frozen=True)
-class AdoptedParts:
-    """A claim adopts of attempt ``attempt`` the parts numbered below ``length``, but for those that are ``dropped``.
-
-    Dropped is what can't be used: its objects are gone or altered, or one of its splits is not to be read any more.
-    """
-
-    attempt: int
-    length: int
-    dropped: tuple[int, ...] = later(())
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The parts that are adopted."""
-        dropped = frozenset(self.dropped)
-        return tuple(each for each in range(self.length) if each not in dropped)
-
-
-@dataclass(frozen=True)
 class Part:
     """``t/<region>/<n>.part-<k>``: these splits are read, and what became of them is written. One writer, no holes.
 
@@ -255,24 +205,6 @@ class Part:
     lost: Failure | None = None
     accumulators: tuple[tuple[str, float], ...] = later(())
     """What user code counted while it read these splits: (name, sum), by name."""
-
-
-@dataclass(frozen=True)
-class PartRef:
-    """A part that a finish is made of, and the content keys of its splits."""
-
-    attempt: int
-    number: int
-    splits: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LostSplit:
-    """A split that a finish does without, within its loss budget."""
-
-    key: str
-    uri: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -296,17 +228,10 @@ class Claim:
     """In the journal of shared results: whose claim this is."""
     process: str | None = later(None)
     """The process with which the attempt ends (`airflow_recovery.driver.process_identity`); `None`: none is known."""
-    base: tuple[AdoptedParts, ...] = later(())
-    """Of a region that commits split by split: what it takes over from earlier attempts. The one place that says so."""
-    reading: str | None = later(None)
-    """Digest of the code and the side inputs that its parts are made of: only attempts that share it share parts.
-    Of a stage, whose side inputs stand in ``inputs``: of its code."""
-    channels: tuple[ChannelPin, ...] = later(())
-    """Of a stage: the channels at its ends, in the generations that the attempt works with."""
-    after: tuple[InputPin, ...] = later(())
-    """Of a stage: of each stage before it, the newest attempt that had ended. It has restarted behind that one."""
     commit_number: int | None = later(None)
     """As which attempt the target of its sink is to count it: above whatever was committed there before."""
+    mode: RegionMode = flat(BATCH, value_class)
+    """What the region's mode pins with the claim."""
 
 
 @dataclass(frozen=True)
@@ -340,11 +265,8 @@ class Outcome:
     """FINISHED is only prepared: it counts for success once `Committed` says that this was done."""
     coordinators: tuple[tuple[str, str], ...] = later(())
     """(vertex, snapshot of its coordinator as base64)."""
-    parts: tuple[PartRef, ...] = later(())
-    """Of a region that commits split by split: what ``outputs`` are put together of, each split exactly once."""
-    lost_splits: tuple[LostSplit, ...] = later(())
-    channels: tuple[ChannelPin, ...] = later(())
-    """Of a stage: the channels at its ends, in the generations that it has worked with to their ends."""
+    mode: RegionMode = flat(BATCH, value_class)
+    """What the region's mode has recorded of the attempt."""
 
 
 @dataclass(frozen=True)
@@ -358,7 +280,7 @@ class AttemptTrace:
     inputs: tuple[InputPin, ...]
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
-    channels: tuple[ChannelPin, ...] = ()
+    mode: RegionMode = flat(BATCH, value_class)
 
     def finished(
         self,
@@ -372,10 +294,12 @@ class AttemptTrace:
         accumulators: tuple[tuple[str, float], ...] = (),
         worker: str | None = None,
         coordinators: tuple[tuple[str, str], ...] = (),
-        parts: tuple[PartRef, ...] = (),
-        lost_splits: tuple[LostSplit, ...] = (),
+        mode: RegionMode | None = None,
     ) -> Outcome:
-        """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran."""
+        """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran.
+
+        ``mode``: what the region's mode records of it, where that was not known at the claim.
+        """
         return Outcome(
             region=self.region,
             attempt=self.attempt,
@@ -394,9 +318,7 @@ class AttemptTrace:
             worker=worker,
             commit=self.commit,
             coordinators=coordinators,
-            parts=parts,
-            lost_splits=lost_splits,
-            channels=self.channels,
+            mode=self.mode if mode is None else mode,
         )
 
 

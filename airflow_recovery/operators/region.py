@@ -36,6 +36,7 @@ from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.task.cluster_drivers import ClusterDrivers
@@ -307,8 +308,8 @@ class SparkRegionOperator(SubmittingOperator):
         opened, region = found.opened, found.plan.regions[name]
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
-        source = opened.run.regions[name].split_source
-        if source is not None:
+        source = SplitPlan.of(opened.run.regions[name]).split_source
+        if source:
             check_split_connection(job.vertices[source], self._connection)
         application = self._make_application(job, context, opened.stores)
         make_runner = partial(

@@ -29,18 +29,12 @@ from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import (
-    ChannelPin,
-    ExternalObject,
-    FenceCause,
-    InputPin,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-)
+from airflow_recovery.model.records import ExternalObject, FenceCause, InputPin, Outcome, PlanRecord, RegionPlan
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.planning.stages import is_only_altered, other_channels
 from airflow_recovery.splits.log import SplitBook
+from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 
 Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
@@ -77,7 +71,8 @@ class Judgement:
         self._probe = available
         self.externals = externals or {}
         self._books = books or {}
-        self._subtasks = Counter(each.split_source for each in plan.regions if each.pulls_splits)
+        splits = [SplitPlan.of(region) for region in plan.regions]
+        self._subtasks = Counter(each.split_source for each in splits if each.pulls_splits)
         self._standing: dict[str, Reason | None] = {}
         self._may_stand: set[str] = set()
         self._unavailable: dict[str, Reason | None] = {}
@@ -186,16 +181,17 @@ class Judgement:
         self._check(region)
         opened = self.state.of(region).open_attempt
         if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
-            return opened.claim.channels
+            return StreamingClaim.of(opened.claim).channels
         current = self.current(region)
-        return current.outcome.channels if current is not None and current.outcome is not None else ()
+        outcome = current.outcome if current is not None else None
+        return StreamingOutcome.of(outcome).channels if outcome is not None else ()
 
     def why_other_channels(self, region: str, pins: tuple[ChannelPin, ...]) -> Reason | None:
         """Are ``pins``, which an attempt of ``region`` works or has worked with, not the channels of now?"""
         self._check(region)
         planned = self._regions[region]
         worked = {pin.result for pin in pins}
-        today = {each.result for each in (*planned.channels_in, *planned.channels_out)}
+        today = {channel.result for channel in StreamingPlan.of(planned).channels}
         if worked != today:
             return Reason(region, Why.INPUTS_CHANGED, f"channels {sorted(worked)}, now {sorted(today)}")
         other = other_channels(planned, self.state, pins)
@@ -254,23 +250,25 @@ class Judgement:
             superseded = self._why_superseded(name, pin)
             if superseded is not None:
                 return superseded
-        return self.why_other_channels(name, outcome.channels) or self._why_channel_does_not_stand(name)
+        channels = StreamingOutcome.of(outcome).channels
+        return self.why_other_channels(name, channels) or self._why_channel_does_not_stand(name)
 
     def _why_other_splits(self, region: RegionPlan, outcome: Outcome) -> str | None:
-        book = self._books.get(region.split_source or "") if region.pulls_splits else None
+        planned = SplitPlan.of(region)
+        book = self._books.get(planned.split_source) if planned.pulls_splits else None
         if book is None:
             return None
         subtask = region.subtask.index if region.subtask is not None else 0
-        return book.why_not_standing(subtask, self._subtasks[region.split_source], outcome.parts)
+        return book.why_not_standing(subtask, self._subtasks[planned.split_source], SplitOutcome.of(outcome).parts)
 
     def _why_channel_does_not_stand(self, name: str) -> Reason | None:
         """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
-        for channel in self._regions[name].channels_in:
+        for channel in StreamingPlan.of(self._regions[name]).channels_in:
             producer, below = self.state.of(channel.producer).current, self._standing[channel.producer]
             outcome = producer.outcome if producer is not None else None
             if below is None or outcome is None:
                 continue
-            if not is_only_altered(self._regions[channel.producer], self.state, outcome.channels):
+            if not is_only_altered(self._regions[channel.producer], self.state, StreamingOutcome.of(outcome).channels):
                 return Reason(name, Why.INPUT_DOES_NOT_STAND, channel.producer, below, source=channel.producer)
         return None
 

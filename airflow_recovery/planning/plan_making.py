@@ -18,6 +18,7 @@ from airflow_recovery.planning.plan_stages import PlannedStages, plan_stages
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.scenario import REBUILD, Request, Supposition, restart_everything, restart_together
 from airflow_recovery.planning.simulation import foresee
+from airflow_recovery.streaming.mode import StreamingPlan
 
 
 def plan(
@@ -48,7 +49,7 @@ def plan(
         run = restart_together(run, *together)
         judged = judge(run)
     stages = None
-    if any(each.is_stage for each in topology.regions):
+    if any(isinstance(each.mode, StreamingPlan) for each in topology.regions):
         run = replace(run, available=_asked_once(run.available))
         stages = plan_stages(run, state, topology, judge)
         run, judged = stages.run, judge(stages.run)

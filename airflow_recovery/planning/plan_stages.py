@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import ChannelPin, PlanRecord
+from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.planning.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook, outlook
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Judgement
@@ -15,6 +15,7 @@ from airflow_recovery.planning.scenario import Supposition, restart_together
 from airflow_recovery.planning.simulation import foresee
 from airflow_recovery.planning.stage_restart import StageMode, StageRestart, begin_anew, begun_anew, stage_restart
 from airflow_recovery.planning.stages import Stages, live_attempts
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
 
 
@@ -150,22 +151,24 @@ class _Planning:
         return None if overtaken is None else overtaken.text()
 
     def _is_lost(self, name: str) -> bool:
-        return any(each.result in self._run.lost_channels for each in self._stages.regions[name].channels_in)
+        return any(
+            each.result in self._run.lost_channels for each in StreamingPlan.of(self._stages.regions[name]).channels_in
+        )
 
     def _pins(self, name: str, n: int) -> tuple[ChannelPin, ...]:
         """What an attempt was claimed with. Where it isn't read: those of the run as it is, if the attempt counts."""
         before = self._seen.of(name)
         attempt = before.attempts.get(n)
         if attempt is not None and attempt.claim is not None:
-            return attempt.claim.channels
-        if attempt is not None and attempt.outcome is not None and attempt.outcome.channels:
-            return attempt.outcome.channels
+            return StreamingClaim.of(attempt.claim).channels
+        if attempt is not None and attempt.outcome is not None and StreamingOutcome.of(attempt.outcome).channels:
+            return StreamingOutcome.of(attempt.outcome).channels
         if n <= before.anew_up_to:
             return ()
         planned = self._stages.regions[name]
         return tuple(
             ChannelPin(each.result, self._seen.of(each.producer).generations[-1])
-            for each in (*planned.channels_in, *planned.channels_out)
+            for each in (*StreamingPlan.of(planned).channels_in, *StreamingPlan.of(planned).channels_out)
         )
 
     def _mode(self, name: str, along: Iterable[str]) -> StageMode:
@@ -182,10 +185,11 @@ class _Planning:
         declared = {
             each.result: ChannelDeclaration(each.reconnect, each.overflow)
             for region in regions.values()
-            for each in region.channels_out
+            for each in StreamingPlan.of(region).channels_out
         }
         stages = {
-            name: StageDeclaration(replays=each.replays, is_stateful=each.stateful) for name, each in regions.items()
+            name: StageDeclaration(replays=StreamingPlan.of(each).replays, is_stateful=StreamingPlan.of(each).stateful)
+            for name, each in regions.items()
         }
         worst: dict[str, ChannelOutlook] = {}
         for flip in flips:
@@ -202,7 +206,7 @@ class _Planning:
         producer = next(
             name
             for name, each in self._stages.regions.items()
-            if found.result in [one.result for one in each.channels_out]
+            if found.result in [one.result for one in StreamingPlan.of(each).channels_out]
         )
         before, after = self._seen.of(producer).generations[-1], self._run.state.of(producer)
         generation = after.generations[-1]

@@ -15,6 +15,7 @@ from airflow_recovery.model.records import AttemptState, FenceCause, InputPin, O
 from airflow_recovery.planning.evaluation import Available
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.planning.selection import channel_named, downstream, region_of_result, regions_named
+from airflow_recovery.streaming.mode import StreamingPlan
 
 SUPPOSED = "supposed"
 """Stands in for the writer and the time of records that are not written."""
@@ -78,7 +79,7 @@ class RegionFailure(Request):
     def suppose(self, run: Supposition) -> Supposition:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
         regions = dict(run.state.regions)
-        stages = {each.name for each in run.topology.regions if each.is_stage}
+        stages = {each.name for each in run.topology.regions if isinstance(each.mode, StreamingPlan)}
         for name in regions_named(run.topology, self.region):
             before = run.state.of(name)
             attempts = dict(before.attempts)

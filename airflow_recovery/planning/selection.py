@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.streaming.mode import StreamingPlan
 
 
 def regions_named(topology: PlanRecord, name: str) -> list[str]:
@@ -51,7 +52,9 @@ def region_of_result(topology: PlanRecord, result: str) -> str:
 
 def channel_named(topology: PlanRecord, result: str) -> str | None:
     """The channel that is named by itself, or by ``<region>.<result>``; `None` for anything else."""
-    channels = [(each.name, channel.result) for each in topology.regions for channel in each.channels_out]
+    channels = [
+        (each.name, channel.result) for each in topology.regions for channel in StreamingPlan.of(each).channels_out
+    ]
     return next((name for region, name in channels if result in (name, f"{region}.{name}")), None)
 
 
@@ -62,13 +65,14 @@ def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
     """
     found = set(regions)
     for each in topology.regions:
-        if not found.isdisjoint((*each.inputs, *(channel.producer for channel in each.channels_in))):
+        producers = [channel.producer for channel in StreamingPlan.of(each).channels_in]
+        if not found.isdisjoint((*each.inputs, *producers)):
             found.add(each.name)
     return [each.name for each in topology.regions if each.name in found]
 
 
 def _made(region: RegionPlan) -> tuple[str, ...]:
-    return (*region.results, *(each.result for each in region.channels_out))
+    return (*region.results, *(each.result for each in StreamingPlan.of(region).channels_out))
 
 
 def _some(names: Iterable[str], most: int = 12) -> str:

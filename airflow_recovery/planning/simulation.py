@@ -11,9 +11,10 @@ from dataclasses import replace
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, ChannelPin, ChannelPlan, InputPin, Outcome
+from airflow_recovery.model.records import AttemptState, InputPin, Outcome
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Reason
+from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingOutcome, StreamingPlan
 
 _NOT_YET = "not yet"
 
@@ -88,10 +89,10 @@ class _Foresight(Judgement):
         )
         attempt = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
         planned = self._regions[name]
-        if planned.is_stage:
+        if isinstance(planned.mode, StreamingPlan):
             # Its resets name the generations of its channels, for both ends.
-            pins = tuple(self._pin(each) for each in (*planned.channels_in, *planned.channels_out))
-            attempt = replace(attempt, outcome=replace(outcome, channels=pins))
+            pins = tuple(map(self._pin, planned.mode.channels))
+            attempt = replace(attempt, outcome=replace(outcome, mode=StreamingOutcome(pins)))
             return RegionState({**before.attempts, n: attempt}, before.closed_at)
         return RegionState({n: attempt}, before.closed_at)
 

@@ -37,9 +37,10 @@ from enum import Enum
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import ChannelPin, Claim, InputPin, Reset
+from airflow_recovery.model.records import Claim, InputPin, Reset
 from airflow_recovery.planning.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from airflow_recovery.planning.stages import Stages, feeder, generations_of, is_only_altered, live_attempts
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 
 INCONSISTENT = "ChannelInconsistent"
 ALTERED = "ChannelAltered"
@@ -98,7 +99,9 @@ def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_
     ended = f"{region}@{newest.number} has ended"
     failure = newest.outcome.failure if newest.outcome is not None else None
     finished = next((each for n in reversed(live) if (each := mine.attempts[n]).is_finished), None)
-    pins = finished.outcome.channels if finished is not None and finished.outcome is not None else ()
+    pins = (
+        StreamingOutcome.of(finished.outcome).channels if finished is not None and finished.outcome is not None else ()
+    )
     if finished is not None and not is_only_altered(stages.regions[region], state, pins):
         return StageMode.ANEW, f"{region}@{finished.number} had read its channels to their ends, and does not count"
     if changed is not None:
@@ -109,7 +112,7 @@ def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_
         return StageMode.ANEW, f"{ended}: {failure.type}"
     strategy = stages.plan.failover_strategy
     if failure is not None and failure.type == ALTERED:
-        stateful = [each for each in stages.readers(region) if stages.regions[each].stateful]
+        stateful = [each for each in stages.readers(region) if StreamingPlan.of(stages.regions[each]).stateful]
         if strategy in _GOES_ON_WHERE_ALTERED and not stateful:
             return StageMode.ALTERED, f"{ended}: {failure.type}"
         why = f"{stateful[0]} keeps state of it" if stateful else f"the failover strategy is {strategy.value}"
@@ -130,13 +133,13 @@ def _flip(stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
     """FLIP-135's rules for that mode. Blocking results are there: what is lost of them is judged as everywhere."""
     graph = stages.topology.graph
     planned = stages.regions[region]
-    outputs = {each.result for each in planned.channels_out}
+    outputs = {each.result for each in StreamingPlan.of(planned).channels_out}
     lost = None
     strategy = _FLIP_STRATEGY.get(mode, ApproximateStrategy.SINGLE)
     if mode is StageMode.ANEW:
         strategy = ApproximateStrategy.SINK
         if not outputs:  # a sink drags nobody in, unless what it reads is lost
-            lost = graph.partition_id(planned.channels_in[0].result)
+            lost = graph.partition_id(StreamingPlan.of(planned).channels_in[0].result)
     return approximate_restart(
         stages.topology,
         stages.vertex(region),
@@ -144,7 +147,7 @@ def _flip(stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
         available=lambda partition: True,
         lost=lost,
         changed=lambda result: mode is StageMode.ALTERED and result in outputs,
-        replays=lambda each: each not in stages.regions or stages.regions[each].replays,
+        replays=lambda each: each not in stages.regions or StreamingPlan.of(stages.regions[each]).replays,
     )
 
 
@@ -231,7 +234,7 @@ def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputPin
 
 def has_restarted_behind(claim: Claim, region: str, attempt: int) -> bool:
     """The attempt of ``claim`` has begun behind the end of ``region@attempt``: it need not restart for that."""
-    return any(each.region == region and each.attempt >= attempt for each in claim.after)
+    return any(each.region == region and each.attempt >= attempt for each in StreamingClaim.of(claim).after)
 
 
 def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
@@ -239,7 +242,7 @@ def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
 
     Some stage before it has ended an attempt since it began.
     """
-    known = {each.region: each.attempt for each in claim.after}
+    known = {each.region: each.attempt for each in StreamingClaim.of(claim).after}
     return any(each.attempt > known.get(each.region, 0) for each in ended_before(stages, state, claim.region))
 
 
@@ -249,7 +252,7 @@ def should_restart(stages: Stages, state: RunState, claim: Claim) -> bool:
     Under ``approximate-downstream`` that is every end of an attempt before it; else one whose output was altered.
     """
     every = stages.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
-    known = {each.region: each.attempt for each in claim.after}
+    known = {each.region: each.attempt for each in StreamingClaim.of(claim).after}
     for each in ended_before(stages, state, claim.region):
         resets = (one.reset for n, one in state.of(each.region).attempts.items() if n > known.get(each.region, 0))
         if each.attempt > known.get(each.region, 0) and (

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import ChannelPin, PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.streaming.mode import ChannelPin, StreamingPlan
 
 
 class Stages:
@@ -17,15 +18,17 @@ class Stages:
 
     def __init__(self, plan: PlanRecord) -> None:
         self.plan = plan
-        self.regions: Mapping[str, RegionPlan] = {each.name: each for each in plan.regions if each.is_stage}
+        self.regions: Mapping[str, RegionPlan] = {
+            each.name: each for each in plan.regions if isinstance(each.mode, StreamingPlan)
+        }
         self._readers: dict[str, list[str]] = {name: [] for name in self.regions}
         for each in self.regions.values():
-            for channel in each.channels_in:
+            for channel in StreamingPlan.of(each).channels_in:
                 self._readers[channel.producer].append(each.name)
 
     def producers(self, region: str) -> tuple[str, ...]:
         """Who feeds the channels that ``region`` reads."""
-        return self._ordered({each.producer for each in self.regions[region].channels_in})
+        return self._ordered({each.producer for each in StreamingPlan.of(self.regions[region]).channels_in})
 
     def readers(self, region: str) -> tuple[str, ...]:
         """Who reads the channels that ``region`` feeds."""
@@ -51,13 +54,13 @@ class Stages:
         edges: list[LogicalEdge] = []
         plans = {each.name: each for each in self.plan.regions}
         for each in self.plan.regions:
-            channels = [channel.result for channel in each.channels_out]
+            channels = [channel.result for channel in StreamingPlan.of(each).channels_out]
             results += [LogicalResult(f"{each.name}.{name}", each.name, ResultType.BLOCKING) for name in each.results]
             results += [LogicalResult(name, each.name, ResultType.PIPELINED_APPROXIMATE) for name in channels]
             for producer in each.inputs:
                 read = [name for name in plans[producer].results if not each.reads or name in each.reads]
                 edges += [LogicalEdge(f"{producer}.{name}", each.name) for name in read]
-            edges += [LogicalEdge(channel.result, each.name) for channel in each.channels_in]
+            edges += [LogicalEdge(channel.result, each.name) for channel in StreamingPlan.of(each).channels_in]
         return ExecutionTopology(LogicalTopology([LogicalVertex(name) for name in plans], results, edges))
 
     def vertex(self, region: str) -> int:
@@ -114,4 +117,6 @@ def generations_of(planned: RegionPlan, state: RunState, result: str) -> tuple[i
 
 def feeder(planned: RegionPlan, result: str) -> str:
     """Who makes the channel ``result``, at one end of which ``planned`` is."""
-    return next((each.producer for each in planned.channels_in if each.result == result), planned.name)
+    return next(
+        (each.producer for each in StreamingPlan.of(planned).channels_in if each.result == result), planned.name
+    )

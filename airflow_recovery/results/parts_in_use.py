@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.model.records import AdoptedParts, Claim
+from airflow_recovery.model.records import Claim
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import numbers_of
 
 PartsOf = Mapping[int, frozenset[int]]
@@ -43,11 +44,11 @@ def parts_in_use(
     for number in finishes:
         attempt = state.attempts.get(number)
         if attempt is not None and attempt.outcome is not None and (number in held or not attempt.is_released):
-            for part in attempt.outcome.parts:
+            for part in SplitOutcome.of(attempt.outcome).parts:
                 used.setdefault(part.attempt, set()).add(part.number)
     if claim is not None and claim.attempt != but_finish and claim.attempt > state.void_up_to:
         log = AdoptedParts(claim.attempt, state.attempts[claim.attempt].parts)
-        for number, part_number in numbers_of((*claim.base, log)):
+        for number, part_number in numbers_of((*SplitClaim.of(claim).base, log)):
             if not state.is_let_go(number):
                 used.setdefault(number, set()).add(part_number)
     return {number: frozenset(found) for number, found in used.items()}
@@ -57,7 +58,11 @@ def made_of(state: RegionState, number: int) -> tuple[int, ...]:
     """The attempts whose parts the finish of this attempt is made of, but for its own."""
     attempt = state.attempts.get(number)
     outcome = attempt.outcome if attempt is not None else None
-    return tuple(sorted({each.attempt for each in outcome.parts} - {number})) if outcome is not None else ()
+    return (
+        tuple(sorted({each.attempt for each in SplitOutcome.of(outcome).parts} - {number}))
+        if outcome is not None
+        else ()
+    )
 
 
 def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int, ...]:

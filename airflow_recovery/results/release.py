@@ -40,6 +40,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
@@ -301,7 +302,9 @@ def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
 
 def pinned_by(claim: Claim) -> set[tuple[str, int]]:
     """(region, attempt) of everything that an open claim rests on."""
-    return {(pin.region, pin.attempt) for pin in claim.inputs} | {(claim.region, each.attempt) for each in claim.base}
+    return {(pin.region, pin.attempt) for pin in claim.inputs} | {
+        (claim.region, each.attempt) for each in SplitClaim.of(claim).base
+    }
 
 
 def pin_name(owner: RunAttempt) -> str:

@@ -39,6 +39,7 @@ from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
+from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -251,7 +252,11 @@ class Sweeper:
         for region, state in run.state.regions.items():
             for number, attempt in state.attempts.items():
                 outcome = attempt.outcome
-                if outcome is not None and (outcome.shared or outcome.parts) and not attempt.is_released:
+                if (
+                    outcome is not None
+                    and (outcome.shared or SplitOutcome.of(outcome).parts)
+                    and not attempt.is_released
+                ):
                     found.add((encode(region), number))
         return sorted(found)
 

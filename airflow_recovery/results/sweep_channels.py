@@ -21,7 +21,6 @@ from collections.abc import Iterable
 
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import ChannelPin
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
@@ -29,6 +28,7 @@ from airflow_recovery.results.swept_run import SweptRun
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.folder import STAGES
+from airflow_recovery.streaming.mode import ChannelPin, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
 
@@ -40,7 +40,7 @@ def sweep_channels(
     run: SweptRun, results: ObjectStore, report: SweepReport, *, now_s: float, grace_s: float, dry_run: bool
 ) -> None:
     """Of one run that is not being purged. ``now_s`` is the present time of ``results``. Raises the store's errors."""
-    if not any(each.is_stage for each in run.plan.regions):
+    if not any(isinstance(each.mode, StreamingPlan) for each in run.plan.regions):
         return
     sweep = _ChannelSweep(run, results, report, now_s - CLOCK_MARGIN_S - grace_s, grace_s, dry_run)
     prefix = run.journal.layout.channels
@@ -67,7 +67,11 @@ def purged_channels(run: SweptRun, results: ObjectStore, *, has_come_back: bool)
     listed = list(results.list(prefix))
     if not has_come_back:
         return listed
-    producers = {encode(each.result): region.name for region in run.plan.regions for each in region.channels_out}
+    producers = {
+        encode(each.result): region.name
+        for region in run.plan.regions
+        for each in StreamingPlan.of(region).channels_out
+    }
     found = []
     for info in listed:
         path = info.key[len(prefix) :]
@@ -141,7 +145,7 @@ class _ChannelSweep:
         state = self._run.state.of(channel.consumer or "")
         outcome = state.current.outcome if state.current is not None else None
         newest = max(each.generation for each in self._known.values() if each.edge == channel.edge)
-        if outcome is not None and ChannelPin(channel.edge, newest) in outcome.channels:
+        if outcome is not None and ChannelPin(channel.edge, newest) in StreamingOutcome.of(outcome).channels:
             return f"its consumer {channel.consumer}@{outcome.attempt} has finished"
         return None
 

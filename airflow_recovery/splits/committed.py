@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import UserCodeError
 from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import adoptable, numbers_of
 from airflow_recovery.splits.split import Split
 
@@ -31,7 +32,7 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
             if attempt.is_claimed and number > state.void_up_to
         )
     }
-    reading = claims[max(claims)].reading if claims else None
+    reading = SplitClaim.of(claims[max(claims)]).reading if claims else None
     if reading is not None:
         parts = journal.read_parts_of(region, numbers_of(adoptable(state, claims, reading)))
         found |= {key for each in parts for key in each.splits}

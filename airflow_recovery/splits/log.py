@@ -27,8 +27,8 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
-from airflow_recovery.model.records import PartRef
 from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.mode import PartRef
 from airflow_recovery.splits.split import Split
 
 

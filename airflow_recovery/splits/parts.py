@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AdoptedParts, Claim, InputPin, LostSplit, Part, PartRef
+from airflow_recovery.model.records import Claim, InputPin, Part
 from airflow_recovery.splits.matching import names
+from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim
 from airflow_recovery.splits.split import Split
 
 MAX_NAMED = 5
@@ -41,11 +42,15 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
 
     Nothing of attempts up to the reset mark, and nothing that was released or purged.
     """
-    same = [n for n, each in claims.items() if n > state.void_up_to and each.reading == reading and n in state.attempts]
+    same = [
+        n
+        for n, each in claims.items()
+        if n > state.void_up_to and SplitClaim.of(each).reading == reading and n in state.attempts
+    ]
     if not same:
         return ()
     newest = max(same)
-    logs = (*claims[newest].base, AdoptedParts(newest, state.attempts[newest].parts))
+    logs = (*SplitClaim.of(claims[newest]).base, AdoptedParts(newest, state.attempts[newest].parts))
     return tuple(
         each for each in logs if each.numbers and each.attempt > state.void_up_to and not state.is_let_go(each.attempt)
     )

@@ -15,6 +15,7 @@ from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, 
 from airflow_recovery.splits.batches import StaticAssignment
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import (
     accumulated,
     check_cover,
@@ -114,14 +115,14 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     state = journal.load(journal.list([spec.region])).of(spec.region)
     ended = [n for n, each in state.attempts.items() if state.void_up_to < n < spec.attempt and each.is_claimed]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
-    same = [each for each in claims if each.reading == own.reading]
+    same = [each for each in claims if SplitClaim.of(each).reading == SplitClaim.of(own).reading]
     logs = {(each.attempt, k) for each in same for k in range(state.attempts[each.attempt].parts)}
-    wanted = sorted({*logs, *(number for each in same for number in numbers_of(each.base))})
+    wanted = sorted({*logs, *(number for each in same for number in numbers_of(SplitClaim.of(each).base))})
     found = journal.read_parts_of(spec.region, wanted)
     keys = {(each.attempt, each.number): each.splits for each in found}
     earlier = [
         EarlierAttempt(
-            adopted=frozenset(key for number in numbers_of(claim.base) for key in keys[number]),
+            adopted=frozenset(key for number in numbers_of(SplitClaim.of(claim).base) for key in keys[number]),
             committed=frozenset(key for at in logs if at[0] == claim.attempt for key in keys[at]),
             failure=_failure_of(region, claim.attempt, state.attempts[claim.attempt].outcome),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_recovery.driver.region_spec import ModeSpec
-from airflow_recovery.model.records import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import Claim, PartRef
+from airflow_recovery.model.records import Claim
+from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import numbers_of
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -57,11 +58,11 @@ def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | No
     ``claim``: its own, where that is known.
     """
     outcome = attempt.outcome
-    if outcome is not None and outcome.parts:
-        done = _size(outcome.parts)
-        kept = _size(each for each in outcome.parts if each.attempt != attempt.number)
-        return SplitsStory(done, kept, len(outcome.lost_splits), done)
-    base = numbers_of(claim.base) if claim is not None else []
+    if outcome is not None and SplitOutcome.of(outcome).parts:
+        done = _size(SplitOutcome.of(outcome).parts)
+        kept = _size(each for each in SplitOutcome.of(outcome).parts if each.attempt != attempt.number)
+        return SplitsStory(done, kept, len(SplitOutcome.of(outcome).lost_splits), done)
+    base = numbers_of(SplitClaim.of(claim).base) if claim is not None else []
     if not attempt.parts and not base:
         return None
     try:

@@ -11,6 +11,7 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.ledger import loss_report
+from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.reading import newest_of, read_channel
 
@@ -44,14 +45,14 @@ def committed_batches(
 
     Raises `NotPublished` where ``result`` is not made by a last stage, and as `read_channel`.
     """
-    stage = next((each for each in plan.regions if result in each.results and each.channels_in), None)
+    stage = next((each for each in plan.regions if result in each.results and StreamingPlan.of(each).channels_in), None)
     if stage is None:
-        made = sorted(name for each in plan.regions if each.channels_in for name in each.results)
+        made = sorted(name for each in plan.regions if StreamingPlan.of(each).channels_in for name in each.results)
         raise NotPublished(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
             f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
         )
-    (channel,) = stage.channels_in
+    (channel,) = StreamingPlan.of(stage).channels_in
     files: list[str] = []
     batch, records, lost, is_known = -1, 0, 0, True
     for generation in state.of(channel.producer).generations:

@@ -19,6 +19,7 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.ledger import BudgetVerdict, LossReport, loss_report
+from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.reading import read_channel
 
@@ -118,7 +119,7 @@ def run_channels(plan: PlanRecord, state: RunState) -> tuple[RunChannel, ...]:
 
     In topological order, generations ascending. A generation that was named and never opened is among them.
     """
-    consumers = {each.result: region.name for region in plan.regions for each in region.channels_in}
+    consumers = {each.result: region.name for region in plan.regions for each in StreamingPlan.of(region).channels_in}
     return tuple(
         RunChannel(
             edge=channel.result,
@@ -130,7 +131,7 @@ def run_channels(plan: PlanRecord, state: RunState) -> tuple[RunChannel, ...]:
         )
         for region in plan.regions
         for counting in (state.of(region.name).generations,)
-        for channel in region.channels_out
+        for channel in StreamingPlan.of(region).channels_out
         for generation in _generations(state.of(region.name))
     )
 

@@ -31,6 +31,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.streaming.options import StageOutput
@@ -196,7 +197,9 @@ class RegionRunner:
             return None
         reading = reading_of(self._job.vertices[source])
         is_pulled = reading.assignment is SplitAssignment.DYNAMIC
-        return SplitSpec(source, reading.batch_bytes, attempt.claim.base, reading.loss_budget, is_pulled=is_pulled)
+        return SplitSpec(
+            source, reading.batch_bytes, SplitClaim.of(attempt.claim).base, reading.loss_budget, is_pulled=is_pulled
+        )
 
     def _read_elsewhere(self) -> set[str]:
         return {each.result for region in self._job.regions().regions for each in region.inputs}

@@ -28,6 +28,7 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
 
 WATCH_INTERVAL_S = 10.0
@@ -92,7 +93,7 @@ class StageRunner:
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """As the runner does, while the producer's task is watched."""
-        reads = self._run.regions[self._region].channels_in
+        reads = StreamingPlan.of(self._run.regions[self._region]).channels_in
         if not reads:
             return self._inner.run(attempt)
         done = threading.Event()
@@ -152,7 +153,9 @@ class StageRunner:
 def tell_that_it_gave_up(run: Run, region: str, results: ObjectStore, error: BaseException) -> None:
     """Best effort, for a task that fails for good: what it fails with is told whatever comes of this."""
     try:
-        if run.regions[region].channels_out and give_up_output(run, region, results, mask_secrets(_first_line(error))):
+        if StreamingPlan.of(run.regions[region]).channels_out and give_up_output(
+            run, region, results, mask_secrets(_first_line(error))
+        ):
             run.log.info("The consumer of %s was told that no more will come.", region)
     except Exception as second:
         run.log.warning("The consumer of %s could not be told that no more will come: %s", region, second)

@@ -13,6 +13,7 @@ from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, Outcome, Part
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import check_cover, lost_splits_of, numbers_of, refs_of, union_of
 from airflow_recovery.splits.split import Split
 from airflow_recovery.store.object_store import ObjectStore
@@ -65,15 +66,14 @@ class SplitDriver:
             "now",
             union_of(f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}", names, parts),
             spark_seconds=1.0,
-            parts=refs_of(parts),
-            lost_splits=lost_splits_of(parts, work.assigned),
+            mode=SplitOutcome(parts=refs_of(parts), lost_splits=lost_splits_of(parts, work.assigned)),
         )
         self._journal.finish(outcome)
         return outcome
 
     def _adopted(self, claim: Claim) -> tuple[Part, ...]:
         """As a driver does, which is told the base alone."""
-        return self._journal.read_parts_of(claim.region, numbers_of(claim.base))
+        return self._journal.read_parts_of(claim.region, numbers_of(SplitClaim.of(claim).base))
 
     def _write(self, attempt: ClaimedAttempt, result: str, number: int, batch: list[Split]) -> PartitionManifest:
         claim = attempt.claim

@@ -10,6 +10,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, Outcome, Part, RegionPlan, RunIdentity
+from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
 
 
@@ -81,7 +82,7 @@ class JournalView:
         numbers = sorted(state.attempts)
         outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
-        parts = outcomes[-1].parts if outcomes else ()
+        parts = SplitOutcome.of(outcomes[-1]).parts if outcomes else ()
         splits = sum(len(each.splits) for each in parts)
         kept = sum(len(each.splits) for each in parts if each.attempt != numbers[-1])
         if kept:

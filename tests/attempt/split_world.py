@@ -13,6 +13,7 @@ from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, RecoveryError, RegionFailed
 from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 
@@ -69,7 +70,10 @@ class SplitWorld(World):
     @property
     def plan(self) -> PlanRecord:
         found = super().plan
-        regions = (replace(each, split_source=SOURCE) if each.name == SOURCE else each for each in found.regions)
+        regions = (
+            replace(each, mode=SplitPlan(split_source=SOURCE)) if each.name == SOURCE else each
+            for each in found.regions
+        )
         return replace(found, regions=tuple(regions))
 
     def region_task(

@@ -20,8 +20,10 @@ from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, ChannelFailed, Failure, Overtaken, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import ChannelPin, ChannelPlan, Claim, Outcome, PlanRecord
+from airflow_recovery.model.mode import BATCH
+from airflow_recovery.model.records import Claim, Outcome, PlanRecord
 from airflow_recovery.planning.stages import live_attempts
+from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingPlan
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
@@ -71,9 +73,8 @@ class StageWorld(World):
             reads = tuple(ChannelPlan(left, left, **self.options) for left, right in self.links if right == each.name)
             feeds = tuple(ChannelPlan(left, left, **self.options) for left, _ in self.links if left == each.name)[:1]
             results = () if feeds else each.results
-            stage = replace(each, channels_in=reads, channels_out=feeds, results=results)
-            replays = each.name not in self.not_replayed
-            regions.append(replace(stage, stateful=each.name in self.stateful, replays=replays))
+            mode = StreamingPlan(reads, feeds, each.name in self.stateful, each.name not in self.not_replayed)
+            regions.append(replace(each, mode=mode if mode.channels else BATCH, results=results))
         return replace(super().plan, regions=tuple(regions))
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
@@ -129,7 +130,7 @@ class StageWorld(World):
 
     def pins(self, region: str, attempt: int) -> dict[str, int]:
         """The generations that an attempt was claimed with, by channel."""
-        return {pin.result: pin.generation for pin in self.claim_of(region, attempt).channels}
+        return {pin.result: pin.generation for pin in self.claim_of(region, attempt).mode.channels}
 
     def claim_of(self, region: str, attempt: int) -> Claim:
         return self.journal().read_claim(region, attempt)

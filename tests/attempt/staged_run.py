@@ -23,7 +23,6 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
-    ChannelPlan,
     Claim,
     FenceCause,
     Outcome,
@@ -40,6 +39,7 @@ from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.consumer import Batch, ChannelConsumer
+from airflow_recovery.streaming.mode import ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "flights")
@@ -58,9 +58,7 @@ def staged_plan(*, replays: bool = True) -> PlanRecord:
             inputs=(),
             final=name == "sink",
             fingerprint="code 1",
-            channels_in=channels_in,
-            channels_out=channels_out,
-            replays=replays,
+            mode=StreamingPlan(channels_in=channels_in, channels_out=channels_out, replays=replays),
         )
         for name, (channels_in, channels_out) in STAGES.items()
     )
@@ -96,7 +94,8 @@ class StagedRun:
 
     def client(self, edge: str, generation: int | None = None) -> ChannelClient:
         state = self.state()
-        producer = next(each.name for each in self.plan.regions if edge in [one.result for one in each.channels_out])
+        outputs = {each.name: StreamingPlan.of(each).channels_out for each in self.plan.regions}
+        producer = next(name for name, channels in outputs.items() if edge in [one.result for one in channels])
         generation = generation or state.of(producer).generations[-1]
         return ChannelClient(
             self.results, ChannelIdentity(RUN, edge, generation), uuid.uuid4().hex, backoff=NO_PAUSE, deadline_s=1.0
@@ -116,7 +115,7 @@ class StagedRun:
         journal = self.journal()
         hash_ = plan_hash(self.plan)
         claim = Claim(region, attempt, journal.writer, hash_, (), "run", attempt, "ti", "tag", "2026-01-01T00:00:00")
-        journal.claim(replace(claim, channels=work.pins))
+        journal.claim(replace(claim, mode=StreamingClaim(work.pins)))
         return attempt
 
     def fence(self, region: str) -> None:
@@ -135,7 +134,7 @@ class StagedRun:
             "2026-01-01T00:10:00",
             fingerprint="code 1",
             outputs=outputs,
-            channels=claim.channels,
+            mode=StreamingOutcome(claim.mode.channels),
         )
         Journal(self.journal_store, RUN, writer=claim.writer).finish(outcome)
 

@@ -37,6 +37,7 @@ from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.splits.split import Split
@@ -84,7 +85,7 @@ class PullingRunner(FakeRunner):
         assert work is not None
         self.world.ran.append((claim.region, claim.attempt))
         index = SUBTASKS.index(claim.region)
-        adopted = self._journal.read_parts_of(claim.region, numbers_of(claim.base))
+        adopted = self._journal.read_parts_of(claim.region, numbers_of(claim.mode.base))
         among = {each.key for each in work.assigned}
         pulled = PulledSplits(self._log(), index, claim.attempt, batch_bytes=10, suspicion={}, among=among)
         own: list[Part] = []
@@ -108,7 +109,7 @@ class PullingRunner(FakeRunner):
             check_cover((*(each for each in work.assigned if each.key in kept), *pulled.taken.values()), parts)
             root = f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}"
             outputs = union_of(root, ("S",), parts)
-            outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, parts=refs_of(parts))
+            outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, mode=SplitOutcome(parts=refs_of(parts)))
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
@@ -142,7 +143,13 @@ class DynamicWorld(World):
             if each.name not in SUBTASKS:
                 return replace(each, reads=("S",))
             subtask = SubtaskPlan("S", SUBTASKS.index(each.name), each.name)
-            return replace(each, vertices=("S",), results=("S",), subtask=subtask, split_source="S", pulls_splits=True)
+            return replace(
+                each,
+                vertices=("S",),
+                results=("S",),
+                subtask=subtask,
+                mode=SplitPlan(split_source="S", pulls_splits=True),
+            )
 
         return replace(plain, regions=tuple(map(pulling, plain.regions)))
 

@@ -16,11 +16,12 @@ from airflow_recovery.driver import ModeSpec
 from airflow_recovery.driver import cleanup as scratch
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import AdoptedParts, AttemptState, FenceCause, Outcome
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import release
 from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release import ReleaseRule
+from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.spec import SplitSpec
 
 READ = {"S": (), "C": ("S",)}
@@ -119,7 +120,7 @@ def zombie(world: SplitWorld) -> None:
 
 def test_a_zombies_part_beyond_the_base_goes_and_adopted_ones_stay(world, clock):
     zombie(world)
-    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 2),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 2),)
     assert objects(world, 1) == ["0000", "0001", "0002", "0003"]  # the last one it could not commit
     clock.passes(30 * MINUTE_S)
     sweep(world)
@@ -139,7 +140,7 @@ def test_of_the_newest_attempt_nothing_goes_that_a_zombie_may_still_commit(world
     world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
     assert objects(world, 1) == ["0000", "0001", "0002", "0003"]
     world.go(SOURCE)
-    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 3),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 3),)
     assert world.result() == world.fresh()
 
 
@@ -147,7 +148,7 @@ def test_control_where_it_goes_a_part_is_adopted_only_to_be_found_lost(world, cl
     monkeypatch.setattr(sweep_module, "is_settled", lambda state, number: True)
     world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
     world.go(SOURCE)
-    assert world.journal().read_claim(SOURCE, 2).base == (AdoptedParts(1, 3, dropped=(2,)),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 3, dropped=(2,)),)
 
 
 def test_a_part_that_was_dropped_goes(world, clock):
@@ -249,7 +250,7 @@ def test_a_claim_that_has_adopted_parts_is_seen_before_they_are_deleted(world, m
 def test_control_where_bases_are_no_pins_the_data_goes_below_an_open_attempt(world, monkeypatch):
     monkeypatch.setattr(release, "pinned_by", lambda claim: {(pin.region, pin.attempt) for pin in claim.inputs})
     claim_while_releasing(world, monkeypatch)
-    assert world.journal().read_claim(SOURCE, 3).base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
+    assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
     assert not has_data(world, SOURCE, 1)
 
 

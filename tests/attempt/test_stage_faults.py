@@ -35,12 +35,13 @@ from airflow_recovery.errors import (
     UserCodeError,
 )
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import ChannelPin, Reset
+from airflow_recovery.model.records import Reset
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.mode import ChannelPin
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 

@@ -19,6 +19,7 @@ from airflow_recovery.attempt import attempt, stage_failover
 from airflow_recovery.errors import Failure, RecoveryError, RegionFailed
 from airflow_recovery.model.records import Reset
 from airflow_recovery.planning import stage_restart
+from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
 from airflow_recovery.verify.checker import verify_run
 
 SEEDS = 100
@@ -156,9 +157,9 @@ def test_control_without_the_look_after_the_claim_some_attempt_runs_in_a_generat
 
     def look(run, claim):
         planned = run.regions[claim.region]
-        if claim.channels and planned.is_stage:
+        if StreamingClaim.of(claim).channels and isinstance(planned.mode, StreamingPlan):
             state = run.journal.load(run.list())
-            if stage_failover.other_channels(planned, state, claim.channels) is not None:
+            if stage_failover.other_channels(planned, state, claim.mode.channels) is not None:
                 started.append((claim.region, claim.attempt))
 
     monkeypatch.setattr(attempt, "check_channels", look)

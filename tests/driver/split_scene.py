@@ -46,6 +46,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
@@ -121,7 +122,14 @@ class SplitScene:
         side = RegionPlan(SIDE, (SIDE,), (SIDE,), (), False, "code of the side input")
         vertices = ("lines", "parsed", "large")
         own = RegionPlan(
-            REGION, vertices, ("parsed", "large"), (SIDE,), True, self.fingerprint, reads=(SIDE,), split_source="lines"
+            REGION,
+            vertices,
+            ("parsed", "large"),
+            (SIDE,),
+            True,
+            self.fingerprint,
+            reads=(SIDE,),
+            mode=SplitPlan(split_source="lines"),
         )
         return PlanRecord(JOB, (side, own))
 
@@ -236,7 +244,7 @@ class SplitScene:
             results=self.results,
             receipt=str(self.folder / "receipts" / str(claim.attempt)),
             heartbeat_s=600.0,
-            mode=SplitSpec("lines", self.batch_bytes, claim.base, self.loss_budget),
+            mode=SplitSpec("lines", self.batch_bytes, claim.mode.base, self.loss_budget),
         )
         self.specs.append(made)
         return made

@@ -24,11 +24,12 @@ from airflow_recovery.driver.region import run_region
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnect
-from airflow_recovery.model.records import AttemptTrace, ChannelPin, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.client import ChannelClient
+from airflow_recovery.streaming.mode import ChannelPin, StreamingOutcome
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 from airflow_recovery.streaming.reading import committed_outputs, read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
@@ -97,7 +98,9 @@ class StageScene:
         return RegionSpec(
             job=JOBS.get(region, JOB),
             identity=self.identity,
-            trace=AttemptTrace(region, attempt, f"writer-{region}-{attempt}", "f1", (), (), channels=pins),
+            trace=AttemptTrace(
+                region, attempt, f"writer-{region}-{attempt}", "f1", (), (), mode=StreamingOutcome(pins)
+            ),
             tag=f"tag-{region}-{attempt}",
             vertices=(VertexSpec(region, {**all_params, **params}, edge_out is None, False),),
             inputs=inputs,

@@ -14,7 +14,8 @@ from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconne
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.mode import MODES
-from airflow_recovery.model.records import AdoptedParts, AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 

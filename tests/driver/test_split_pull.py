@@ -32,6 +32,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.splits.log import LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.splits.split import Split
@@ -205,14 +206,14 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     state = journal_of(store).load(journal_of(store).list(REGIONS))
     finishes = [state.of(each).current for each in REGIONS]
     read = Counter(
-        key for each in finishes if each and each.outcome for ref in each.outcome.parts for key in ref.splits
+        key for each in finishes if each and each.outcome for ref in each.outcome.mode.parts for key in ref.splits
     )
     assert read == Counter(each.key for each in splits())
     killed = finishes[1]
     assert killed is not None
     assert killed.outcome is not None
     assert killed.number == 2
-    assert [ref.number for ref in killed.outcome.parts if ref.attempt == 1] == [0, 1]  # what it had committed stays
+    assert [ref.number for ref in killed.outcome.mode.parts if ref.attempt == 1] == [0, 1]  # what was committed
     # A snapshot is written once, or not at all.
     assert all(times >= 2 for key, times in lost.items() if "/snapshot-" not in key)
     assert any("/_splits/" in each for each in lost)
@@ -265,8 +266,8 @@ def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
         current = state.of(region).current
         assert current is not None
         assert current.outcome is not None
-        assert book.why_not_standing(subtask, parallelism, current.outcome.parts) is None
-        found.update(key for ref in current.outcome.parts for key in ref.splits)
+        assert book.why_not_standing(subtask, parallelism, current.outcome.mode.parts) is None
+        found.update(key for ref in current.outcome.mode.parts for key in ref.splits)
     return found
 
 
@@ -336,7 +337,9 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     parts = journal.read_parts_of(region, numbers_of(base))
     base = usable(base, parts, KEYS, is_own=lambda part: book.has(subtask, part.attempt, part.splits))
     number = mine.top + 1
-    claim = Claim(region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", base=base, reading=code)
+    claim = Claim(
+        region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", mode=SplitClaim(base=base, reading=code)
+    )
     journal.claim(claim)
     adopted = journal.read_parts_of(region, numbers_of(base))
     kept = {key for each in adopted for key in each.splits}
@@ -353,7 +356,9 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     parts = (*adopted, *own)
     known = log.read().known
     check_cover((*(known[key] for key in kept), *pulled.taken.values()), parts)
-    finish = Outcome(region, number, AttemptState.FINISHED, writer, "now", "code", (), parts=refs_of(parts))
+    finish = Outcome(
+        region, number, AttemptState.FINISHED, writer, "now", "code", (), mode=SplitOutcome(parts=refs_of(parts))
+    )
     journal.finish(finish)
     print("finished", flush=True)
 

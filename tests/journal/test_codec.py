@@ -12,19 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_recovery import splits, streaming
 from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.journal import codec
-from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json, plain
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptState,
-    ChannelPin,
-    ChannelPlan,
     Claim,
     Closed,
     CommitEnd,
@@ -37,10 +36,8 @@ from airflow_recovery.model.records import (
     Hold,
     InputPin,
     Lost,
-    LostSplit,
     Outcome,
     Part,
-    PartRef,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -56,6 +53,8 @@ from airflow_recovery.model.records import (
     SubtaskPlan,
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention
+from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim, SplitOutcome, SplitPlan
+from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -288,7 +287,11 @@ EXAMPLES: dict[str, Record] = {
     "hold": Hold("delays", 2, 1, "ann", "for the audit"),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
-        (RegionPlan("raw", ("raw",), ("raw",), (), False, "f1", split_source="raw", pulls_splits=True),),
+        (
+            RegionPlan(
+                "raw", ("raw",), ("raw",), (), False, "f1", mode=SplitPlan(split_source="raw", pulls_splits=True)
+            ),
+        ),
     ),
     "plan-fixed": PlanRecord(
         "operators of flights",
@@ -315,8 +318,7 @@ EXAMPLES: dict[str, Record] = {
         ti_id="019a-7d",
         tag="airflow-recovery-3",
         claimed_at="2026-01-01T00:02:00+00:00",
-        base=(AdoptedParts(1, 700), AdoptedParts(2, 3, dropped=(0, 2))),
-        reading="5f2c",
+        mode=SplitClaim(base=(AdoptedParts(1, 700), AdoptedParts(2, 3, dropped=(0, 2))), reading="5f2c"),
     ),
     "part": Part(
         "raw",
@@ -348,14 +350,26 @@ EXAMPLES: dict[str, Record] = {
                 "raw", "s3://data/flights/raw", (ResultObject("00000002/raw/0001/part-0.parquet", 9, "e1"),), rows=2
             ),
         ),
-        parts=(PartRef(2, 1, ("k1", "k2 ü")), PartRef(2, 2, ("k3",))),
-        lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
+        mode=SplitOutcome(
+            parts=(PartRef(2, 1, ("k1", "k2 ü")), PartRef(2, 2, ("k3",))),
+            lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
+        ),
     ),
     "plan-channels": PlanRecord(
         "jobs.scoring:scoring",
         (
-            RegionPlan("events", ("events",), (), (), False, "f1", channels_out=(EVENTS,), replays=False),
-            RegionPlan("table", ("table",), ("table",), (), True, "f2", channels_in=(EVENTS,), stateful=True),
+            RegionPlan(
+                "events", ("events",), (), (), False, "f1", mode=StreamingPlan(channels_out=(EVENTS,), replays=False)
+            ),
+            RegionPlan(
+                "table",
+                ("table",),
+                ("table",),
+                (),
+                True,
+                "f2",
+                mode=StreamingPlan(channels_in=(EVENTS,), stateful=True),
+            ),
         ),
         failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE,
     ),
@@ -370,8 +384,7 @@ EXAMPLES: dict[str, Record] = {
         ti_id="019a-7b",
         tag="airflow-recovery-1",
         claimed_at="2026-01-01T00:00:00+00:00",
-        channels=(ChannelPin("events", 3),),
-        after=(InputPin("source", 2),),
+        mode=StreamingClaim(channels=(ChannelPin("events", 3),), after=(InputPin("source", 2),)),
     ),
     "outcome-stage": Outcome(
         region="events",
@@ -379,7 +392,7 @@ EXAMPLES: dict[str, Record] = {
         state=AttemptState.FINISHED,
         writer="w1",
         ended_at="2026-01-01T00:01:00+00:00",
-        channels=(ChannelPin("events", 3),),
+        mode=StreamingOutcome(channels=(ChannelPin("events", 3),)),
     ),
     "reset-altered": Reset("events", 2, "manual__1", "another schema", failover=True, altered=True),
     "assignment": SplitGeneration(
@@ -491,9 +504,22 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
             by_annotation[f"tuple[Annotated[{name}, ROW], ...]"] = by_annotation[f"tuple[{name}, ...]"]
     if kind is not Failure:
         by_annotation["Failure | None"] = st.none() | st.deferred(lambda: strategy(Failure))
+    modes = [
+        in_records[kind] for in_records in (splits.mode.IN_RECORDS, streaming.mode.IN_RECORDS) if kind in in_records
+    ]
+    by_annotation["Id"] = text
+    by_annotation["RegionMode"] = st.just(BATCH) | st.one_of(
+        st.deferred(lambda mode=mode: strategy(mode).map(as_written)) for mode in modes
+    )
     assert is_dataclass(kind)
     found = st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
     return found.map(in_order) if kind is PlanRecord else found
+
+
+def as_written(mode: RegionMode) -> RegionMode:
+    """The same, as its JSON tells it: a mode that writes nothing is batch, and streaming always writes its channels."""
+    is_read_back = not isinstance(mode, StreamingClaim) or mode.channels or mode.after
+    return mode if plain(mode) and is_read_back else BATCH
 
 
 def in_order(plan: PlanRecord) -> PlanRecord:
@@ -515,6 +541,21 @@ def test_any_record_survives_the_round_trip(record):
     body = encode_record(IDENTITY, record)
     assert decode_record(IDENTITY, type(record), body, where="x") == record
     assert encode_record(IDENTITY, record) == body
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("claim-base", {"base", "reading"}),
+        ("claim-stage", {"channels", "after"}),
+        ("outcome-parts", {"parts", "lost_splits"}),
+        ("outcome-stage", {"channels"}),
+    ],
+)
+def test_what_a_mode_writes_lies_beside_the_records_own_fields(name, keys):
+    written = plain(EXAMPLES[name])
+    assert "mode" not in written
+    assert keys == set(plain(EXAMPLES[name].mode)) <= set(written)
 
 
 def test_equal_records_have_equal_bytes():

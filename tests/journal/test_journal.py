@@ -13,7 +13,6 @@ from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import NEVER_STARTED, RunState
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptState,
     Claim,
     Closed,
@@ -30,6 +29,7 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -347,11 +347,11 @@ def test_a_base_that_the_listing_lacks_is_listed_again(journal):
     journal.claim(claim())
     journal.fence(fenced())
     journal.put_part(part(0))
-    journal.claim(replace(claim(attempt=2), base=(AdoptedParts(1, 2),)))
+    journal.claim(replace(claim(attempt=2), mode=SplitClaim((AdoptedParts(1, 2),))))
     with pytest.raises(PagesDisagree, match="has adopted 2 parts of attempt 1"):
         state(journal)
     journal.put_part(part(1))
-    assert state(journal).of("P").attempts[2].claim.base == (AdoptedParts(1, 2),)
+    assert state(journal).of("P").attempts[2].claim.mode.base == (AdoptedParts(1, 2),)
 
 
 def test_a_damaged_record_is_refused_and_named(journal):

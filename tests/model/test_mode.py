@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
@@ -12,7 +11,7 @@ import pytest
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model import mode
-from airflow_recovery.model.mode import BATCH, MODES, RegionMode, answers_of, modes_of
+from airflow_recovery.model.mode import BATCH, RegionMode, answers_of, modes_of
 
 
 class Questions:
@@ -71,9 +70,3 @@ def test_a_record_of_another_mode_has_nothing_of_this_one():
 def test_the_modes_of_some_records_are_named_once_each():
     records = [SimpleNamespace(mode=each) for each in (BATCH, Tidal(1), BATCH, Tidal(2))]
     assert modes_of(records) == ("batch", "tidal")
-
-
-def test_no_mode_is_imported_before_it_is_asked():
-    script = "import sys, airflow_recovery.model.mode; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert set(MODES.values()).isdisjoint(loaded)

@@ -18,8 +18,9 @@ from tries import run_try, task_context
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.stream import NoEvents
-from airflow_recovery.model.records import AttemptState, LostSplit, Outcome
+from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.splits.mode import LostSplit, SplitOutcome
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task import metrics
@@ -78,7 +79,7 @@ def test_a_failure_a_second_attempt_and_a_kept_result(recovery: Path, drivers: D
 
 def test_what_a_result_does_without_is_counted_once(sent: Sent) -> None:
     lost = (LostSplit("a", "file:///a", "gone"), LostSplit("b", "file:///b", "gone"))
-    outcome = Outcome("raw", 1, AttemptState.FINISHED, "writer", "now", lost_splits=lost)
+    outcome = Outcome("raw", 1, AttemptState.FINISHED, "writer", "now", mode=SplitOutcome(lost_splits=lost))
     for writer in ("writer", "another process, which keeps it"):
         events = MeteredEvents(NoEvents(), RecoveryMetrics(stats, {}), writer)
         events.record(ExecutionVertexFinished(occurred_at="now", outcome=outcome))

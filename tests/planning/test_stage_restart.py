@@ -12,8 +12,6 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import (
     AttemptState,
-    ChannelPin,
-    ChannelPlan,
     Claim,
     FenceCause,
     InputPin,
@@ -36,6 +34,7 @@ from airflow_recovery.planning.stage_restart import (
     stage_restart,
 )
 from airflow_recovery.planning.stages import Stages, live_attempts, other_channels
+from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
@@ -55,14 +54,16 @@ A, B = ChannelPlan("raw", "a"), ChannelPlan("scored", "b")
 def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages:
     regions = (
         RegionPlan("t", ("t",), ("t",), (), False, "code 1"),
-        RegionPlan("a", ("a",), (), ("t",), False, "code 1", reads=("t",), channels_out=(A,)),
-        RegionPlan("b", ("b",), (), (), False, "code 1", channels_in=(A,), channels_out=(B,)),
-        RegionPlan("c", ("c",), ("c",), (), False, "code 1", channels_in=(B,)),
+        RegionPlan("a", ("a",), (), ("t",), False, "code 1", reads=("t",), mode=StreamingPlan(channels_out=(A,))),
+        RegionPlan("b", ("b",), (), (), False, "code 1", mode=StreamingPlan(channels_in=(A,), channels_out=(B,))),
+        RegionPlan("c", ("c",), ("c",), (), False, "code 1", mode=StreamingPlan(channels_in=(B,))),
         RegionPlan("d", ("d",), ("d",), ("c",), True, "code 1", reads=("c",)),
-        RegionPlan("x", ("x",), (), (), False, "code 1", channels_out=(ChannelPlan("x", "x"),)),
-        RegionPlan("y", ("y",), ("y",), (), True, "code 1", channels_in=(ChannelPlan("x", "x"),)),
+        RegionPlan("x", ("x",), (), (), False, "code 1", mode=StreamingPlan(channels_out=(ChannelPlan("x", "x"),))),
+        RegionPlan("y", ("y",), ("y",), (), True, "code 1", mode=StreamingPlan(channels_in=(ChannelPlan("x", "x"),))),
     )
-    found = tuple(replace(each, stateful=each.name in stateful) for each in regions)
+    found = tuple(
+        replace(each, mode=replace(each.mode, stateful=True)) if each.name in stateful else each for each in regions
+    )
     return Stages(PlanRecord("job", found, failover_strategy=strategy))
 
 
@@ -81,12 +82,9 @@ class Told:
             n, state = self.state().of(name).top + 1, self.state()
             claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
             planned = self.stages.regions[name]
-            pins = [
-                ChannelPin(each.result, state.of(each.producer).generations[-1])
-                for each in (*planned.channels_in, *planned.channels_out)
-            ]
+            pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in planned.mode.channels]
             after = ended_before(self.stages, state, name)
-            claim = replace(claim, channels=tuple(pins), after=after)
+            claim = replace(claim, mode=StreamingClaim(tuple(pins), after=after))
             self.attempts.setdefault(name, {})[n] = Attempt(n, is_claimed=True, claim=claim)
         return self
 
@@ -96,7 +94,8 @@ class Told:
         claim = self.claim(region)
         outcome = Outcome(region, n, AttemptState.FENCED, "w", "now", **fields)
         if outcome.cause is None:
-            outcome = replace(outcome, state=AttemptState.FINISHED, fingerprint="code 1", channels=claim.channels)
+            pins = StreamingOutcome(claim.mode.channels)
+            outcome = replace(outcome, state=AttemptState.FINISHED, fingerprint="code 1", mode=pins)
         self.attempts[region][n] = replace(self.attempts[region][n], has_outcome=True, outcome=outcome)
         return self
 
@@ -118,7 +117,7 @@ class Told:
         return stage_restart(self.stages, self.state(), region, **given).mode
 
     def anew(self, region: str, own: str | None = None) -> str:
-        found = begin_anew(self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).channels)
+        found = begin_anew(self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).mode.channels)
         return "".join(found)
 
 
@@ -273,7 +272,7 @@ def test_other_chains_are_left_alone():
 
 def test_a_claim_says_behind_which_ends_it_begins():
     told = running().fail("a").start("a").fail("b").start("c")
-    assert told.claim("c").after == (InputPin("a", 1), InputPin("b", 1))
+    assert told.claim("c").mode.after == (InputPin("a", 1), InputPin("b", 1))
     assert has_restarted_behind(told.claim("c"), "b", 1)
     assert not has_restarted_behind(told.claim("c"), "b", 2)
     assert not has_restarted_behind(told.claim("b"), "a", 1)
@@ -349,7 +348,7 @@ def test_a_reader_stands_while_who_feeds_it_has_only_not_said_that_it_has_finish
 
 def test_a_stage_does_not_stand_in_its_own_older_generation_either():
     told = running().end("b").reset("b", altered=True)
-    reason = other_channels(told.stages.regions["b"], told.state(), told.claim("b").channels)
+    reason = other_channels(told.stages.regions["b"], told.state(), told.claim("b").mode.channels)
     assert reason == ("scored was in generation 1, now 2", "b")
 
 
@@ -357,7 +356,7 @@ def test_a_finish_with_other_channels_than_today_s_does_not_stand():
     told = running().end("c")
     outcome = told.attempts["c"][1].outcome
     assert outcome is not None
-    told.attempts["c"][1] = replace(told.attempts["c"][1], outcome=replace(outcome, channels=()))
+    told.attempts["c"][1] = replace(told.attempts["c"][1], outcome=replace(outcome, mode=StreamingOutcome()))
     reason = judged(told).why_not_standing("c")
     assert reason is not None
     assert (reason.why, reason.detail) == (Why.INPUTS_CHANGED, "channels [], now ['scored']")

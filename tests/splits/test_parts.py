@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import Failure, ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AdoptedParts, Claim, InputPin, Part, PartRef
+from airflow_recovery.model.records import Claim, InputPin, Part
+from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim
 from airflow_recovery.splits.parts import (
     SplitWork,
     accumulated,
@@ -54,7 +55,7 @@ def part(attempt: int, number: int, names: str, **given: object) -> Part:
 
 
 def claim(attempt: int, *base: AdoptedParts, reading: str = "x") -> Claim:
-    return Claim("S", attempt, "w", "0", (), "run", 1, "ti", "tag", "now", base=base, reading=reading)
+    return Claim("S", attempt, "w", "0", (), "run", 1, "ti", "tag", "now", mode=SplitClaim(base=base, reading=reading))
 
 
 def state(*parts: int, reset: int = 0, released: int = 0, closed_at: int = 0) -> RegionState:

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
-from airflow_recovery.model.records import PartRef
 from airflow_recovery.splits.log import (
     Assign,
     Discovered,
@@ -21,6 +20,7 @@ from airflow_recovery.splits.log import (
     record_from_json,
     record_to_json,
 )
+from airflow_recovery.splits.mode import PartRef
 from airflow_recovery.splits.split import Split
 
 SPLITS = tuple(Split.of_file(f"s3://lake/{name}", 10, "e") for name in "abcd")

@@ -14,6 +14,7 @@ from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
 
@@ -70,7 +71,7 @@ class SimulatedJob:
 
     def splits_of(self, region: str) -> tuple[Split, ...]:
         """Of a region that commits split by split, what it reads; of any other nothing."""
-        if self.regions[region].split_source is None:
+        if not isinstance(self.regions[region].mode, SplitPlan):
             return ()
         listed = self.listings.get(region, tuple(map(str, range(SPLITS))))
         return tuple(Split.of(f"{region} {each}") for each in listed)
@@ -171,7 +172,10 @@ def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMo
 def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     """``job`` in which these regions commit split by split. They have to write the same rows each time."""
     chosen = set(names) - job.unstable
-    regions = (replace(each, split_source=each.name) if each.name in chosen else each for each in job.plan.regions)
+    regions = (
+        replace(each, mode=SplitPlan(split_source=each.name)) if each.name in chosen else each
+        for each in job.plan.regions
+    )
     return replace(job, plan=replace(job.plan, regions=tuple(regions)))
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
@@ -67,7 +68,7 @@ class Settings:
         regions = ", ".join(
             f"{each.name}({', '.join(each.inputs)}){''.join(f' {mode.value}' for _, mode in each.determinism)}"
             + (" unstable" if each.name in self.job.unstable else "")
-            + (" split by split" if each.split_source is not None else "")
+            + (" split by split" if isinstance(each.mode, SplitPlan) else "")
             + (f" {each.commit.kind.value} sink, {each.commit.mode.value}" if each.commit is not None else "")
             for each in self.job.plan.regions
         )

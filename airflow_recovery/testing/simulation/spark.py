@@ -18,6 +18,7 @@ from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, Recover
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
@@ -213,7 +214,7 @@ class FakeSpark(BoundDrivers):
             if not made_by:
                 raise RegionFailed(f"{manifest.location}/{each.path} is no file of rows", Failure("Corrupt", "corrupt"))
             parts.append(part)
-        if self._job.regions[region].split_source is not None:
+        if isinstance(self._job.regions[region].mode, SplitPlan):
             made = {part.partition(" of split ")[0] for part in parts}
             found = made.pop() if len(made) == 1 else "mixed"
         else:

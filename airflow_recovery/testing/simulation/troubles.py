@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 
@@ -228,7 +229,7 @@ class Troubles:
 
     def _listing(self) -> Iterator[Act]:
         for name, region in self._world.job.regions.items():
-            if region.split_source is None:
+            if not isinstance(region.mode, SplitPlan):
                 continue
             listed = tuple(each.name.removeprefix(f"{name} ") for each in self._world.job.splits_of(name))
             new = f"new {self._rng.getrandbits(16)}"

@@ -16,6 +16,7 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob
@@ -71,7 +72,7 @@ class World:
         self._way = self.network if store_faults else None
         modes = {(each.name, result): mode.value for each in job.plan.regions for result, mode in each.determinism}
         sinks = {each.name: each.commit.mode.value for each in job.plan.regions if each.commit is not None}
-        splits = [each.name for each in job.plan.regions if each.split_source is not None]
+        splits = [each.name for each in job.plan.regions if isinstance(each.mode, SplitPlan)]
         self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks, splits)
         self.target = FakeTarget(lambda token: self.ledger.sinks.took(token.region, token.attempt))
         self.journal_store.on_put = self.ledger.journal_put

@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from airflow_recovery.attempt import dynamic_splits
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
-from airflow_recovery.model.records import Part, PartRef
+from airflow_recovery.model.records import Part
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.splits import assignment as assigning
 from airflow_recovery.splits import parts as parts_module
@@ -32,6 +32,7 @@ from airflow_recovery.splits.committed import check_kept
 from airflow_recovery.splits.enumerators import Enumeration
 from airflow_recovery.splits.log import Assign
 from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of
 from airflow_recovery.splits.split import Split, in_order
 from reference.split_exploration.case import CODES, Case, Change, Fault
@@ -345,7 +346,7 @@ class Steps:
             current = judged.current(name_of(subtask))
             assert current is not None
             assert current.outcome is not None
-            finishes[subtask] = current.outcome.parts
+            finishes[subtask] = SplitOutcome.of(current.outcome).parts
         counts = Counter(key for each in finishes.values() for part in each for key in part.splits)
         for each in self._expected(world, judged):
             if counts[each.key] != 1:
@@ -513,7 +514,7 @@ def _committed(region: Region, subtask: int) -> set[str]:
         found |= {Split.of_external(each).key for each in state.current.outcome.externals}
     claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.void_up_to}
     if claims:
-        made_of = claims[max(claims)].reading
+        made_of = SplitClaim.of(claims[max(claims)]).reading
         assert made_of is not None
         base = adoptable(state, claims, made_of)
         found |= {key for each in numbers_of(base) for key in part_of(subtask, region, *each).splits}

@@ -8,20 +8,19 @@ from typing import NamedTuple
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.model.records import (
-    AdoptedParts,
     AttemptState,
     Claim,
     ExternalObject,
     FenceCause,
     Outcome,
     Part,
-    PartRef,
     PlanRecord,
     RegionPlan,
     SplitGeneration,
     SubtaskPlan,
 )
 from airflow_recovery.splits.log import LogRecord, SplitBook, fold
+from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import reading_of
 from airflow_recovery.splits.split import Split
 
@@ -178,8 +177,7 @@ def plan_of(code: str, subtasks: int, is_dynamic: bool) -> PlanRecord:
                 final=True,
                 fingerprint=fingerprint(code, subtasks),
                 subtask=SubtaskPlan(VERTEX, each, str(each)),
-                split_source=VERTEX,
-                pulls_splits=is_dynamic,
+                mode=SplitPlan(split_source=VERTEX, pulls_splits=is_dynamic),
             )
             for each in range(subtasks)
         ),
@@ -200,8 +198,7 @@ def claim_of(subtask: int, number: int, tried: Tried) -> Claim:
         ti_id="",
         tag="",
         claimed_at="",
-        base=tried.base,
-        reading=reading(tried.code, tried.subtasks),
+        mode=SplitClaim(base=tried.base, reading=reading(tried.code, tried.subtasks)),
     )
 
 
@@ -219,7 +216,7 @@ def attempt_of(subtask: int, number: int, tried: Tried) -> Attempt:
             fingerprint=fingerprint(tried.code, tried.subtasks),
             externals=externals_of(tried.listed),
             cause=FenceCause.SUPERSEDED if tried.is_fenced else None,
-            parts=tried.outcome or (),
+            mode=SplitOutcome(parts=tried.outcome or ()),
         )
     return Attempt(number, is_claimed=True, has_outcome=outcome is not None, parts=len(tried.parts), outcome=outcome)
 

@@ -1,0 +1,90 @@
+"""What a region that commits split by split writes into its plan, its claims and its outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from airflow_recovery.model.codec import later
+from airflow_recovery.model.mode import RegionMode
+from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, RegionPlan
+
+
+@dataclass(frozen=True)
+class AdoptedParts:
+    """A claim adopts of attempt ``attempt`` the parts numbered below ``length``, but for those that are ``dropped``.
+
+    Dropped is what can't be used: its objects are gone or altered, or one of its splits is not to be read any more.
+    """
+
+    attempt: int
+    length: int
+    dropped: tuple[int, ...] = later(())
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The parts that are adopted."""
+        dropped = frozenset(self.dropped)
+        return tuple(number for number in range(self.length) if number not in dropped)
+
+
+@dataclass(frozen=True)
+class PartRef:
+    """A part that a finish is made of, and the content keys of its splits."""
+
+    attempt: int
+    number: int
+    splits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LostSplit:
+    """A split that a finish does without, within its loss budget."""
+
+    key: str
+    uri: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SplitMode(RegionMode):
+    """Base of what this mode writes."""
+
+    name: ClassVar[str] = "split"
+
+
+@dataclass(frozen=True)
+class SplitPlan(SplitMode):
+    """``split_source``: the vertex whose splits these are. ``pulls_splits``: which of them the region reads is decided
+    while it runs (``assignment="dynamic"``)."""
+
+    split_source: str = later("")
+    pulls_splits: bool = later(False)
+
+
+@dataclass(frozen=True)
+class SplitClaim(SplitMode):
+    """``base``: what the attempt takes over from earlier ones. The one place that says so.
+
+    ``reading``: digest of the code and the side inputs that its parts are made of. Only attempts that share it share
+    parts.
+    """
+
+    base: tuple[AdoptedParts, ...] = later(())
+    reading: str | None = later(None)
+
+
+@dataclass(frozen=True)
+class SplitOutcome(SplitMode):
+    """``parts``: what the outputs are put together of, each split exactly once. ``lost_splits``: what is not in it."""
+
+    parts: tuple[PartRef, ...] = later(())
+    lost_splits: tuple[LostSplit, ...] = later(())
+
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts whose work the finish is made of."""
+        return tuple(part.attempt for part in self.parts)
+
+
+IN_RECORDS = {RegionPlan: SplitPlan, Claim: SplitClaim, Outcome: SplitOutcome, AttemptTrace: SplitOutcome}
