@@ -240,6 +240,28 @@ def test_control_a_module_that_a_room_has_not_is_seen() -> None:
     assert missing_modules(ROOT / "airflow_recovery" / "attempt", "One try.\n\n    no_such  module\n") == ["no_such"]
 
 
+FORMER_WORDS = re.compile(
+    r"\b(?:doors?|woken|woke|wakes? (?:its|the|a)\b|settles?|signs? of life|predecessors?|stages|begins? anew)\b"
+)
+"""What docs/glossary.md has other words for."""
+
+
+def former_words(page: str) -> list[str]:
+    """Those in a page's prose; a name in backticks, or in a block of code, is as it is."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", page, flags=re.DOTALL)
+    return FORMER_WORDS.findall(prose)
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))])
+def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
+    assert former_words((ROOT / page).read_text(encoding="utf-8")) == []
+
+
+def test_control_a_former_word_is_seen() -> None:
+    assert former_words("A task wakes its producer.")
+    assert not former_words("The record `settle`.\n```\nsettle\n```\n")
+
+
 def test_what_is_there_is_found() -> None:
     here = (
         "`tests/project/test_doc_references.py::test_what_is_there_is_found`, `airflow_recovery.errors.RecoveryError`"
