@@ -7,19 +7,19 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_recovery.attempt.adoption import finish_without_spark
 from airflow_recovery.attempt.attempt_outcome import own_finish
-from airflow_recovery.attempt.dynamic_splits import finish_pulled
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck, check_base
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.attempt.stage_failover import check_channels
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import Claim, InputPin, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.splits.adoption import finish_without_spark
+from airflow_recovery.splits.dynamic_assignment import finish_pulled
+from airflow_recovery.streaming.failover import check_channels
 
 
 def claim_attempt(

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.attempt.adoption import split_work
 from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
 from airflow_recovery.attempt.drivers import BOUND, Drivers
@@ -35,8 +34,6 @@ from airflow_recovery.attempt.reconnect import follow, is_worth_following
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
 from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.attempt.stage_failover import is_current_stage, restart_stages, stage_failover, void_attempt
-from airflow_recovery.attempt.stage_work import StageWork, stage_work
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
@@ -49,9 +46,12 @@ from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.plan_making import why_kept
 from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.splits.adoption import split_work
 from airflow_recovery.splits.mode import SplitClaim, SplitPlan
 from airflow_recovery.splits.parts import SplitWork
+from airflow_recovery.streaming.failover import is_current_stage, restart_stages, stage_failover, void_attempt
 from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
+from airflow_recovery.streaming.work import StageWork, stage_work
 
 
 class Decision(str, Enum):

@@ -18,10 +18,10 @@ from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.planning.evaluation import Judgement
-from airflow_recovery.planning.stages import Stages
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import ChannelPin
 
 LISTING_ROUNDS = 10

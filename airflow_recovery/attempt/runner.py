@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_recovery.attempt.stage_work import StageWork
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
@@ -15,6 +14,7 @@ from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
 from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.streaming.mode import StreamingClaim, StreamingOutcome
+from airflow_recovery.streaming.work import StageWork
 
 
 @dataclass(frozen=True)

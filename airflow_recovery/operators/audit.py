@@ -10,7 +10,7 @@ from airflow_recovery.operators.publish import RecoveryPublishOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.attempt.audit import ChannelAudit
+    from airflow_recovery.streaming.audit import ChannelAudit
     from airflow_recovery.task.open_run import OpenRun
 
 AUDIT_TASK = "audit"
@@ -31,8 +31,8 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
 
     def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
         """Audit, then publish."""
-        from airflow_recovery.attempt.audit import AuditTask
         from airflow_recovery.job.loading import load_job
+        from airflow_recovery.streaming.audit import AuditTask
         from airflow_recovery.streaming.declaration import declared_of
 
         if self.job is None:

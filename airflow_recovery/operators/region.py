@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.attempt.drivers import BOUND
 from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
-from airflow_recovery.attempt.start_gate import ChannelNotOpen
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.heartbeat import interval_s
 from airflow_recovery.driver.region_spec import RegionSpec
@@ -37,6 +36,7 @@ from airflow_recovery.job.loading import job_reference
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.streaming.start_gate import ChannelNotOpen
 from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
 from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
 from airflow_recovery.task.cluster_drivers import ClusterDrivers

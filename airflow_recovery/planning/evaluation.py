@@ -31,9 +31,9 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import ExternalObject, FenceCause, InputPin, Outcome, PlanRecord, RegionPlan
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
-from airflow_recovery.planning.stages import is_only_altered, other_channels
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
+from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels
 from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 
 Available = Callable[[str, Attempt], "Reason | None"]

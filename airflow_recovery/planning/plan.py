@@ -14,12 +14,12 @@ from typing import Any
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.records import InputPin
-from airflow_recovery.planning.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook
 from airflow_recovery.planning.graph import did_you_mean
-from airflow_recovery.planning.plan_stages import PlannedChannel
 from airflow_recovery.planning.reason import Evidence, Why
 from airflow_recovery.planning.scenario import REBUILD, Request, request_from_json
-from airflow_recovery.planning.stage_restart import StageMode
+from airflow_recovery.streaming.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook
+from airflow_recovery.streaming.restart import StageMode
+from airflow_recovery.streaming.restart_plan import PlannedChannel
 
 PLAN_FORMAT = 1
 

@@ -14,11 +14,11 @@ from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import restarted_with, why_restart_vertex
 from airflow_recovery.planning.evaluation import Available, Judgement
 from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
-from airflow_recovery.planning.plan_stages import PlannedStages, plan_stages
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.scenario import REBUILD, Request, Supposition, restart_everything, restart_together
 from airflow_recovery.planning.simulation import foresee
 from airflow_recovery.streaming.mode import StreamingPlan
+from airflow_recovery.streaming.restart_plan import PlannedStages, plan_stages
 
 
 def plan(

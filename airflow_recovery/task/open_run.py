@@ -12,7 +12,6 @@ from typing import Any
 
 from airflow_recovery.attempt.heartbeat_watch import Patience
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.stage_failover import channels_in
 from airflow_recovery.errors import HistoryIncomplete
 from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.masking import mask_secrets
@@ -30,6 +29,7 @@ from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.results.prober import OnAltered, ResultProber
 from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
+from airflow_recovery.streaming.failover import channels_in
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.run_context import is_live_run, task_identity
 

@@ -13,10 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from airflow_recovery.attempt.channels import give_up_input, give_up_output, input_channel, stage_reports
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
-from airflow_recovery.attempt.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
 from airflow_recovery.errors import (
     ChannelFailed,
     ConfigurationError,
@@ -30,6 +28,8 @@ from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
+from airflow_recovery.streaming.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
+from airflow_recovery.streaming.task_channels import give_up_input, give_up_output, input_channel, stage_reports
 
 WATCH_INTERVAL_S = 10.0
 """How often a running consumer asks Airflow for its producer's state; one request each."""

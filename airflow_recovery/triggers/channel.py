@@ -9,14 +9,14 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_recovery.attempt.channels import InputChannel
-from airflow_recovery.attempt.start_gate import Gate, look
 from airflow_recovery.errors import RecoveryError, StoreTimeout, StoreUnavailable
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.start_gate import Gate, look
+from airflow_recovery.streaming.task_channels import InputChannel
 
 POLL_INTERVAL_S = 3.0
 

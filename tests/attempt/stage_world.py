@@ -22,7 +22,7 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import Claim, Outcome, PlanRecord
-from airflow_recovery.planning.stages import live_attempts
+from airflow_recovery.streaming.channel_graph import live_attempts
 from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingPlan
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_recovery.attempt.stage_work import stage_work
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
@@ -33,14 +32,15 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.planning.stages import Stages
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.write_once import Backoff
+from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.consumer import Batch, ChannelConsumer
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
+from airflow_recovery.streaming.work import stage_work
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "flights")
 RAW, SCORED = ChannelPlan("raw", "source"), ChannelPlan("scored", "scorer")

@@ -17,8 +17,6 @@ from itertools import count
 import pytest
 from fakes import IDENTITY, FakeRunner, Hooks, Killed, Process, World, log
 
-from airflow_recovery.attempt import dynamic_splits
-from airflow_recovery.attempt.dynamic_splits import discover, return_rest
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.runner import ClaimedAttempt
@@ -33,6 +31,8 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.splits import dynamic_assignment as dynamic_splits
+from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore

@@ -8,13 +8,13 @@ import pytest
 from fakes import InlineThread, Killed, MemoryStore, Process
 from split_world import SOURCE, SplitWorld, split, splits
 
-from airflow_recovery.attempt import adoption
 from airflow_recovery.attempt import attempt as attempt_module
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import RecoveryError, SplitsNotCovered, StoreTimeout
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, Part, Reset
+from airflow_recovery.splits import adoption
 from airflow_recovery.splits import parts as parts_module
 from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.store.object_store import ObjectInfo

@@ -9,10 +9,11 @@ import pytest
 from fakes import Killed, Process
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
-from airflow_recovery.attempt import attempt, stage_failover
+from airflow_recovery.attempt import attempt
 from airflow_recovery.errors import AttemptLost, NoDoor, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.planning import stage_restart
+from airflow_recovery.streaming import failover as stage_failover
+from airflow_recovery.streaming import restart as stage_restart
 from airflow_recovery.streaming.mode import ChannelPin
 
 FULL = FailoverStrategy.FULL

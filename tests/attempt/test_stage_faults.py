@@ -21,7 +21,6 @@ import pytest
 from fakes import Killed, Process
 from stage_world import DOWNSTREAM, SINGLE, SINK, StageWorld
 
-from airflow_recovery.attempt import stage_failover
 from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.errors import (
@@ -39,6 +38,7 @@ from airflow_recovery.model.records import Reset
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.store.write_once import Backoff
+from airflow_recovery.streaming import failover as stage_failover
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.mode import ChannelPin

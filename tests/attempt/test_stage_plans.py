@@ -25,7 +25,7 @@ from airflow_recovery.planning.scenario import (
     RestartFrom,
     RestartRegion,
 )
-from airflow_recovery.planning.stage_restart import StageMode
+from airflow_recovery.streaming.restart import StageMode
 
 GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
     StageMode.GOES_ON,

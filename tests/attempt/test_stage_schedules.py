@@ -15,10 +15,11 @@ from fakes import InlineThread, Killed, Process
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 from test_stage_failover import check_coherent
 
-from airflow_recovery.attempt import attempt, stage_failover
+from airflow_recovery.attempt import attempt
 from airflow_recovery.errors import Failure, RecoveryError, RegionFailed
 from airflow_recovery.model.records import Reset
-from airflow_recovery.planning import stage_restart
+from airflow_recovery.streaming import failover as stage_failover
+from airflow_recovery.streaming import restart as stage_restart
 from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
 from airflow_recovery.verify.checker import verify_run
 

@@ -99,7 +99,7 @@ def test_a_side_input_that_was_made_again_with_equal_rows_changes_nothing(
 
 
 def test_control_parts_of_two_side_inputs_do_not_fit(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_recovery.attempt import adoption
+    from airflow_recovery.splits import adoption
 
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, pins: "one for all")
     scene.fail_after(2, monkeypatch)

@@ -18,7 +18,6 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_recovery.attempt.dynamic_splits import discover, return_rest
 from airflow_recovery.errors import AttemptLost, RecordInvalid, StoreTimeout
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
@@ -29,6 +28,7 @@ from airflow_recovery.model.records import (
     Part,
     RunIdentity,
 )
+from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished

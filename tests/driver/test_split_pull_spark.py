@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from split_scene import REGION, SplitScene
 
-from airflow_recovery.attempt.dynamic_splits import discover
 from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.splits.dynamic_assignment import discover
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import SplitPlan

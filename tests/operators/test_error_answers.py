@@ -12,11 +12,11 @@ import pytest
 
 from airflow_recovery import errors
 from airflow_recovery.api_server import compare_and_clear, rest_errors
-from airflow_recovery.attempt import start_gate
 from airflow_recovery.console.exit_codes import exit_code_of
 from airflow_recovery.errors import kind_of
 from airflow_recovery.hooks import clear_clients
 from airflow_recovery.model import build_in_progress
+from airflow_recovery.streaming import start_gate
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 # Task: "at once" and "later" are retried, after no pause and after one.

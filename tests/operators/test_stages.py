@@ -486,7 +486,7 @@ def test_an_account_that_is_not_complete_is_not_published(
     def incomplete(state: Any) -> None:
         raise ChannelInconsistent("subpartition 0: a hole")
 
-    monkeypatch.setattr("airflow_recovery.attempt.audit.check_ledger", incomplete)
+    monkeypatch.setattr("airflow_recovery.streaming.audit.check_ledger", incomplete)
     with pytest.raises(ChannelInconsistent, match="channel 'events', generation 1: subpartition 0: a hole"):
         run_try(task("audit"))
     assert state_in(recovery, "g", *STAGES).newest_publish == 0

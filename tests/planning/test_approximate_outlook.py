@@ -7,9 +7,9 @@ from topologies import single_subtasks
 
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.approximate import ApproximateStrategy, approximate_restart
-from airflow_recovery.planning.approximate_outlook import LossOutlook, RepeatOutlook, outlook
 from airflow_recovery.planning.execution_topology import ExecutionTopology
+from airflow_recovery.streaming.approximate import ApproximateStrategy, approximate_restart
+from airflow_recovery.streaming.approximate_outlook import LossOutlook, RepeatOutlook, outlook
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy

@@ -1,4 +1,4 @@
-"""The truth tables of `airflow_recovery.planning.stage_restart`, row by row; and channels in the judgement. a~b~c."""
+"""The truth tables of `airflow_recovery.streaming.restart`, row by row; and channels in the judgement. a~b~c."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.planning.stage_restart import (
+from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
+from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.restart import (
     StageMode,
     attempts_that_tell,
     begin_anew,
@@ -33,8 +35,6 @@ from airflow_recovery.planning.stage_restart import (
     should_restart,
     stage_restart,
 )
-from airflow_recovery.planning.stages import Stages, live_attempts, other_channels
-from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM

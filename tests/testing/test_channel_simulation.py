@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
-from airflow_recovery.planning.approximate import ApproximateStrategy
 from airflow_recovery.store.log import PutAnswer, PutSlot, ReadSlot
 from airflow_recovery.streaming import channel_folding as folding
 from airflow_recovery.streaming import channel_retention as retention
 from airflow_recovery.streaming.appending import ChannelLog
+from airflow_recovery.streaming.approximate import ApproximateStrategy
 from airflow_recovery.streaming.channel_records import Consumed, Released
 from airflow_recovery.streaming.consuming import commit_batch, create_view
 from airflow_recovery.streaming.producing import publish

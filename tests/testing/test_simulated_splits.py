@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from test_simulation_finds import finds
 
-from airflow_recovery.attempt import adoption, attempt, region_task
+from airflow_recovery.attempt import attempt, region_task
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, Part
 from airflow_recovery.results.release import Releaser, ReleaseRule
+from airflow_recovery.splits import adoption
 from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.testing import split_driver

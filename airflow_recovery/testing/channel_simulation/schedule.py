@@ -9,10 +9,10 @@ from typing import Any
 
 from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.approximate import approximate_restart
 from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from airflow_recovery.store.log import PutAnswer, PutSlot
+from airflow_recovery.streaming.approximate import approximate_restart
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.verdict import check_end

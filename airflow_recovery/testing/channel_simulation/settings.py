@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
-from airflow_recovery.planning.approximate import ApproximateStrategy
+from airflow_recovery.streaming.approximate import ApproximateStrategy
 
 
 class Violation(AssertionError):

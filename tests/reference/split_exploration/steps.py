@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from airflow_recovery.attempt import dynamic_splits
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
 from airflow_recovery.model.records import Part
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.splits import assignment as assigning
+from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits import parts as parts_module
 from airflow_recovery.splits.assignment import Assignment
 from airflow_recovery.splits.committed import check_kept

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import InputPin, RegionPlan
-from airflow_recovery.planning.stage_restart import ended_before
-from airflow_recovery.planning.stages import Stages, live_attempts
 from airflow_recovery.splits.parts import reading_of
+from airflow_recovery.streaming.channel_graph import Stages, live_attempts
 from airflow_recovery.streaming.mode import ChannelPin, StreamingPlan
+from airflow_recovery.streaming.restart import ended_before
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from enum import Enum
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, InputPin, Reset
-from airflow_recovery.planning.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
-from airflow_recovery.planning.stages import Stages, feeder, generations_of, is_only_altered, live_attempts
+from airflow_recovery.streaming.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from airflow_recovery.streaming.channel_graph import Stages, feeder, generations_of, is_only_altered, live_attempts
 from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 
 INCONSISTENT = "ChannelInconsistent"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
-from airflow_recovery.planning.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook, outlook
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.scenario import Supposition, restart_together
 from airflow_recovery.planning.simulation import foresee
-from airflow_recovery.planning.stage_restart import StageMode, StageRestart, begin_anew, begun_anew, stage_restart
-from airflow_recovery.planning.stages import Stages, live_attempts
+from airflow_recovery.streaming.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook, outlook
+from airflow_recovery.streaming.channel_graph import Stages, live_attempts
 from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
+from airflow_recovery.streaming.restart import StageMode, StageRestart, begin_anew, begun_anew, stage_restart
 
 
 @dataclass(frozen=True)

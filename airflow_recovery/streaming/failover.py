@@ -2,7 +2,7 @@
 
 See FLIP-135, docs/protocol.md#principles.
 
-Who restarts is `airflow_recovery.planning.stage_restart`; here it is read from the journal and written to it.
+Who restarts is `airflow_recovery.streaming.restart`; here it is read from the journal and written to it.
 
     reset    the others first, the own attempt last: a crash in between does it all again
     clear    the others' tasks, between the two: by one compare-and-clear. A crash before it leaves attempts at work
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.stage_work import code_of
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
     HOW_TO_GET_A_DOOR,
@@ -33,7 +32,12 @@ from airflow_recovery.model.records import Claim, FenceCause, Reset, RunIdentity
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.planning.stage_restart import (
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_graph import live_attempts, other_channels
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingPlan
+from airflow_recovery.streaming.reading import is_opened
+from airflow_recovery.streaming.restart import (
     StageMode,
     StageRestart,
     attempts_that_tell,
@@ -43,11 +47,7 @@ from airflow_recovery.planning.stage_restart import (
     should_restart,
     stage_restart,
 )
-from airflow_recovery.planning.stages import live_attempts, other_channels
-from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.streaming.channel_records import ChannelIdentity
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingPlan
-from airflow_recovery.streaming.reading import is_opened
+from airflow_recovery.streaming.work import code_of
 
 
 @dataclass(frozen=True)

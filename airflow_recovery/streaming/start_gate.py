@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.attempt.channels import InputChannel
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.reading import read_channel
+from airflow_recovery.streaming.task_channels import InputChannel
 
 GIVEN_UP_STATES = frozenset({"failed", "upstream_failed", "removed"})
 """Of a producer's task: no more will come of it, until somebody clears it."""
