@@ -10,8 +10,8 @@ from typing import Any
 from airflow_recovery.console.arguments import add_run_arguments, run_to_read
 from airflow_recovery.console.bundle import BundleStore
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.run_ledger import ledger_of
 from airflow_recovery.planning.plan_text import cut, ranges, table
+from airflow_recovery.story.mode import story_modes
 from airflow_recovery.story.run_history import history_of
 from airflow_recovery.story.run_story import RegionStory, tell
 from airflow_recovery.story.run_view import view_run
@@ -30,14 +30,15 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal)
     bundle = journal.store if isinstance(journal.store, BundleStore) else None
     stories, history = tell(view), history_of(view)
-    ledger = ledger_of(view, found.results, found.no_channels)
+    reports = [mode.report(view, found.results, found.no_channels) for mode in story_modes()]
     if args.json:
         document = _document(view.journal.identity, view.in_use.plan_hash, stories)
         of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
-        print(json.dumps({**document, **ledger.to_json(), "history": asdict(history), **of_bundle}, indent=1))
+        of_modes = {key: value for report in reports for key, value in report.to_json().items()}
+        print(json.dumps({**document, **of_modes, "history": asdict(history), **of_bundle}, indent=1))
     else:
         header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
-        parts = [header, _regions(stories), ledger.text(), _attempts(stories), history.text()]
+        parts = [header, _regions(stories), *(report.text() for report in reports), _attempts(stories), history.text()]
         print("\n\n".join(each for each in parts if each is not None))
     return ExitCode.DONE
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from airflow_recovery.errors import ConfigurationError
@@ -96,6 +97,11 @@ def answers_of(mode: str, module: str, questions: type[A]) -> A:
     if not isinstance(answers, questions):
         raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
     return answers
+
+
+def installed_modes() -> tuple[str, ...]:
+    """The names of the modes but batch whose packages are on this machine."""
+    return tuple(name for name, package in MODES.items() if find_spec(package) is not None)
 
 
 def modes_of(records: Iterable[HasMode]) -> tuple[str, ...]:

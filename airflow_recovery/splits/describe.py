@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from airflow_recovery.errors import ObjectMissing
@@ -17,29 +18,16 @@ from airflow_recovery.model.records import Claim
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import numbers_of
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.mode import AttemptProgress, StoryMode
 
 MAX_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
-class SplitsStory:
-    """How far an attempt came, in splits.
+class SplitsDone(AttemptProgress):
+    """Counted in splits."""
 
-    ``done``: committed, by it or by earlier attempts; ``kept`` of them by these; ``lost`` of them can't be read, and
-    were given up. ``total`` is what it had to read: `None` where it has not finished.
-    """
-
-    done: int
-    kept: int
-    lost: int
-    total: int | None
-
-    def text(self) -> str:
-        """For people."""
-        lost = f", {self.lost} of them given up" if self.lost else ""
-        if self.total is not None:
-            return f"{self.done} of {self.total} splits done, {self.kept} of them by earlier attempts{lost}"
-        return f"{self.done - self.kept} splits done{f', {self.kept} taken over' if self.kept else ''}{lost}"
+    unit: ClassVar[str] = "splits"
 
 
 @dataclass(frozen=True)
@@ -52,16 +40,16 @@ _counts: WeakKeyDictionary[ObjectStore, dict[str, _Count]] = WeakKeyDictionary()
 """By the part's key."""
 
 
-def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> SplitsStory | None:
+def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> SplitsDone | None:
     """`None` of an attempt that does not commit split by split, or has done nothing, or whose parts were purged.
 
     ``claim``: its own, where that is known.
     """
     outcome = attempt.outcome
-    if outcome is not None and SplitOutcome.of(outcome).parts:
-        done = _size(SplitOutcome.of(outcome).parts)
-        kept = _size(each for each in SplitOutcome.of(outcome).parts if each.attempt != attempt.number)
-        return SplitsStory(done, kept, len(SplitOutcome.of(outcome).lost_splits), done)
+    if outcome is not None and (ended := SplitOutcome.of(outcome)).parts:
+        done = _size(ended.parts)
+        kept = _size(part for part in ended.parts if part.attempt != attempt.number)
+        return SplitsDone(done, kept, len(ended.lost_splits), done)
     base = numbers_of(SplitClaim.of(claim).base) if claim is not None else []
     if not attempt.parts and not base:
         return None
@@ -71,7 +59,7 @@ def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | No
     except ObjectMissing:
         return None
     kept = sum(each.splits for each in taken)
-    return SplitsStory(
+    return SplitsDone(
         done=kept + sum(each.splits for each in own),
         kept=kept,
         lost=sum(each.lost for each in (*own, *taken)),
@@ -95,3 +83,14 @@ def _counted(journal: Journal, region: str, parts: list[tuple[int, int]]) -> lis
 
 def _size(parts: Iterable[PartRef]) -> int:
     return sum(len(each.splits) for each in parts)
+
+
+class SplitStory(StoryMode):
+    """Tells how many splits are done."""
+
+    def progress(self, journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:
+        """As `splits_of`."""
+        return splits_of(journal, region, attempt, claim)
+
+
+MODE = SplitStory()

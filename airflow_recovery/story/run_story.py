@@ -10,9 +10,9 @@ from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import AttemptState, Claim, RegionPlan
 from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.story.mode import AttemptProgress, progress_of
 from airflow_recovery.story.run_events import RunEvents, events_of
 from airflow_recovery.story.run_view import RunView
-from airflow_recovery.story.splits_story import SplitsStory, splits_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class AttemptStory:
     application_id: str | None
     worker: str | None
     failure: FailureStory | None
-    splits: SplitsStory | None
+    splits: AttemptProgress | None
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, told: 
     outputs = outcome.outputs if outcome is not None and outcome.state is AttemptState.FINISHED else ()
     counted = [each.rows for each in outputs if each.rows is not None]
     pins = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
-    splits = splits_of(view.journal, region, attempt, claim)
+    progress = progress_of(view.journal, region, attempt, claim)
     return AttemptStory(
         number=number,
         state=outcome.state.value if outcome is not None else "OPEN" if attempt.is_claimed else "MARKED",
-        why="; ".join(_marks(view, region, attempt, splits) or _overtaken(attempt, state.attempts.get(number + 1))),
+        why="; ".join(_marks(view, region, attempt, progress) or _overtaken(attempt, state.attempts.get(number + 1))),
         reads=tuple(f"{pin.region}@{pin.attempt}" for pin in pins),
         spark_seconds=outcome.spark_seconds if outcome is not None else None,
         claimed_at=claim.claimed_at if claim is not None else None,
@@ -166,7 +166,7 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, told: 
         application_id=outcome.application_id if outcome is not None else None,
         worker=outcome.worker if outcome is not None else None,
         failure=_failure(outcome.failure) if outcome is not None and outcome.failure is not None else None,
-        splits=splits,
+        splits=progress,
     )
 
 
@@ -188,9 +188,9 @@ def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
     return [f"input made again: {', '.join(remade)}"] if remade else []
 
 
-def _marks(view: RunView, region: str, attempt: Attempt, splits: SplitsStory | None) -> list[str]:
+def _marks(view: RunView, region: str, attempt: Attempt, progress: AttemptProgress | None) -> list[str]:
     """What became of an attempt, in words."""
-    found = [splits.text()] if splits is not None else []
+    found = [progress.text()] if progress is not None else []
     outcome = attempt.outcome
     if outcome is not None and outcome.state is AttemptState.FENCED:
         cause = outcome.cause.value if outcome.cause is not None else "fenced"

@@ -9,44 +9,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from airflow_recovery.errors import ChannelError, JournalError
+from airflow_recovery.errors import ChannelError, ChannelInconsistent, JournalError, RecordInvalid, StoreError
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.planning.plan_text import table
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.folders import folders, readable
+from airflow_recovery.story.mode import ChannelView, ModeReport, StoryMode
+from airflow_recovery.story.run_view import RunView, view_run
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.ledger import LossReport, check_ledger, loss_report
+from airflow_recovery.streaming.mode import StreamingPlan
+from airflow_recovery.streaming.run_channels import ChannelReport, channel_reports, run_channels
 
 MOST_SLOTS = 2000
 """Of one look at one channel: a page must not wait for a log of a year. The next look goes on."""
 
-
-@dataclass(frozen=True)
-class ChannelView:
-    """One channel in one generation. Records of different channels can't be summed.
-
-    ``is_newest``: no later generation was begun. ``counts``: what was committed in it is a part of the result; `None`
-    where the run's records don't say. ``committed`` and ``lost`` are of ``records``, all up to the checkpoint;
-    ``behind``: published, and not checkpointed yet. ``unknown``: attempts of the producer that could not make again
-    what was before them: how much that is nobody knows, so that ``lost`` is a least number then. ``is_whole``: the
-    whole log was read. ``problem``: why it could not be; then the numbers are as far as it could.
-    """
-
-    edge: str
-    generation: int
-    is_newest: bool = True
-    counts: bool | None = None
-    records: int = 0
-    committed: int = 0
-    lost: int = 0
-    behind: int = 0
-    causes: tuple[tuple[str, int], ...] = ()
-    unknown: tuple[int, ...] = ()
-    verdict: str = ""
-    is_whole: bool = True
-    problem: str | None = None
+MOST_READERS = 256
+"""Of one store, in one process."""
 
 
 class LedgerReader:
@@ -116,3 +102,98 @@ def _view(report: LossReport, generation: int, *, is_whole: bool, problem: str |
         is_whole=is_whole,
         problem=problem,
     )
+
+
+@dataclass(frozen=True)
+class RunLedger(ModeReport):
+    """``channels``: one report a channel and generation. ``trouble``: why there are none, though there are channels."""
+
+    channels: tuple[ChannelReport, ...] = ()
+    trouble: str | None = None
+
+    def text(self) -> str | None:
+        """For people; `None` for a run without channels."""
+        if self.trouble is not None:
+            return f"Channels: they can't be read: {self.trouble}"
+        if not self.channels:
+            return None
+        columns = ("channel", "gen", "state", "producer", "consumer", "published", "committed", "lost", "behind")
+        return "Channels (records):\n" + table((*columns, "budget used"), list(map(_row, self.channels)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"channels": [each.to_json() for each in self.channels], "channels_trouble": self.trouble}
+
+
+def ledger_of(view: RunView, results: ObjectStore | None, no_channels: str = "") -> RunLedger:
+    """Read the channels of a run, live or ended. Nothing is raised for what is wrong with them: the rest is shown.
+
+    ``no_channels`` says why, where there is the journal alone.
+    """
+    if not any(StreamingPlan.of(region).channels_out for region in view.in_use.plan.regions):
+        return RunLedger()
+    if results is None:
+        return RunLedger(trouble=no_channels)
+    try:
+        return RunLedger(channel_reports(results, view.journal.identity, view.in_use.plan, view.in_use.state))
+    except (ChannelInconsistent, RecordInvalid, StoreError) as error:
+        return RunLedger(trouble=f"{type(error).__name__}: {error}")
+
+
+def _row(report: ChannelReport) -> tuple[str, ...]:
+    channel, loss = report.channel, report.loss
+    lost = ", ".join(f"{cause.value} {count:,}" for cause, count in loss.causes) or "0"
+    if report.unknown:
+        attempts = ", ".join(f"@{each.attempt}" for each in loss.unknown)
+        lost = f"{'' if lost == '0' else f'{lost}, '}unknown ({attempts} could not read again)"
+    return (
+        channel.edge,
+        str(channel.generation),
+        report.standing.value if channel.counts else f"{report.standing.value}, does not count",
+        _end(channel.producer, report.producer_attempt),
+        _end(channel.consumer, report.consumer_attempt),
+        f"{report.published:,}",
+        f"{report.committed:,}",
+        lost,
+        f"{loss.behind:,}",
+        report.budget_used(),
+    )
+
+
+def _end(region: str | None, attempt: int) -> str:
+    return "-" if region is None or not attempt else f"{region}@{attempt}"
+
+
+class StreamingStory(StoryMode):
+    """Tells what each channel has committed and lost."""
+
+    def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
+        """As `channels_of`. What was read of a log once is kept for the next look."""
+        return channels_of(results, journal.identity, partial(_reader, results), partial(_counting, journal))
+
+    def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> RunLedger:
+        """As `ledger_of`."""
+        return ledger_of(view, results, no_results)
+
+
+_readers: WeakKeyDictionary[ObjectStore, dict[ChannelIdentity, LedgerReader]] = WeakKeyDictionary()
+
+
+def _reader(results: ObjectStore, identity: ChannelIdentity) -> LedgerReader:
+    """The one of an earlier look. With what is forgotten nothing is lost but time."""
+    readers = _readers.setdefault(results, {})
+    if len(readers) >= MOST_READERS:
+        readers.clear()
+    return readers.setdefault(identity, LedgerReader(results, identity))
+
+
+def _counting(journal: Journal) -> set[tuple[str, int]] | None:
+    """Generations that count; `None` where the records can't be read: the logs can all the same."""
+    try:
+        in_use = view_run(journal).in_use
+    except JournalError:
+        return None
+    return {(channel.edge, channel.generation) for channel in run_channels(in_use.plan, in_use.state) if channel.counts}
+
+
+MODE = StreamingStory()

@@ -16,8 +16,8 @@ use_wheel()
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
 
-from airflow_recovery.console.run_ledger import ledger_of  # noqa: E402
 from airflow_recovery.story.run_view import view_run  # noqa: E402
+from airflow_recovery.streaming.describe import ledger_of  # noqa: E402
 from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
 from scripts.demo.stage import own_folder  # noqa: E402

@@ -125,7 +125,6 @@ class RestWorld:
         for each in (*access.MAY_READ, access.MAY_ACT[0]):
             overrides[each.dependency] = _may_act if each is access.MAY_ACT[0] else _may_read
         patch.setattr(app_module.app, "dependency_overrides", overrides)
-        rest_channels._reader.cache_clear()
         patch.setattr(store_routes, "gate", StoreGate())
         for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin):
             patch.setattr(module, "find_dag_run", self._find)

@@ -137,7 +137,7 @@ def test_results_that_may_not_be_read_leave_the_rest(recorded, tmp_path, monkeyp
     def denied(*_: object) -> None:
         raise StoreAccessDenied("the results: 403")
 
-    monkeypatch.setattr("airflow_recovery.console.run_ledger.channel_reports", denied)
+    monkeypatch.setattr("airflow_recovery.streaming.describe.channel_reports", denied)
     code, said = recorded.call("show", *RUN)
     assert code == ExitCode.DONE
     assert "Channels: they can't be read: StoreAccessDenied: the results: 403" in said

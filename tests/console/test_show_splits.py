@@ -12,9 +12,9 @@ from split_world import SOURCE, SplitWorld, splits
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.splits.describe import SplitsDone, splits_of
 from airflow_recovery.story.run_document import run_document
 from airflow_recovery.story.run_view import view_run
-from airflow_recovery.story.splits_story import SplitsStory, splits_of
 
 RUN = ("flights", "2026-01-01")
 
@@ -78,7 +78,7 @@ def test_splits_that_were_given_up_are_counted(world):
     lost = replace(part, number=2, splits=("x", "y"), outputs=(), lost=Failure("ValueError", "no such day"))
     world.journal().put_part(lost)
     found = splits_of(world.journal(), SOURCE, world.state().of(SOURCE).attempts[1], None)
-    assert found == SplitsStory(done=4, kept=0, lost=2, total=None)
+    assert found == SplitsDone(done=4, kept=0, lost=2, total=None)
     assert found.text() == "4 splits done, 2 of them given up"
 
 

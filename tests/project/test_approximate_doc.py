@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_recovery import APPROXIMATE, FailoverStrategy, Streaming, job
-from airflow_recovery.console.run_ledger import RunLedger
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
+from airflow_recovery.streaming.describe import RunLedger
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 

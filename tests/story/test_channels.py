@@ -15,10 +15,11 @@ from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore
-from airflow_recovery.story import channels as channels_module
-from airflow_recovery.story.channels import ChannelView, LedgerReader, channels_of
+from airflow_recovery.story.mode import ChannelView
+from airflow_recovery.streaming import describe as channels_module
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.consumer import ChannelConsumer
+from airflow_recovery.streaming.describe import LedgerReader, channels_of
 from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.testing import CountingStore
 

@@ -1,0 +1,104 @@
+"""What people are told of a run beyond what batch has to tell: each mode adds its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.mode import answers_of, installed_modes
+from airflow_recovery.model.records import Claim
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.run_view import RunView
+
+
+@dataclass(frozen=True)
+class AttemptProgress:
+    """How far an attempt came, counted in units of its mode.
+
+    ``done``: committed, by it or by earlier attempts; ``kept`` of them by these; ``lost`` of them can't be read, and
+    were given up. ``total`` is what it had to read: `None` where it has not finished.
+    """
+
+    unit: ClassVar[str] = "parts"
+
+    done: int
+    kept: int
+    lost: int
+    total: int | None
+
+    def text(self) -> str:
+        """For people."""
+        lost = f", {self.lost} of them given up" if self.lost else ""
+        if self.total is not None:
+            return f"{self.done} of {self.total} {self.unit} done, {self.kept} of them by earlier attempts{lost}"
+        return f"{self.done - self.kept} {self.unit} done{f', {self.kept} taken over' if self.kept else ''}{lost}"
+
+
+@dataclass(frozen=True)
+class ChannelView:
+    """One channel in one generation. Records of different channels can't be summed.
+
+    ``is_newest``: no later generation was begun. ``counts``: what was committed in it is a part of the result; `None`
+    where the run's records don't say. ``committed`` and ``lost`` are of ``records``, all up to the checkpoint;
+    ``behind``: published, and not checkpointed yet. ``unknown``: attempts of the producer that could not make again
+    what was before them: how much that is nobody knows, so that ``lost`` is a least number then. ``is_whole``: the
+    whole log was read. ``problem``: why it could not be; then the numbers are as far as it could.
+    """
+
+    edge: str
+    generation: int
+    is_newest: bool = True
+    counts: bool | None = None
+    records: int = 0
+    committed: int = 0
+    lost: int = 0
+    behind: int = 0
+    causes: tuple[tuple[str, int], ...] = ()
+    unknown: tuple[int, ...] = ()
+    verdict: str = ""
+    is_whole: bool = True
+    problem: str | None = None
+
+
+class ModeReport:
+    """What ``show`` adds for a mode, in text and as JSON."""
+
+    def text(self) -> str | None:
+        """For people; `None` for nothing."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, by keys of the run's own document."""
+        return {}
+
+
+class StoryMode:
+    """The questions, with batch's answers. A mode's own are in ``describe`` of its package."""
+
+    def progress(self, journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:
+        """How far ``attempt`` came; `None` of one that this mode did not run. ``claim``: its own, where it is known."""
+        return None
+
+    def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
+        """What each channel of the run has committed and lost. Raises the store's errors."""
+        return ()
+
+    def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> ModeReport:
+        """Of a whole run; what can't be read is said there. ``no_results``: why ``results`` is not at hand."""
+        return ModeReport()
+
+
+def story_modes() -> Iterator[StoryMode]:
+    """All that are installed. Each is asked of every run, since a run may have been of another mode before."""
+    for name in installed_modes():
+        mode: StoryMode = answers_of(name, "describe", StoryMode)
+        yield mode
+
+
+def progress_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:
+    """As `StoryMode.progress`, of whichever mode has run the attempt."""
+    answers = (mode.progress(journal, region, attempt, claim) for mode in story_modes())
+    return next((progress for progress in answers if progress is not None), None)
