@@ -11,6 +11,7 @@ from statistics import median
 
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.splits.log import (
+    LOG_RECORD,
     Assign,
     Discovered,
     End,
@@ -18,8 +19,6 @@ from airflow_recovery.splits.log import (
     Return,
     SplitBook,
     fold,
-    record_from_json,
-    record_to_json,
 )
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.split import Split
@@ -45,11 +44,12 @@ def measure(folder: Path, repeats: int | None) -> Report:
     """In this process: the fold is pure. The log in the store is a folder, so its figure is without a network."""
     rounds = repeats or 5
     rows, samples, per_record_us = [], {}, {}
+    read = LOG_RECORD.from_json
     for size in SIZES:
         records = history(size)
         folds = _timed(rounds, lambda records=records: fold(records))  # type: ignore[misc]
-        lines = [json.dumps(record_to_json(each)) for each in records]
-        reads = _timed(rounds, lambda lines=lines: fold(record_from_json(json.loads(each)) for each in lines))  # type: ignore[misc]
+        lines = [json.dumps(LOG_RECORD.to_json(each)) for each in records]
+        reads = _timed(rounds, lambda lines=lines: fold(read(json.loads(each), exact=True) for each in lines))  # type: ignore[misc]
         snapshot = json.dumps(fold(records).to_json())
         restores = _timed(rounds, lambda snapshot=snapshot: SplitBook.from_json(json.loads(snapshot)))  # type: ignore[misc]
         samples[str(size)] = {"fold": folds, "read and fold": reads, "from a snapshot": restores}

@@ -30,10 +30,11 @@ from airflow_recovery.api_server.access import MAY_CLEAR, audit
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.api_server.rebuild import run_of_key, set_finished
 from airflow_recovery.api_server.rest_errors import add_error_handlers
-from airflow_recovery.attempt.clear_protocol import Caller, clear_request_from_json
+from airflow_recovery.attempt.clear_protocol import ClearBody
 from airflow_recovery.attempt.rebuild import RebuildRequest
 from airflow_recovery.attempt.task_instances import ClearRequest
 from airflow_recovery.errors import NotMine
+from airflow_recovery.model.codec import from_json, to_json
 
 app = FastAPI(
     title="Airflow Recovery",
@@ -64,8 +65,8 @@ def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]
 def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
     try:
-        request = clear_request_from_json(body.get("request"))
-        caller = Caller.from_json(body.get("caller"))
+        posted = ClearBody.read(body)
+        request, caller = posted.request, posted.caller
         asked = {
             "caller": None if caller is None else caller.key,
             "producers": list(request.producers),
@@ -73,7 +74,7 @@ def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDe
         }
         if request != ClearRequest():  # which asks for nothing, but whether one may ask
             audit(session, user.get_name(), "airflow_recovery.clear", dag_id, run_id, asked)
-        return clear(session, dag_id, run_id, request, caller=caller).to_json()
+        return to_json(clear(session, dag_id, run_id, request, caller=caller))
     except RunMissing as error:
         raise HTTPException(404, str(error)) from error
     except NotMine as error:
@@ -86,11 +87,11 @@ def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDe
 def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
     try:
-        request = RebuildRequest.from_json(body)
+        request = from_json(RebuildRequest, body)
         if not request.dry_run:
             run_id = run_of_key(session, dag_id, request.run_key)
             audit(session, user.get_name(), "airflow_recovery.rebuild", dag_id, run_id, {"tasks": list(request.notes)})
-        return set_finished(session, dag_id, request).to_json()
+        return to_json(set_finished(session, dag_id, request))
     except RunMissing as error:
         raise HTTPException(404, str(error)) from error
     except ValueError as error:

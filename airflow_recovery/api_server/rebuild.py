@@ -14,7 +14,7 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
 from airflow_recovery.api_server.compare_and_clear import RunMissing, instances_of, key_of, lock_run, state_of
-from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
+from airflow_recovery.attempt.rebuild import MAX_NOTE_CHARS, RebuildRequest, Rebuilt
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -45,7 +45,7 @@ def set_finished(session: Session, dag_id: str, request: RebuildRequest) -> Rebu
             continue
         done.append(key)
         if not request.dry_run:
-            found[key].note = note
+            found[key].note = note[:MAX_NOTE_CHARS]
             found[key].set_state(TaskInstanceState.SUCCESS, session=session)
     session.flush()
     return Rebuilt(run_id, tuple(done), left)

@@ -22,6 +22,7 @@ from airflow.state.metastore import MetastoreBackend
 
 from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Caller, Operation
 from airflow_recovery.errors import RecoveryError
+from airflow_recovery.model.codec import to_json
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,7 +46,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
     try:
         body = json.loads(value)
         call_id = str(body.get("call_id", "")) if isinstance(body, dict) else ""
-        call = Call.from_json(body)
+        call = Call.read(body)
         if call.operation is Operation.POOL:
             found = Answer(call_id, slots=pool_slots(session, scope, call.text or ""))
         elif call.operation is Operation.NOTE:
@@ -61,7 +62,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
             found = Answer(call_id, result=done)
     except (ValueError, RecursionError, RecoveryError) as error:
         found = Answer(call_id, error=str(error))
-    return json.dumps(found.to_json())
+    return json.dumps(to_json(found))
 
 
 class RecoveryCallsMixin:

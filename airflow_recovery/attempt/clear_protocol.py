@@ -5,11 +5,12 @@ Shared by both sides and both clients; imports neither Airflow nor SQLAlchemy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation
+from airflow_recovery.model.codec import OrMinusOne, from_json, later, needed
 
 CALL_KEY = "airflow_recovery.failover"
 """A task's write to this key of its own state store is a call to `state_backend`.
@@ -58,29 +59,16 @@ class Call:
 
     call_id: str
     operation: Operation
-    request: ClearRequest | None = None
-    text: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse. ``text`` only where there is one: older servers know none."""
-        request = None if self.request is None else self.request.to_json()
-        text = {} if self.text is None else {"text": self.text}
-        return {"call_id": self.call_id, "operation": self.operation.value, "request": request, **text}
+    request: ClearRequest | None = needed(None)
+    text: str | None = later(None)
 
     @classmethod
-    def from_json(cls, value: Any) -> Call:
-        """Inverse of `to_json`. Raises `ValueError` on anything else."""
-        if not isinstance(value, dict):
-            raise ValueError(f"expected an object with call_id, operation and request, found {type(value).__name__}")
-        try:
-            operation = Operation(value["operation"])
-            request = clear_request_from_json(value["request"]) if operation is Operation.CLEAR else None
-            text = value.get("text")
-            if operation is Operation.NOTE:
-                text = noted(text)
-            return cls(str(value["call_id"]), operation, request, None if text is None else str(text))
-        except KeyError as error:
-            raise ValueError(f"expected call_id, operation and request; {error} is missing") from error
+    def read(cls, value: Any) -> Call:
+        """From JSON and from outside. Raises `ValueError` for what is no call, or asks for too much."""
+        call = from_json(cls, value)
+        if call.request is not None:
+            check_size(call.request)
+        return replace(call, text=noted(call.text)) if call.operation is Operation.NOTE else call
 
 
 @dataclass(frozen=True)
@@ -91,38 +79,11 @@ class Answer:
     """
 
     call_id: str
-    observation: Observation | None = None
-    result: ClearResult | None = None
-    error: str | None = None
-    slots: int | None = None
-    description: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {
-            "call_id": self.call_id,
-            "observation": None if self.observation is None else self.observation.to_json(),
-            "result": None if self.result is None else self.result.to_json(),
-            "error": self.error,
-            **({} if self.slots is None else {"slots": self.slots}),
-            **({} if self.description is None else {"description": self.description}),
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> Answer:
-        """Inverse of `to_json`. Raises `ValueError` on anything else, an unanswered call among them."""
-        try:
-            observation, result = value["observation"], value["result"]
-            return cls(
-                str(value["call_id"]),
-                None if observation is None else Observation.from_json(observation),
-                None if result is None else ClearResult.from_json(result),
-                value["error"],
-                value.get("slots"),
-                value.get("description"),
-            )
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"expected an answer, found {str(value)[:200]!r}") from error
+    observation: Observation | None = needed(None)
+    result: ClearResult | None = needed(None)
+    error: str | None = needed(None)
+    slots: OrMinusOne | None = later(None)
+    description: dict[str, Any] | None = later(None)
 
 
 @dataclass(frozen=True)
@@ -132,19 +93,20 @@ class Caller:
     key: str
     ti_id: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {"key": self.key, "ti_id": self.ti_id}
+
+@dataclass(frozen=True)
+class ClearBody:
+    """What is posted to our endpoint. ``caller``: `None` for a person."""
+
+    request: ClearRequest
+    caller: Caller | None = None
 
     @classmethod
-    def from_json(cls, value: Any) -> Caller | None:
-        """Inverse of `to_json`; `None` stays `None` (a person asks). Raises `ValueError` on anything else."""
-        if value is None:
-            return None
-        if not isinstance(value, dict) or not isinstance(value.get("key"), str):
-            raise ValueError("expected caller to be null or an object with key and ti_id")
-        ti_id = value.get("ti_id")
-        return cls(value["key"], None if ti_id is None else str(ti_id))
+    def read(cls, value: Any) -> ClearBody:
+        """From outside. Raises `ValueError` for what is none, or asks for too much."""
+        body = from_json(cls, value)
+        check_size(body.request)
+        return body
 
 
 @dataclass(frozen=True)
@@ -176,17 +138,8 @@ def noted(text: object) -> str:
     return line if len(line) <= MAX_NOTE else f"{line[: MAX_NOTE - 1]}…"
 
 
-def clear_request_from_json(value: Any) -> ClearRequest:
-    """A `ClearRequest` from outside. Raises `ValueError` where it is none or names too many task instances."""
-    if not isinstance(value, dict):
-        raise ValueError(f"expected a clear request, found {type(value).__name__}")
-    try:
-        request = ClearRequest.from_json(value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"expected producers, consumers and unblock: {error!r}") from error
-    pairs = [*request.producers.items(), *request.consumers.items()]
-    if len(pairs) > MAX_KEYS:
-        raise ValueError(f"expected at most {MAX_KEYS} task instances in one clear, found {len(pairs)}")
-    if not all(isinstance(each, str) for pair in pairs for each in pair):
-        raise ValueError("expected producers and consumers to map task keys to task instance ids, both strings")
-    return request
+def check_size(request: ClearRequest) -> None:
+    """Raise `ValueError` where ``request`` names too many task instances."""
+    count = len(request.producers) + len(request.consumers)
+    if count > MAX_KEYS:
+        raise ValueError(f"expected at most {MAX_KEYS} task instances in one clear, found {count}")

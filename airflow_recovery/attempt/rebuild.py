@@ -8,11 +8,11 @@ the map indexes that Airflow takes from a task's answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from airflow_recovery.errors import OutputAltered
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.codec import needed
 from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.planning.plan_making import why_kept
@@ -30,20 +30,7 @@ class RebuildRequest:
 
     run_key: str
     notes: Mapping[str, str]
-    dry_run: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {"run_key": self.run_key, "notes": dict(self.notes), "dry_run": self.dry_run}
-
-    @classmethod
-    def from_json(cls, value: Any) -> RebuildRequest:
-        """Inverse of `to_json`. Raises `ValueError` on anything else."""
-        try:
-            notes = {str(key): str(note)[:MAX_NOTE_CHARS] for key, note in value["notes"].items()}
-            return cls(str(value["run_key"]), notes, bool(value["dry_run"]))
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"expected run_key, notes and dry_run: {error!r}") from error
+    dry_run: bool = needed(False)
 
 
 @dataclass(frozen=True)
@@ -51,17 +38,8 @@ class Rebuilt:
     """What became of it: which tasks of which run were set (or would be), and why the others were left."""
 
     run_id: str
-    done: tuple[str, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Any) -> Rebuilt:
-        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
-        return cls(str(value["run_id"]), tuple(value["done"]), dict(value["left"]))
+    done: tuple[str, ...] = needed(())
+    left: Mapping[str, str] = needed(factory=dict)
 
 
 @dataclass(frozen=True)

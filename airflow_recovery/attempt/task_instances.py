@@ -7,8 +7,10 @@ side that both share is `airflow_recovery.api_server.compare_and_clear`. These v
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from airflow_recovery.model.codec import OrMinusOne, from_json, needed, to_json
 
 FINISHED_STATES = frozenset({"success", "failed", "upstream_failed"})
 """States out of which a clear makes a task run again.
@@ -32,7 +34,7 @@ class TaskTry:
     """One task instance as Airflow has it. ``ti_id`` changes with every try and clear: it is the try's identity."""
 
     task_id: str
-    map_index: int
+    map_index: OrMinusOne
     try_number: int
     ti_id: str
     state: str | None
@@ -51,12 +53,12 @@ class Observation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
-        return {"tries": [asdict(each) for each in self.tries.values()]}
+        return {"tries": [to_json(each) for each in self.tries.values()]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Observation:
-        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
-        tries = [TaskTry(**each) for each in value["tries"]]
+        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
+        tries = [from_json(TaskTry, each) for each in value["tries"]]
         return cls({each.key: each for each in tries})
 
 
@@ -71,36 +73,17 @@ class ClearRequest:
     ``unblock`` also clears what is ``upstream_failed`` downstream of the caller and of what was cleared.
     """
 
-    producers: Mapping[str, str] = field(default_factory=dict)
-    consumers: Mapping[str, str] = field(default_factory=dict)
-    unblock: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {"producers": dict(self.producers), "consumers": dict(self.consumers), "unblock": self.unblock}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ClearRequest:
-        """Inverse of `to_json`. Raises `KeyError` or `TypeError` on anything else."""
-        return cls(dict(value["producers"]), dict(value["consumers"]), bool(value["unblock"]))
+    producers: Mapping[str, str] = needed(factory=dict)
+    consumers: Mapping[str, str] = needed(factory=dict)
+    unblock: bool = needed(False)
 
 
 @dataclass(frozen=True)
 class ClearResult:
     """What was cleared, and what was not because it had moved on (key -> try and state found)."""
 
-    cleared: tuple[str, ...] = ()
-    unmoved: Mapping[str, tuple[int, str | None]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {"cleared": list(self.cleared), "unmoved": {key: list(each) for key, each in self.unmoved.items()}}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ClearResult:
-        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        unmoved = {key: (int(found), state) for key, (found, state) in value["unmoved"].items()}
-        return cls(tuple(value["cleared"]), unmoved)
+    cleared: tuple[str, ...] = needed(())
+    unmoved: Mapping[str, tuple[int, str | None]] = needed(factory=dict)
 
 
 CLEAR_AT_ONCE = 500

@@ -6,13 +6,14 @@ driver and task share a disk; the failure says what the exit code can't. Both ar
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_recovery.driver.failure import describe, failure_from_json, failure_to_json
+from airflow_recovery.driver.failure import describe
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.stores import open_spec_store
@@ -20,6 +21,7 @@ from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RegionF
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.store.object_store import ObjectStore
@@ -53,7 +55,7 @@ def write_failure(spec: RegionSpec, failure: Failure, mask: Mask = scrubbed) -> 
 
     Raises `StoreError` where the store refuses.
     """
-    text = failure_to_json(masked(failure, mask))
+    text = json.dumps(to_json(masked(failure, mask)))
     _write_beside(_failure_path(spec), text)
     store = open_spec_store(spec.results)
     store.put(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}", text.encode())
@@ -66,7 +68,7 @@ def read_failure(spec: RegionSpec) -> Failure | None:
     """
     text = _read(_failure_path(spec))
     if text is not None:
-        return failure_from_json(text)
+        return from_json(Failure, json.loads(text))
     store = open_spec_store(spec.results)
     return read_failure_at(store, key_below(store.base_uri, spec.location))
 
@@ -74,7 +76,7 @@ def read_failure(spec: RegionSpec) -> Failure | None:
 def read_failure_at(store: ObjectStore, prefix: str) -> Failure | None:
     """As `read_failure`, of the attempt whose results are below ``prefix`` in ``store``."""
     try:
-        return failure_from_json(store.get(f"{prefix}/{FAILURE_OBJECT}").body.decode())
+        return from_json(Failure, json.loads(store.get(f"{prefix}/{FAILURE_OBJECT}").body))
     except ObjectMissing:
         return None
 

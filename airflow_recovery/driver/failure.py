@@ -6,7 +6,6 @@ by the Python type. A classification never changes another region by itself: a m
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -94,23 +93,6 @@ def silence_query_loggers() -> None:
     """
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def failure_to_json(failure: Failure) -> str:
-    """One line of JSON; `failure_from_json` is the inverse."""
-    return json.dumps(
-        {**vars(failure), "chain": list(failure.chain), "labels": [list(each) for each in failure.labels]}
-    )
-
-
-def failure_from_json(text: str) -> Failure:
-    """Inverse of `failure_to_json`. Raises `ValueError` on anything else."""
-    try:
-        found = json.loads(text)
-        labels = tuple((str(key), str(value)) for key, value in found.get("labels", ()))
-        return Failure(**{**found, "chain": tuple(found["chain"]), "labels": labels})
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"expected a failure as the region runner writes it, found {error!r}") from error
 
 
 def _message(error: BaseException) -> str:

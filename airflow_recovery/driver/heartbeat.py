@@ -13,11 +13,12 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.store.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Beat:
 
     def to_bytes(self) -> bytes:
         """A JSON object."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(to_json(self)).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Beat | None:
@@ -60,10 +61,9 @@ class Beat:
         if len(body) > MAX_BEAT_BYTES:
             return None
         try:
-            found = cls(**json.loads(body))
-        except (ValueError, TypeError, RecursionError):
+            return from_json(cls, json.loads(body), exact=True)
+        except (ValueError, RecursionError):
             return None
-        return found if isinstance(found.tag, str) and isinstance(found.count, int) else None
 
 
 class Heartbeat:

@@ -21,6 +21,7 @@ from airflow_recovery.attempt.task_instances import (
     Scheduler,
     clear_in_slices,
 )
+from airflow_recovery.model.codec import from_json, to_json
 
 if TYPE_CHECKING:
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -170,14 +171,15 @@ class StateStoreDoor(_Door):
 
     def _call(self, operation: Operation, request: ClearRequest | None, text: str | None = None) -> Answer:
         call = Call(uuid.uuid4().hex, operation, request, text)
-        self._own.write(CALL_KEY, call.to_json())
+        asked = to_json(call)
+        self._own.write(CALL_KEY, asked)
         found = self._own.read(CALL_KEY)
-        if found == call.to_json():
+        if found == asked:
             raise BackendNotInstalled(
                 f"Expected [state_store] backend = {BACKEND_PATH} in the API server, found another backend: it stored "
                 "the call and did not answer it."
             )
-        answer = Answer.from_json(found)
+        answer = from_json(Answer, found)
         if answer.call_id != call.call_id:
             raise errors.NotMine(
                 f"Expected the answer to call {call.call_id}, found the answer to {answer.call_id}: another process "

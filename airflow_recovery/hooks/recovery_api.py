@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
-from airflow_recovery.attempt.clear_protocol import API_PREFIX, NOTE_SIGN, Caller
+from airflow_recovery.attempt.clear_protocol import API_PREFIX, NOTE_SIGN, Caller, ClearBody
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, clear_in_slices
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
+from airflow_recovery.model.codec import from_json, to_json
 
 if TYPE_CHECKING:
     import requests
@@ -80,17 +81,16 @@ class RecoveryApiHook(BaseHook):
 
     def clear(self, dag_id: str, run_id: str, request: ClearRequest, caller: Caller | None = None) -> ClearResult:
         """Compare and clear. Raises `NotMine` where ``caller`` is no longer its own try."""
-        asked_by = None if caller is None else caller.to_json()
 
         def clear(some: ClearRequest) -> ClearResult:
-            body = {"request": some.to_json(), "caller": asked_by}
-            return ClearResult.from_json(self._call(_of_run(dag_id, run_id, "clear"), body))
+            body = to_json(ClearBody(some, caller))
+            return from_json(ClearResult, self._call(_of_run(dag_id, run_id, "clear"), body))
 
         return clear_in_slices(clear, request)
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
         """Set the finished tasks of a re-created run to success. A repeated request finds nothing left to set."""
-        return Rebuilt.from_json(self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", request.to_json()))
+        return from_json(Rebuilt, self._call(f"/dags/{quote(dag_id, safe='')}/rebuild", to_json(request)))
 
     def describe(self) -> dict[str, Any]:
         """What is installed and configured in the API server (`airflow_recovery.api_server.description`)."""

@@ -7,11 +7,11 @@
     tuple[X, Y]             a list of exactly two
     Mapping[str, X]         an object with whatever keys
     X | None                X, or null
-    a dataclass             an object with a key for each field
+    a dataclass             an object with a key for each field; inside another one, what its own ``to_json`` says
 
 What a type does not say, its annotation or its field adds:
 
-    Annotated[X, ROW]       the dataclass X as a list: the values of its fields, in their order
+    Annotated[X, ROW]       the dataclass X as a list: the values of its fields, but for those that came `later`
     Annotated[X, Tagged]    the dataclass X or one derived from it, whose name is among the keys
     Annotated[X, Check]     what must hold of the value besides (`Id`, `Positive`, `PathBelow`)
     later(default)          a field that is not written while it has its default
@@ -106,7 +106,9 @@ class Tagged:
         try:
             kind: Any = self.choose(tag)
         except KeyError:
-            raise _unlike(f"a {self.key} that this version knows", tag) from None
+            raise _unlike(
+                f"a {self.key} that this version knows (where a newer one wrote it, upgrade airflow-recovery here)", tag
+            ) from None
         return _reader(kind, exact)({key: content for key, content in value.items() if key != self.key})
 
 
@@ -135,9 +137,10 @@ def later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
-def needed(default: Any) -> Any:
+def needed(default: Any = MISSING, *, factory: Any = MISSING) -> Any:
     """A field whose ``default`` is for who makes a value, not for who reads one: without its key, it is refused."""
-    return field(default=default, metadata={"needed": True})
+    made: Any = field(default=default, default_factory=factory, metadata={"needed": True})
+    return made
 
 
 def flat(default: Any, choose: Choose) -> Any:
@@ -208,7 +211,8 @@ def _write_of(hint: Any) -> _Write | None:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return lambda member: member.value
     if is_dataclass(hint):
-        return to_json  # by the class of the value: it may be one that is derived
+        # By the class of the value: it may be one that is derived.
+        return (lambda value: value.to_json()) if hasattr(hint, "to_json") else to_json
     return None
 
 
@@ -232,9 +236,13 @@ def _object_writer(write: _Write | None) -> _Write:
     return dict if write is None else lambda found: {key: write(value) for key, value in found.items()}
 
 
+def _row_fields(kind: type[Any]) -> list[Field[Any]]:
+    return [each for each in fields(kind) if not each.metadata.get("later")]
+
+
 def _row_writer(kind: type[Any]) -> _Write:
     hints = get_type_hints(kind, include_extras=True)
-    writers = [(each.name, _write_of(hints[each.name])) for each in fields(kind)]
+    writers = [(each.name, _write_of(hints[each.name])) for each in _row_fields(kind)]
     return lambda value: [
         getattr(value, name) if write is None else write(getattr(value, name)) for name, write in writers
     ]
@@ -300,6 +308,8 @@ def _read_of(hint: Any, exact: bool) -> _Read:
         return _object_reader(_read_of(args[1], exact))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _member_reader(hint)
+    if hasattr(hint, "from_json"):
+        return _own_reader(hint)
     if is_dataclass(hint):
         nested: Any = hint
         # When it is needed, and not before: a class may hold values of its own.
@@ -413,7 +423,7 @@ def _member_reader(kind: type[Enum]) -> _Read:
 def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
     if ROW in marks:
         hints = get_type_hints(hint, include_extras=True)
-        readers = tuple(_read_of(hints[each.name], exact) for each in fields(hint))
+        readers = tuple(_read_of(hints[each.name], exact) for each in _row_fields(hint))
         return _fixed_reader(readers, hint)
     tagged = next((each for each in marks if isinstance(each, Tagged)), None)
     if tagged is not None:
@@ -431,6 +441,16 @@ def _scalar_reader(kind: type[Any], check: Check) -> _Read:
         raise _unlike(check.expected, value)
 
     return read
+
+
+def _own_reader(hint: Any) -> _Read:
+    def read_own(value: Any) -> Any:
+        try:
+            return hint.from_json(value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Unlike(f"{hint.__name__}: {error!r}") from error
+
+    return read_own
 
 
 def _checked_reader(read: _Read, check: Check) -> _Read:

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,8 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
-from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.start_gate import ChannelNotOpen
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.runner import ClaimedAttempt
     from airflow_recovery.attempt.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
-    from airflow_recovery.model.build_in_progress import Making
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
     from airflow_recovery.streaming.run_channels import ChannelReport
@@ -135,9 +134,7 @@ class SparkRegionOperator(SubmittingOperator):
 
     def execute_after_wait(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """After the trigger: the whole try, from its beginning."""
-        from airflow_recovery.triggers.shared import making_from_json
-
-        self._silent = None if event["silent"] is None else making_from_json(event["silent"])
+        self._silent = None if event["silent"] is None else from_json(Making, event["silent"])
         return self.execute(context)
 
     def execute_after_start(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -380,7 +377,7 @@ class SparkRegionOperator(SubmittingOperator):
         from airflow_recovery.triggers.shared import SharedResultTrigger
 
         log.info("%s; waiting.", making.text())
-        self.defer(trigger=SharedResultTrigger(making=asdict(making)), method_name="execute_after_wait")
+        self.defer(trigger=SharedResultTrigger(making=to_json(making)), method_name="execute_after_wait")
 
     def _remember_application(self, run: Run) -> None:
         """Of an attempt that has failed: its last sign of life says what Spark called it. Best effort."""

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.model.codec import ROW, from_json, later, to_json
 from airflow_recovery.model.records import InputPin
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.reason import Evidence, Why
-from airflow_recovery.planning.scenario import REBUILD, Request, request_from_json
-from airflow_recovery.streaming.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook
+from airflow_recovery.planning.scenario import REBUILD, REQUEST, Request
 from airflow_recovery.streaming.restart import StageMode
 from airflow_recovery.streaming.restart_plan import PlannedChannel
 
@@ -65,9 +65,9 @@ class PlannedRegion:
     detail: str
     cause: str | None = None
     after: tuple[str, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[Annotated[Evidence, ROW], ...] = ()
     subtask: tuple[str, int] | None = None
-    stage: StageMode | None = None
+    stage: StageMode | None = later(None)
 
     @property
     def told(self) -> str:
@@ -89,9 +89,9 @@ class Plan:
 
     job: str
     regions: tuple[PlannedRegion, ...]
-    request: Request = REBUILD
-    resets: tuple[InputPin, ...] | None = ()
-    channels: tuple[PlannedChannel, ...] = ()
+    request: Annotated[Request, REQUEST] = REBUILD
+    resets: tuple[Annotated[InputPin, ROW], ...] | None = ()
+    channels: tuple[PlannedChannel, ...] = later(())
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The regions with one of these actions, in topological order."""
@@ -129,79 +129,11 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
-        return {
-            "format": PLAN_FORMAT,
-            "job": self.job,
-            "request": self.request.to_json(),
-            "resets": None if self.resets is None else [[each.region, each.attempt] for each in self.resets],
-            "regions": [_region_to_json(each) for each in self.regions],
-            **({"channels": [_channel_to_json(each) for each in self.channels]} if self.channels else {}),
-        }
+        return {"format": PLAN_FORMAT, **to_json(self)}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Plan:
-        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        if value["format"] != PLAN_FORMAT:
-            raise ValueError(f"expected a plan of format {PLAN_FORMAT}, found {value['format']!r}")
-        resets = value["resets"]
-        return cls(
-            job=value["job"],
-            regions=tuple(_region_from_json(each) for each in value["regions"]),
-            request=request_from_json(value["request"]),
-            resets=None if resets is None else tuple(InputPin(region, attempt) for region, attempt in resets),
-            channels=tuple(_channel_from_json(each) for each in value.get("channels", ())),
-        )
-
-
-def _region_to_json(region: PlannedRegion) -> dict[str, Any]:
-    return {
-        "name": region.name,
-        "vertices": list(region.vertices),
-        "inputs": list(region.inputs),
-        "action": region.action.value,
-        "attempt": region.attempt,
-        "top": region.top,
-        "mark": region.mark,
-        "why": None if region.why is None else region.why.value,
-        "detail": region.detail,
-        "cause": region.cause,
-        "after": list(region.after),
-        "evidence": [[each.asked, each.said] for each in region.evidence],
-        "subtask": None if region.subtask is None else list(region.subtask),
-        **({} if region.stage is None else {"stage": region.stage.value}),
-    }
-
-
-def _region_from_json(value: dict[str, Any]) -> PlannedRegion:
-    return PlannedRegion(
-        name=value["name"],
-        vertices=tuple(value["vertices"]),
-        inputs=tuple(value["inputs"]),
-        action=Action(value["action"]),
-        attempt=value["attempt"],
-        top=value["top"],
-        mark=value["mark"],
-        why=None if value["why"] is None else Why(value["why"]),
-        detail=value["detail"],
-        cause=value["cause"],
-        after=tuple(value["after"]),
-        evidence=tuple(Evidence(asked, said) for asked, said in value["evidence"]),
-        subtask=None if value["subtask"] is None else (value["subtask"][0], value["subtask"][1]),
-        stage=StageMode(value["stage"]) if "stage" in value else None,
-    )
-
-
-def _channel_to_json(channel: PlannedChannel) -> dict[str, Any]:
-    found = channel.outlook
-    return {
-        "result": found.result,
-        "generation": channel.generation,
-        "is_new": channel.is_new,
-        "lost": found.loss.value,
-        "repeated": found.repeat.value,
-    }
-
-
-def _channel_from_json(value: dict[str, Any]) -> PlannedChannel:
-    found = ChannelOutlook(value["result"], LossOutlook(value["lost"]), RepeatOutlook(value["repeated"]))
-    return PlannedChannel(value["generation"], value["is_new"], found)
+    def from_json(cls, value: Any) -> Plan:
+        """Inverse of `to_json`. Raises `ValueError` on anything else."""
+        if not isinstance(value, dict) or value.get("format") != PLAN_FORMAT:
+            raise ValueError(f"expected a plan of format {PLAN_FORMAT}, found another document")
+        return from_json(cls, value)

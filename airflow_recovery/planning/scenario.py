@@ -7,10 +7,11 @@ the very function that every pre-check uses. A supposition lives for one plan; n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.codec import Tagged
 from airflow_recovery.model.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
 from airflow_recovery.planning.evaluation import Available
 from airflow_recovery.planning.reason import Evidence, Reason, Why
@@ -50,9 +51,9 @@ class Request:
         """A few words."""
         return self.words.format_map(vars(self))
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `request_from_json` is the inverse."""
-        return {"kind": self.kind, **{each.name: _plain(getattr(self, each.name)) for each in fields(self)}}
+
+REQUEST = Tagged("kind", lambda kind: _KINDS[kind])
+"""The JSON of a request: ``{"kind": "restart from", "vertex": ...}``."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class RecomputeAll(Restart):
 class Together(Request):
     """Several requests at once."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[Annotated[Request, REQUEST], ...]
     kind = "together"
 
     def suppose(self, run: Supposition) -> Supposition:
@@ -237,14 +238,6 @@ _KINDS: dict[str, type[Request]] = {
         Together,
     )
 }
-
-
-def request_from_json(value: dict[str, Any]) -> Request:
-    """Inverse of `Request.to_json`. Raises `KeyError` or `TypeError` on anything else."""
-    given = {name: each for name, each in value.items() if name != "kind"}
-    if value["kind"] == Together.kind:
-        return Together(tuple(request_from_json(each) for each in given["requests"]))
-    return _KINDS[value["kind"]](**given)
 
 
 def together(requests: Iterable[Request]) -> Request:
@@ -280,9 +273,3 @@ def _reset(run: Supposition, names: Iterable[str], who: str, why: str, *, failov
             resets.append(InputPin(name, before.top))
     state = replace(run.state, regions=regions)
     return replace(run, state=state, resets=None if run.resets is None else tuple(resets))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [each.to_json() if isinstance(each, Request) else each for each in value]
-    return value

@@ -24,9 +24,10 @@ from collections import OrderedDict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
+from airflow_recovery.model.codec import ROW, Tagged, later
 from airflow_recovery.splits.matching import names
 from airflow_recovery.splits.mode import PartRef
 from airflow_recovery.splits.split import Split
@@ -40,15 +41,17 @@ class Discovered:
     behind them, in the very record that has the splits, so that neither is ever older than the other.
     """
 
-    added: tuple[Split, ...]
+    kind: ClassVar[str] = "discovered"
+    added: tuple[Annotated[Split, ROW], ...]
     vanished: tuple[str, ...] = ()
-    enumerator: Any = None
+    enumerator: Any = later(None)
 
 
 @dataclass(frozen=True)
 class Rescaled:
     """From now on there are ``parallelism`` subtasks. The attempts of all others are over."""
 
+    kind: ClassVar[str] = "rescaled"
     parallelism: int
 
 
@@ -56,6 +59,7 @@ class Rescaled:
 class Assign:
     """``seq`` counts from 0 within the attempt."""
 
+    kind: ClassVar[str] = "assign"
     subtask: int
     attempt: int
     seq: int
@@ -66,6 +70,7 @@ class Assign:
 class End:
     """The attempt may finish once it has every number up to this one."""
 
+    kind: ClassVar[str] = "end"
     subtask: int
     attempt: int
     seq: int
@@ -75,6 +80,7 @@ class End:
 class Return:
     """``attempt``, and every one below, gets nothing more."""
 
+    kind: ClassVar[str] = "return"
     subtask: int
     attempt: int
     splits: tuple[str, ...]
@@ -85,14 +91,9 @@ Message: TypeAlias = Assign | End
 
 LogRecord: TypeAlias = Discovered | Rescaled | Assign | End | Return
 
-_KINDS: Mapping[str, type[Any]] = {
-    "discovered": Discovered,
-    "rescaled": Rescaled,
-    "assign": Assign,
-    "end": End,
-    "return": Return,
-}
-_KIND_OF = {kind: name for name, kind in _KINDS.items()}
+_KINDS: dict[str, type[Any]] = {each.kind: each for each in (Discovered, Rescaled, Assign, End, Return)}
+LOG_RECORD = Tagged("kind", _KINDS.__getitem__)
+"""The JSON of a record: ``{"kind": "assign", ...}``."""
 
 
 class SplitBook:
@@ -352,7 +353,7 @@ class SplitBook:
     def to_json(self) -> dict[str, Any]:
         """All of it, in an order in which equal books have equal JSON."""
         return {
-            "splits": [_split_to_json(each) for each in self._known.values()],
+            "splits": [[each.uri, each.size, each.etag] for each in self._known.values()],
             "homeless": list(self._homeless),
             "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
             "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
@@ -370,7 +371,7 @@ class SplitBook:
     def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
         """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
         book = cls()
-        book._known = {each.key: each for each in map(_split_from_json, value["splits"])}
+        book._known = {each.key: each for each in (Split(*split) for split in value["splits"])}
         book._homeless = OrderedDict.fromkeys(value["homeless"])
         book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
         book._home_of = {key: subtask for subtask, each in book._home.items() for key in each}
@@ -394,51 +395,6 @@ def fold(records: Iterable[LogRecord], book: SplitBook | None = None) -> SplitBo
     for each in records:
         book.add(each)
     return book
-
-
-def record_to_json(record: LogRecord) -> dict[str, Any]:
-    """``{"kind": "assign", ...}``."""
-    found = {"kind": _KIND_OF[type(record)], **vars(record)}
-    if isinstance(record, Discovered):
-        found["added"] = [_split_to_json(each) for each in record.added]
-        if record.enumerator is None:
-            del found["enumerator"]
-    return found
-
-
-def record_from_json(value: Mapping[str, Any]) -> LogRecord:
-    """Inverse of `record_to_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
-    kind = _KINDS.get(value["kind"])
-    if kind is None:
-        raise ValueError(f"kind {value['kind']!r}: where a newer version wrote it, upgrade airflow-recovery here")
-    found = {name: each for name, each in value.items() if name != "kind"}
-    if kind is Discovered:
-        added = tuple(map(_split_from_json, found["added"]))
-        return Discovered(added, _keys(found["vanished"]), found.get("enumerator"))
-    if "splits" in found:
-        found["splits"] = _keys(found["splits"])
-    for name in ("subtask", "attempt", "seq", "parallelism"):
-        if name in found and (type(found[name]) is not int or found[name] < 0):
-            raise ValueError(f"{name}: expected a number from 0, found {found[name]!r}")
-    record: LogRecord = kind(**found)
-    return record
-
-
-def _split_to_json(split: Split) -> list[Any]:
-    return [split.uri, split.size, split.etag]
-
-
-def _split_from_json(value: Any) -> Split:
-    uri, size, etag = value
-    if type(uri) is not str or type(size) is not int or type(etag) is not str:
-        raise ValueError(f"expected a split as [uri, size, etag], found {value!r}")
-    return Split(uri, size, etag)
-
-
-def _keys(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f"expected content keys, found {value!r}")
-    return tuple(value)
 
 
 def _refused(record: LogRecord, expected: str) -> RecordInvalid:

@@ -19,7 +19,7 @@ from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.splits.log import Assign, End, LogRecord, Message, SplitBook, record_from_json, record_to_json
+from airflow_recovery.splits.log import LOG_RECORD, Assign, End, LogRecord, Message, SplitBook
 from airflow_recovery.store.log import Steps, WriteOnceLog
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.write_once import ListedSlots
@@ -124,7 +124,7 @@ class _SplitLog(WriteOnceLog[SplitBook]):
         """Of this write alone: the same record of another process is not ours."""
         self._writes += 1
         write_id = f"{self._writer}-{self._writes}"
-        return self._document("split-log", {"number": slot, "write_id": write_id, "record": record_to_json(record)})
+        return self._document("split-log", {"number": slot, "write_id": write_id, "record": LOG_RECORD.to_json(record)})
 
     def fold(self, slot: int, body: bytes) -> None:
         """Enter the record into the book. Raises `RecordInvalid`."""
@@ -133,7 +133,7 @@ class _SplitLog(WriteOnceLog[SplitBook]):
         try:
             if content["number"] != slot:
                 raise ValueError(f"number {content['number']}: it was copied here")
-            record = record_from_json(content["record"])
+            record = LOG_RECORD.from_json(content["record"], exact=True)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._invalid(where, error) from error
         self.state.add(record)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
+from airflow_recovery.model.codec import OrMinusOne, PathBelow, Positive
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.ranges import Ranges
 
@@ -51,7 +52,7 @@ class Segment:
     """
 
     sub: int
-    key: str
+    key: PathBelow
     first: int
     count: int
     bytes: int
@@ -84,7 +85,7 @@ class Consumed:
     """What of another channel an epoch was made of: everything of ``edge``, in one generation, up to ``end``."""
 
     edge: str
-    generation: int
+    generation: Positive
     end: Offsets
 
 
@@ -96,8 +97,8 @@ class ProducerOpened:
     ``restart_budget`` for each attempt of the consumer.
     """
 
-    attempt: int
-    subpartitions: int
+    attempt: Positive
+    subpartitions: Positive
     schema: str
     replays: bool
     budget: LossBudget
@@ -108,7 +109,7 @@ class ProducerOpened:
 class EpochPublished:
     """All subpartitions of one batch become readable at once. ``epoch`` is the producer's batch, and its barrier."""
 
-    attempt: int
+    attempt: Positive
     epoch: int
     segments: tuple[Segment, ...]
     consumed: tuple[Consumed, ...] = ()
@@ -118,8 +119,8 @@ class EpochPublished:
 class SegmentsDropped:
     """The producer gives up segments that nobody has committed."""
 
-    attempt: int
-    keys: tuple[str, ...]
+    attempt: Positive
+    keys: tuple[PathBelow, ...]
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,10 @@ class ViewCreated:
     epoch of the consumer's own output that holds the pending plan already, so that it is completed here.
     """
 
-    attempt: int
+    attempt: Positive
     reconnect: Reconnect
     jump: Offsets
-    min_epoch: int
+    min_epoch: OrMinusOne
     adopt: int | None = None
 
 
@@ -141,7 +142,7 @@ class ViewCreated:
 class CheckpointPlanned:
     """A pending checkpoint: pins what will be read, and says what is lost and why."""
 
-    attempt: int
+    attempt: Positive
     start: Offsets
     end: Offsets
     read: tuple[Ranges, ...]
@@ -152,17 +153,17 @@ class CheckpointPlanned:
 class BatchCommitted:
     """A completed checkpoint, the sink's commit and the ledger's entries in one record: they can't disagree."""
 
-    attempt: int
+    attempt: Positive
     batch: int
     end: Offsets
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[PathBelow, ...] = ()
 
 
 @dataclass(frozen=True)
 class Released:
     """The consumer will never ask again for what lies before ``upto``."""
 
-    attempt: int
+    attempt: Positive
     upto: Offsets
 
 
@@ -170,14 +171,14 @@ class Released:
 class Finished:
     """The producer has published everything."""
 
-    attempt: int
+    attempt: Positive
 
 
 @dataclass(frozen=True)
 class GaveUp:
     """The producer has failed for good."""
 
-    attempt: int
+    attempt: Positive
     reason: str
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_recovery.errors import ChannelInconsistent, ObjectMissing
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import Offsets
 from airflow_recovery.streaming.folder import StageFolder
@@ -30,15 +30,6 @@ class Place:
 
     generation: int
     at: Offsets
-
-    def to_json(self) -> dict[str, Any]:
-        """What Spark writes as JSON."""
-        return {"generation": self.generation, "at": list(self.at)}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Place:
-        """Inverse of `to_json`."""
-        return cls(found["generation"], tuple(found["at"]))
 
 
 @dataclass(frozen=True)
@@ -124,7 +115,7 @@ def lineage_key(folder: StageFolder, attempt: int) -> str:
 def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
     """Inverse of what `prepare_checkpoint` leaves at `lineage_key`. Raises `ObjectMissing`."""
     found = json.loads(store.get(key).body)
-    begins = None if found["begins"] is None else Place.from_json(found["begins"])
+    begins = None if found["begins"] is None else from_json(Place, found["begins"])
     return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**found, "begins": begins})
 
 
@@ -146,7 +137,7 @@ def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) ->
 
 def _mark(store: ObjectStore, folder: StageFolder, attempt: int, made: Checkpoint) -> Checkpoint:
     """From now on it is whole: of an attempt that died before nothing counts."""
-    begins = None if made.begins is None else made.begins.to_json()
-    body = {"base": made.base, "cut": made.cut, "cut_to": made.cut_to, "begins": begins}
+    body = to_json(made)
+    del body["key"]
     store.put(lineage_key(folder, attempt), json.dumps(body).encode())
     return made

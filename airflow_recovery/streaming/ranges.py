@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
-Range = tuple[int, int]
+from airflow_recovery.model.codec import Check
+
+Range = Annotated[tuple[int, int], Check("a range that is not empty", lambda span: span[0] < span[1])]
 """``(start, stop)``: the numbers from ``start`` up to but not including ``stop``."""
 
 Ranges = tuple[Range, ...]

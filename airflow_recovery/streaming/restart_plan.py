@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
@@ -30,6 +31,22 @@ class PlannedChannel:
     def text(self) -> str:
         """One line."""
         return f"{self.outlook.text()}; {'new ' if self.is_new else ''}generation {self.generation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` is the inverse."""
+        return {
+            "result": self.outlook.result,
+            "generation": self.generation,
+            "is_new": self.is_new,
+            "lost": self.outlook.loss.value,
+            "repeated": self.outlook.repeat.value,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> PlannedChannel:
+        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
+        outlook = ChannelOutlook(value["result"], LossOutlook(value["lost"]), RepeatOutlook(value["repeated"]))
+        return cls(value["generation"], value["is_new"], outlook)
 
 
 @dataclass(frozen=True)

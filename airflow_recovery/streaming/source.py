@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, ObjectMissing
-from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.streaming.channel_records import ChannelIdentity, Offsets
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.checkpoint import Place, read_lineage
@@ -55,14 +55,12 @@ class ChannelReading:
 
     def options(self) -> dict[str, str]:
         """For ``DataStreamReader.options``; `of_options` is the inverse."""
-        return {_OPTION: json.dumps(asdict(self))}
+        return {_OPTION: json.dumps(to_json(self))}
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> ChannelReading:
         """Inverse of `options`."""
-        found = json.loads(options[_OPTION])
-        identity = {**found["identity"], "run": RunIdentity(**found["identity"]["run"])}
-        return cls(**{**found, "store": StoreSpec(**found["store"]), "identity": ChannelIdentity(**identity)})
+        return from_json(cls, json.loads(options[_OPTION]), exact=True)
 
 
 class ChannelSource(DataSource):
@@ -130,7 +128,7 @@ class ChannelReader(DataSourceStreamReader):
         """
         begins = read_lineage(self._client.store, self._reading.lineage).begins
         assert begins is not None, self._reading.lineage
-        return begins.to_json()
+        return to_json(begins)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The credit of one batch."""
@@ -140,7 +138,7 @@ class ChannelReader(DataSourceStreamReader):
         """Where the next batch ends. One request where nothing is new. Raises `ChannelEvicted`."""
         state = self._state()
         end = next_end(state, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
-        return self._place(tuple(map(max, end, self._offsets(start)))).to_json()
+        return to_json(self._place(tuple(map(max, end, self._offsets(start)))))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Make the plan, and say what each task reads: a task a subpartition that has something.
@@ -149,7 +147,7 @@ class ChannelReader(DataSourceStreamReader):
         noted the end itself, and a stage's state may need it. It can be: what it has read is released with the next
         batch. Raises as `make_plan`, and `ChannelInconsistent` where such a batch can't be read again.
         """
-        state, upto = self._state(), Place.from_json(end)
+        state, upto = self._state(), from_json(Place, end)
         first, last = self._offsets(start), upto.at
         if upto.generation != self._reading.identity.generation:
             return self._again(*self._of_earlier(start, upto))
@@ -164,7 +162,7 @@ class ChannelReader(DataSourceStreamReader):
     ) -> tuple[ChannelIdentity, ChannelState, Offsets, Offsets]:
         """A batch of a generation before: the stage went on at its checkpoint, on this one."""
         reading = replace(self._reading, identity=replace(self._reading.identity, generation=upto.generation))
-        state, began = _new_client(reading).refresh(), Place.from_json(start)
+        state, began = _new_client(reading).refresh(), from_json(Place, start)
         first = began.at if began.generation == upto.generation else (0,) * len(state.subs)
         return reading.identity, state, first, upto.at
 
@@ -243,7 +241,7 @@ class ChannelReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will never ask for this batch again: it has noted its end, and comes for the next one."""
-        place = Place.from_json(end)
+        place = from_json(Place, end)
         if place.generation == self._reading.identity.generation:
             self._client.append(lambda state: release(state, self._reading.attempt, place.at))
 
@@ -252,7 +250,7 @@ class ChannelReader(DataSourceStreamReader):
 
     def _offsets(self, given: Mapping[str, Any]) -> Offsets:
         """Of a batch's beginning: behind another generation's end, this one's begins."""
-        place = Place.from_json(given)
+        place = from_json(Place, given)
         own = place.generation == self._reading.identity.generation
         return place.at if own else (0,) * len(self._client.state.subs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -16,7 +16,7 @@ from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.build_in_progress import Making
-from airflow_recovery.model.records import RunAttempt
+from airflow_recovery.model.codec import from_json, to_json
 
 
 class SharedResultTrigger(BaseTrigger):
@@ -47,7 +47,7 @@ class SharedResultTrigger(BaseTrigger):
         settings = RecoverySettings.load()
         stores = open_stores(settings)
         watch = SilenceWatch(settings.previous_worker_timeout_s)
-        making = making_from_json(self.making)
+        making = from_json(Making, self.making)
         silent: Making | None = None
         while True:
             try:
@@ -62,7 +62,7 @@ class SharedResultTrigger(BaseTrigger):
                 silent = seen
                 break
             await asyncio.sleep(self.poll_interval_s)
-        yield TriggerEvent({"silent": None if silent is None else asdict(silent)})  # type: ignore[no-untyped-call]
+        yield TriggerEvent({"silent": None if silent is None else to_json(silent)})  # type: ignore[no-untyped-call]
 
     def _look(self, stores: Stores, making: Making) -> Making | None:
         """The attempt as it is now; `None` where it has ended."""
@@ -70,9 +70,3 @@ class SharedResultTrigger(BaseTrigger):
         if journal.has_outcome(making.region, making.attempt):
             return None
         return replace(making, beat=last_beat(journal, making.region, making.attempt))
-
-
-def making_from_json(value: dict[str, Any]) -> Making:
-    """Inverse of `dataclasses.asdict`, after a way through Airflow's database."""
-    owner = value["owner"]
-    return Making(**{**value, "owner": None if owner is None else RunAttempt(**owner)})

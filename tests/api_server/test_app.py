@@ -18,6 +18,7 @@ from airflow_recovery.api_server import app as module
 from airflow_recovery.api_server.access import same_origin
 from airflow_recovery.attempt.rebuild import Rebuilt
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
+from airflow_recovery.model.codec import to_json
 
 LOCKED = OperationalError("UPDATE", {}, Exception("database is locked"))
 
@@ -35,7 +36,7 @@ def open_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "audit", lambda *arguments: None)
 
 
-CLEAR = "/dags/d/runs/r/clear", json.dumps({"request": ClearRequest(unblock=True).to_json()})
+CLEAR = "/dags/d/runs/r/clear", json.dumps({"request": to_json(ClearRequest(unblock=True))})
 REBUILD = "/dags/d/rebuild", json.dumps({"run_key": "run-r", "notes": {"a": "kept"}, "dry_run": False})
 JSON = {"Content-Type": "application/json"}
 

@@ -25,6 +25,7 @@ from airflow_recovery.api_server import app as app_module
 from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.state_backend import RecoveryStateBackend, answer
 from airflow_recovery.attempt.clear_protocol import Answer, Call, Operation
+from airflow_recovery.model.codec import from_json, to_json
 
 JOURNAL = "file:///recovery/journal"
 
@@ -66,7 +67,7 @@ def test_settings_that_can_not_be_used_are_told(session: Session, monkeypatch: p
 def test_a_task_may_ask_through_its_own_state_store(session: Session) -> None:
     scope: Any = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     call = Call("c", Operation.DESCRIBE)
-    told = Answer.from_json(json.loads(answer(session, scope, json.dumps(call.to_json()))))
+    told = from_json(Answer, json.loads(answer(session, scope, json.dumps(to_json(call)))))
     assert told.error is None
     assert told.description is not None
     assert told.description["journal"] == JOURNAL

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from airflow_recovery.api_server import pools
 from airflow_recovery.api_server.state_backend import answer
 from airflow_recovery.attempt.clear_protocol import Answer, Call, Operation
+from airflow_recovery.model.codec import from_json, to_json
 
 SCOPE = TaskScope(dag_id="d", run_id="r", task_id="t", map_index=-1)
 
@@ -36,7 +37,7 @@ def session() -> Iterator[Session]:
 
 def asked(session: Session, name: str) -> Answer:
     call = Call("c", Operation.POOL, text=name)
-    return Answer.from_json(json.loads(answer(session, SCOPE, json.dumps(call.to_json()))))
+    return from_json(Answer, json.loads(answer(session, SCOPE, json.dumps(to_json(call)))))
 
 
 def test_the_slots_of_a_pool_that_the_callers_run_uses(session: Session) -> None:
@@ -59,11 +60,11 @@ def test_calls_with_a_text_survive_json() -> None:
         Call("c", Operation.POOL, text="own"),
         Call("c", Operation.NOTE, text="recovery: 12 records"),
     ):
-        assert Call.from_json(call.to_json()) == call
+        assert Call.read(to_json(call)) == call
     # What an older server is sent for the old calls has not changed.
-    assert Call("c", Operation.OBSERVE).to_json() == {"call_id": "c", "operation": "observe", "request": None}
+    assert to_json(Call("c", Operation.OBSERVE)) == {"call_id": "c", "operation": "observe", "request": None}
 
 
 def test_an_answer_with_slots_survives_json() -> None:
     for found in (Answer("c", slots=3), Answer("c", slots=0), Answer("c")):
-        assert Answer.from_json(found.to_json()) == found
+        assert from_json(Answer, to_json(found)) == found

@@ -19,6 +19,7 @@ from airflow_recovery.api_server import compare_and_clear
 from airflow_recovery.api_server.compare_and_clear import MAX_MAP_INDEX
 from airflow_recovery.api_server.state_backend import answer
 from airflow_recovery.attempt.clear_protocol import Answer
+from airflow_recovery.model.codec import from_json
 
 SCOPE = TaskScope(dag_id="d", run_id="r", task_id="t", map_index=-1)
 ODD = ["P|1" + "0" * 30, f"P|{MAX_MAP_INDEX + 1}", "P|-1", "P|", "P|x", "P|\u0663", "P| 3", "P|1|2", "P|1e3"]
@@ -43,7 +44,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def said(call: str) -> Answer:
     with Session(create_engine("sqlite://")) as session:
         session.execute(text("CREATE TABLE ti (task_id TEXT, map_index INTEGER)"))
-        return Answer.from_json(json.loads(answer(session, SCOPE, call)))
+        return from_json(Answer, json.loads(answer(session, SCOPE, call)))
 
 
 def clearing(key: str) -> str:

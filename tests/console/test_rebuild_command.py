@@ -15,6 +15,7 @@ from airflow_recovery.console.deployment import StandaloneDeployment
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.results.prober import ResultProber
@@ -178,11 +179,11 @@ def test_a_note_is_as_long_as_airflow_lets_it_be():
 
 @pytest.mark.parametrize("value", [None, {}, {"run_key": "k", "notes": [], "dry_run": False}])
 def test_a_request_that_is_none_is_refused(value):
-    with pytest.raises(ValueError, match="expected run_key"):
-        RebuildRequest.from_json(value)
+    with pytest.raises(ValueError, match=r"RebuildRequest.*: expected"):
+        from_json(RebuildRequest, value)
 
 
 def test_values_and_their_json():
     request, answer = RebuildRequest("k", {"a|1": "note"}, True), Rebuilt("r", ("a",), {"b": "why"})
-    assert RebuildRequest.from_json(json.loads(json.dumps(request.to_json()))) == request
-    assert Rebuilt.from_json(json.loads(json.dumps(answer.to_json()))) == answer
+    assert from_json(RebuildRequest, json.loads(json.dumps(to_json(request)))) == request
+    assert from_json(Rebuilt, json.loads(json.dumps(to_json(answer)))) == answer

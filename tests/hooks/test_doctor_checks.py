@@ -20,6 +20,7 @@ from airflow_recovery.doctor.result import CheckResult, Status
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.hooks.clear_clients import BACKEND_PATH
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.model.codec import to_json
 from airflow_recovery.task.doctor import (
     NO_RUN,
     AirflowChecks,
@@ -159,7 +160,7 @@ class TaskStore:
 
     def set(self, key: str, value: Any, **more: Any) -> None:
         if key == CALL_KEY and self._respond is not None:
-            value = self._respond(Call.from_json(value)).to_json()
+            value = to_json(self._respond(Call.read(value)))
         self.values[key] = value
 
     def get(self, key: str) -> Any:

@@ -12,6 +12,7 @@ from airflow_recovery import errors
 from airflow_recovery.attempt.clear_protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
 from airflow_recovery.attempt.task_instances import CLEAR_AT_ONCE, ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.hooks.clear_clients import OwnTaskInstance, StateStoreDoor, open_door
+from airflow_recovery.model.codec import to_json
 
 OBSERVED = Observation({"a": TaskTry("a", -1, 1, "id-a", "success")})
 
@@ -36,17 +37,17 @@ class Store:
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
         self.calls += key == CALL_KEY
         if key == CALL_KEY and self.installed:
-            call = Call.from_json(value)
+            call = Call.read(value)
             if self.error is not None:
-                value = Answer(call.call_id, error=self.error).to_json()
+                value = to_json(Answer(call.call_id, error=self.error))
             elif call.text is not None:
                 self.note = call.text
-                value = Answer(call.call_id).to_json()
+                value = to_json(Answer(call.call_id))
             elif call.operation is Operation.OBSERVE:
-                value = Answer(call.call_id, observation=OBSERVED).to_json()
+                value = to_json(Answer(call.call_id, observation=OBSERVED))
             else:
                 assert call.request is not None
-                value = Answer(call.call_id, result=ClearResult(tuple(call.request.producers))).to_json()
+                value = to_json(Answer(call.call_id, result=ClearResult(tuple(call.request.producers))))
         self.values[key] = value
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -195,5 +196,5 @@ def test_without_a_door_nothing_is_left() -> None:
 
 @pytest.mark.parametrize("note", [None, "", " ", 7])
 def test_a_note_that_is_none_is_refused(note: object) -> None:
-    with pytest.raises(ValueError, match="expected a note"):
-        Call.from_json({"call_id": "1", "operation": "note", "request": None, "text": note})
+    with pytest.raises(ValueError, match=r"expected a (note|text)"):
+        Call.read({"call_id": "1", "operation": "note", "request": None, "text": note})

@@ -11,6 +11,7 @@ from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Oper
 from airflow_recovery.errors import ConfigurationError, NotMine
 from airflow_recovery.hooks.clear_clients import open_door
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+from airflow_recovery.model.codec import to_json
 
 
 class Store:
@@ -24,10 +25,10 @@ class Store:
 
     def set(self, key: str, value: Any, *, retention: Any = None) -> None:
         if key == CALL_KEY and self.installed:
-            call = Call.from_json(value)
+            call = Call.read(value)
             self.calls.append(call)
             slots = 3 if call.operation is Operation.POOL else None
-            value = Answer(call.call_id, slots=slots, error=self.refuses).to_json()
+            value = to_json(Answer(call.call_id, slots=slots, error=self.refuses))
         self.values[key] = value
 
     def get(self, key: str) -> Any:

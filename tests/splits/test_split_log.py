@@ -9,6 +9,7 @@ import pytest
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
 from airflow_recovery.splits.log import (
+    LOG_RECORD,
     Assign,
     Discovered,
     End,
@@ -17,8 +18,6 @@ from airflow_recovery.splits.log import (
     Return,
     SplitBook,
     fold,
-    record_from_json,
-    record_to_json,
 )
 from airflow_recovery.splits.mode import PartRef
 from airflow_recovery.splits.split import Split
@@ -169,7 +168,7 @@ def test_a_snapshot_at_any_record_stands_for_all_before_it(cut: int):
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda each: type(each).__name__)
 def test_records_survive_json(record: LogRecord):
-    assert record_from_json(json.loads(json.dumps(record_to_json(record)))) == record
+    assert LOG_RECORD.from_json(json.loads(json.dumps(LOG_RECORD.to_json(record))), exact=True) == record
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_records_survive_json(record: LogRecord):
 )
 def test_anything_else_is_refused(value: dict[str, object]):
     with pytest.raises((ValueError, KeyError, TypeError)):
-        record_from_json(value)
+        LOG_RECORD.from_json(value, exact=True)
 
 
 def test_many_records_take_linear_time():
