@@ -53,7 +53,7 @@ class KeptWorld(fakes.World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.journal_store, self.results = self.stores  # type: ignore[assignment]
+        self.journal_store, self.results = self.stores
 
     def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
         return super().journal(process, writer).beside(self.identity, listener=self.listener())

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from airflow.utils.state import DagRunState
 from sqlalchemy import Engine, create_engine, insert, select
 from sqlalchemy.orm import Session
 
@@ -48,7 +49,7 @@ def add_run(session: Session, run_id: str, tasks: dict[str, tuple[str | None, in
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
 
-    session.add(DagRun(dag_id="d", run_id=run_id, run_type="manual", state="running", **facts))
+    session.add(DagRun(dag_id="d", run_id=run_id, run_type="manual", state=DagRunState.RUNNING, **facts))
     session.flush()
     for key, (state, tried) in tasks.items():
         task_id, _, index = key.partition("|")

@@ -99,5 +99,6 @@ def test_control_task_by_task_every_task_has_statements_of_its_own(database: Dat
 def test_round_trip_and_anything_else_is_nothing() -> None:
     clears = (RecoveryClear(1, 2), RecoveryClear(3, 4))
     assert clears_from_json(clears_to_json(clears)) == clears
-    for value in (None, 7, "x", [[1]], [["a", "b"]], {}):
+    unusable: tuple[Any, ...] = (None, 7, "x", [[1]], [["a", "b"]], {})
+    for value in unusable:
         assert clears_from_json(value) == ()

@@ -57,7 +57,8 @@ def test_a_plan_changes_nothing_and_running_it_runs_exactly_that(rest: RestWorld
 
 
 def test_from_here_on_recompute_and_rebuild(rest: RestWorld) -> None:
-    assert set(actions(rest.plan(**{"from": ["by_carrier"]})).items()) >= {("by_carrier", "run"), ("busiest", "run")}
+    from_here: dict[str, Any] = {"from": ["by_carrier"]}
+    assert set(actions(rest.plan(**from_here)).items()) >= {("by_carrier", "run"), ("busiest", "run")}
     assert set(actions(rest.plan(recompute=True)).values()) == {"run"}
     assert set(actions(rest.plan()).values()) == {"keep"}
 

@@ -72,7 +72,7 @@ class Refusing:
 @pytest.fixture(autouse=True)
 def refusing(rest: RestWorld) -> Refusing:
     found = Refusing(rest.stores.journal)
-    rest.stores.journal = found  # type: ignore[assignment]
+    rest.stores.journal = found
     return found
 
 

@@ -67,7 +67,7 @@ class Store:
 
 @pytest.fixture
 def asked_store(rest: RestWorld) -> Store:
-    rest.stores.journal = found = Store(rest.stores.journal)  # type: ignore[assignment]
+    rest.stores.journal = found = Store(rest.stores.journal)
     return found
 
 

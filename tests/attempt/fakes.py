@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, TypeVar
 
 from airflow_recovery.attempt.drivers import BOUND, Drivers
 from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience
@@ -42,6 +43,8 @@ from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+
+T = TypeVar("T")
 
 IDENTITY = RunIdentity("dag", "date 2026-01-01T00:00:00+00:00", "flights")
 PUBLISH = "publish"
@@ -291,8 +294,9 @@ class World:
     """Other DAG runs that Airflow has, and has not ended."""
 
     def __post_init__(self) -> None:
-        self.journal_store: ObjectStore = MemoryStore("memory://journal")
-        self.results = MemoryStore("memory://results")
+        self.journal_store: Any = MemoryStore("memory://journal")
+        """This and the next: a test puts any other store in their place."""
+        self.results: Any = MemoryStore("memory://results")
         self.ran: list[tuple[str, int]] = []
         self.orphans_stopped: list[tuple[str, int]] = []
         self.page_keys: int | None = None
@@ -434,7 +438,7 @@ class World:
         assert self.airflow.is_green, {each: self.airflow.state(each) for each in self.airflow.upstream}
         return started
 
-    def _report(self, own: TaskTry, execute: Callable[[], object]) -> object:
+    def _report(self, own: TaskTry, execute: Callable[[], T]) -> T:
         try:
             result = execute()
         except InputSkipped:

@@ -117,7 +117,7 @@ def drive(spec: RegionSpec, go: Path) -> int:
     journal = open_early(spec)
     is_stopped = threading.Event()
     look = outcome.is_fenced
-    outcome.is_fenced = lambda *given: not (go.parent / BLIND).exists() and look(*given)  # type: ignore[assignment]
+    outcome.is_fenced = lambda *given: not (go.parent / BLIND).exists() and look(*given)
     try:
         with heartbeat(spec, journal, log, stop=is_stopped.set):
             part = Path(spec.location.removeprefix("file://")) / "P" / "part-0"

@@ -83,7 +83,8 @@ class Steps:
     """Counts the requests of a process's own thread, and does ``act`` before the one with number ``at``."""
 
     def __init__(self, at: int, act) -> None:
-        self.at, self.count, self.seen = at, 0, []
+        self.at, self.count = at, 0
+        self.seen: list[str] = []
         self._act = act
         self._thread = threading.current_thread()
 

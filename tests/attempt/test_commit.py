@@ -132,7 +132,7 @@ def test_case_15_not_applied_while_the_old_process_may_live_is_in_doubt(mode):
     process.gate = meanwhile
     world.try_sink(process)
     assert isinstance(error[0], SinkInDoubt)
-    assert kind_of(error[0]).is_final  # type: ignore[arg-type]
+    assert kind_of(error[0]).is_final
     for said in ("C@1", "NOT_APPLIED", "airflow recovery confirm dag", "may still commit"):
         assert said in str(error[0])
     # Here it did live, and has done it; the next try only has to ask.

@@ -139,9 +139,9 @@ def test_a_snapshot_rides_in_the_outcome_and_in_the_event_and_later_attempts_are
     world = Coordinated(GivesOut)
     world.go_all()
     assert world.given == {A: [0, 1], B: [2, 3], C: [4, 5]}
-    outcome = world.state().of(B).current.outcome  # type: ignore[union-attr]
+    outcome = world.state().of(B).current.outcome
     told = [each for each in world.events if isinstance(each, ExecutionVertexFinished) and each.outcome.region == B]
-    assert [each.outcome.coordinators for each in told] == [outcome.coordinators] != [()]  # type: ignore[union-attr]
+    assert [each.outcome.coordinators for each in told] == [outcome.coordinators] != [()]
 
 
 def test_replaying_the_events_comes_to_the_same_snapshots():

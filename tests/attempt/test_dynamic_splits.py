@@ -108,8 +108,8 @@ class PullingRunner(FakeRunner):
             kept = {key for each in adopted for key in each.splits}
             check_cover((*(each for each in work.assigned if each.key in kept), *pulled.taken.values()), parts)
             root = f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}"
-            outputs = union_of(root, ("S",), parts)
-            outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, mode=SplitOutcome(parts=refs_of(parts)))
+            whole = union_of(root, ("S",), parts)
+            outcome = attempt.trace.finished("now", whole, spark_seconds=1.0, mode=SplitOutcome(parts=refs_of(parts)))
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
@@ -245,7 +245,7 @@ def test_an_index_that_finds_nothing_finishes_without_spark(world: DynamicWorld)
     go_all(world)
     assert world.read() == {ONE: "abcdefgh", TWO: "", THREE: "", FOUR: ""}
     assert world.ran == [(ONE, 1)]
-    outcome = world.state().of(TWO).current.outcome  # type: ignore[union-attr]
+    outcome = world.state().of(TWO).current.outcome
     assert outcome is not None
     assert [(each.rows, each.schema, each.objects) for each in outcome.outputs] == [(0, "schema", ())]
 

@@ -196,8 +196,8 @@ def read(made: object) -> object:
 
 def test_the_plan_says_what_is_read_and_which_results_are_not_always() -> None:
     declared = job("declared", deterministic="verify")
-    declared.source(made, name="made", result=BLOCKING)
-    declared.sink(read, name="read", deterministic="always")
+    declared.source(name="made", result=BLOCKING)(made)
+    declared.sink(name="read", deterministic="always")(read)
     regions = {each.name: each for each in plan_job(declared, "ref", FACTS).record.regions}
     assert (regions["made"].reads, regions["made"].determinism) == ((), (("made", VERIFY),))
     assert (regions["read"].reads, regions["read"].determinism) == (("made",), ())
@@ -207,7 +207,7 @@ def test_declaring_it_otherwise_is_no_change_of_the_code() -> None:
     fingerprints = set()
     for mode in Determinism:
         declared = job("declared", deterministic=mode)
-        declared.source(made, name="made", result=BLOCKING)
-        declared.sink(read, name="read")
+        declared.source(name="made", result=BLOCKING)(made)
+        declared.sink(name="read")(read)
         fingerprints.add(tuple(each.fingerprint for each in plan_job(declared, "ref", FACTS).record.regions))
     assert len(fingerprints) == 1

@@ -182,7 +182,7 @@ def test_faults_13_and_14_one_that_was_taken_for_dead_is_rejected_when_it_wakes(
         stage.finish()
     assert stage.world.current("P") == 2
     stage.world.go("C")
-    assert stage.world.state().of("C").current.outcome.inputs[0].attempt == 2  # type: ignore[union-attr]
+    assert stage.world.state().of("C").current.outcome.inputs[0].attempt == 2
 
 
 class Clocks:
@@ -192,7 +192,7 @@ class Clocks:
         self.stage, self.inner = stage, stage.world.journal_store
         self.store_s, self.wall_s = store_s, wall_s
         self.stamps: dict[str, float] = {}
-        stage.world.journal_store = self  # type: ignore[assignment]
+        stage.world.journal_store = self
         monkeypatch.setattr(time, "time", self.wall)
 
     def wall(self) -> float:
@@ -283,7 +283,7 @@ def test_faults_18_and_77_a_driver_of_the_same_name_with_another_tag_is_not_it(t
 
 def test_control_without_the_tag_a_foreign_driver_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def any_beat(journal: object, claim: Claim) -> Beat | None:
-        stored = stage.world.journal_store.objects.get(stage.world.journal().layout.heartbeat("P", 1))  # type: ignore[attr-defined]
+        stored = stage.world.journal_store.objects.get(stage.world.journal().layout.heartbeat("P", 1))
         return Beat.from_bytes(stored) if stored is not None else None
 
     stage = Stage()
@@ -324,7 +324,7 @@ def test_fault_76_whatever_the_status_says_the_outcome_decides(said: DriverStatu
     stage = Stage()
     stage.cluster.said = said
     # Between the listing and the first look.
-    stage.cluster.status = lambda claim: stage.finish() and said  # type: ignore[method-assign,assignment,return-value]
+    stage.cluster.status = lambda claim: stage.finish() and said  # type: ignore[assignment,return-value]
     assert stage.world.go("P").attempt == 1
     assert stage.world.ran == [("P", 1)]
 
@@ -350,7 +350,7 @@ def test_a_driver_that_says_that_it_failed_is_not_waited_for_and_its_failure_is_
     stage.time.meanwhile = lambda now_s: stage.beat(ended=now_s >= 10)
     assert stage.world.go("P").attempt == 2
     assert stage.time.now_s == 10
-    assert (stage.outcome().detail, stage.outcome().failure.type) == ("ArithmeticError: by zero", "ArithmeticError")  # type: ignore[union-attr]
+    assert (stage.outcome().detail, stage.outcome().failure.type) == ("ArithmeticError: by zero", "ArithmeticError")
 
 
 def test_a_driver_whose_process_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ class Deployment:
             for each in policies()
         }
         self.world.journal_store = ByRole(stores, JOURNAL, self.roles)
-        self.world.results = ByRole(stores, RESULTS, self.roles)  # type: ignore[assignment]
+        self.world.results = ByRole(stores, RESULTS, self.roles)
 
     def as_role(self, role: str, act: Callable[[], object]) -> object:
         self.roles.append(role)
@@ -199,7 +199,7 @@ def test_fault_85_who_may_write_data_only_can_not_make_recovery_believe_it(
     with deployment(server, {**policies(), "reader": forger}, monkeypatch) as played:
         world = played.world
         world.go("P")
-        (manifest,) = world.state().of("P").attempts[1].outcome.outputs  # type: ignore[union-attr]
+        (manifest,) = world.state().of("P").attempts[1].outcome.outputs
         key = f"{manifest.location.removeprefix(f'{RESULTS}/')}/{manifest.objects[0].path}"
         forged = b"F" * manifest.objects[0].size
         played.as_role("reader", lambda: world.results.put(key, forged))
@@ -215,7 +215,7 @@ def test_fault_85_who_may_write_data_only_can_not_make_recovery_believe_it(
         world.go("P")
         world.go("C")
         assert world.ran == [("P", 1), ("P", 2), ("C", 1)]
-        (read,) = world.state().of("C").attempts[1].outcome.outputs  # type: ignore[union-attr]
+        (read,) = world.state().of("C").attempts[1].outcome.outputs
         path = f"{read.location.removeprefix(f'{RESULTS}/')}/part-0"
         found = played.as_role("driver", lambda: store.get(path).body)
         assert found == b"C of ['P of []']"
@@ -228,7 +228,7 @@ def test_fault_85_control_where_the_manifest_lay_beside_the_data_the_forged_rows
     with deployment(server, policies(), monkeypatch) as played:
         world = played.world
         world.go("P")
-        (manifest,) = world.state().of("P").attempts[1].outcome.outputs  # type: ignore[union-attr]
+        (manifest,) = world.state().of("P").attempts[1].outcome.outputs
         key = f"{manifest.location.removeprefix(f'{RESULTS}/')}/{manifest.objects[0].path}"
         info = played.as_role("driver", lambda: world.results.put(key, b"F" * manifest.objects[0].size))
         forged = replace(manifest, objects=(replace(manifest.objects[0], etag=info.etag),))  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ def world(monkeypatch) -> World:
     """Its results lie in a bucket with rules."""
     world = World(PAIR)
     world.results.base_uri = "s3://bucket/results"
-    world.results.expiry_rules = lambda: RULES  # type: ignore[attr-defined]
+    world.results.expiry_rules = lambda: RULES
     monkeypatch.setattr(ProcessStore, "expiry_rules", lambda self: self._inner.expiry_rules(), raising=False)
     world.go("P")
     return world
@@ -38,7 +38,7 @@ def test_fault_29_it_is_a_loss_the_producer_runs_again_and_the_rule_is_named(wor
 
 
 def test_fault_29_control_without_rules_nothing_is_said_of_any(world):
-    world.results.expiry_rules = tuple  # type: ignore[attr-defined]
+    world.results.expiry_rules = tuple
     delete_early(world)
     with pytest.raises(InputLost) as error:
         world.go("C")
@@ -54,7 +54,7 @@ def test_rules_that_may_not_be_read_are_no_reason_to_fail(world):
     def denied() -> None:
         raise StoreAccessDenied("no")
 
-    world.results.expiry_rules = denied  # type: ignore[attr-defined]
+    world.results.expiry_rules = denied
     assert rules_over(world.results, "s3://bucket/results/dag") == ()
     delete_early(world)
     with pytest.raises(InputLost):

@@ -31,7 +31,7 @@ def world() -> World:
 
 def currents(world: World) -> dict[str, Attempt]:
     state = world.state()
-    return {each: state.of(each).current for each in MANY}  # type: ignore[misc]
+    return {each: state.of(each).current for each in MANY}
 
 
 class Meeting(CountingStore):
@@ -71,7 +71,7 @@ def test_a_region_with_many_inputs_asks_for_each_once(world: World, has_failed: 
         world.restart("P03")
         world.go("P03")
     counted = CountingStore(world.results)
-    world.results = counted  # type: ignore[assignment]
+    world.results = counted
     world.go("C")
     assert counted.count(Verb.LIST) == len(MANY)
 
@@ -108,7 +108,7 @@ def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: Wor
     world.restart("P03")
     state = world.state()
     asked: set[str] = set()
-    judged = Judgement(world.plan, state, available=lambda region, attempt: asked.add(region))  # type: ignore[func-returns-value]
+    judged = Judgement(world.plan, state, available=lambda region, attempt: asked.add(region))
     ahead = set(asked_for(judged))
     for each in world.plan.regions:
         judged.why_must_run(each.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, clocked_world, sweep
@@ -48,7 +49,8 @@ def closed(kept: Kept) -> World:
 
 def while_it_deletes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """``act`` happens once, after `gc` has looked for the second time whether the run has come back."""
-    delete, acted = Releaser.delete_data, []
+    delete = Releaser.delete_data
+    acted: list[Any] = []
 
     def late(releaser: Releaser, region: str, number: int):
         if not acted:
@@ -108,7 +110,7 @@ def test_fault_104_control_not_put_back_nobody_can_read_the_run(kept: Kept, monk
 def purged_before_its_claim(kept: Kept) -> World:
     """The task lists while the plan is there, and claims when all is gone."""
     world = closed(kept)
-    done = []
+    done: list[Any] = []
 
     def gate(request: str) -> None:
         if request.startswith("PUT") and request.endswith("00000002.claim") and not done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeRunner, Hooks, InlineThread, Killed, Process, World
@@ -22,8 +23,9 @@ from airflow_recovery.results.prober import ResultProber
 def killed(world: World, region: str, **hooks: object) -> Process:
     """A try whose process dies at a hook; Airflow notices by the missing heartbeat."""
     process = Process()
+    kills: dict[str, Any] = dict.fromkeys(hooks, process.kill)
     with pytest.raises(Killed):
-        world.go(region, process=process, **dict.fromkeys(hooks, process.kill))
+        world.go(region, process=process, **kills)
     world.airflow.lose_heartbeat(region)
     return process
 
@@ -194,7 +196,7 @@ def test_fault_13_two_drivers_of_one_region_one_outcome_wins():
 def test_fault_13_two_tasks_claim_at_once_one_goes_on():
     world = World(PAIR)
     first, second = Process(), Process()
-    before_claim = []
+    before_claim: list[Any] = []
 
     def overtake(request: str) -> None:
         if "00000001.claim" in request and not before_claim:
@@ -287,7 +289,7 @@ def test_a_finish_found_while_fencing_is_judged_again_not_adopted():
     """Hole 8: P@1 is open; a user resets it; P@1 finishes; the next try's fence loses and must not adopt it."""
     world = World(PAIR)
     next_try = Process()
-    finished = []
+    finished: list[Any] = []
 
     def finish_before_the_fence(request: str) -> None:
         if request.endswith("PUT " + world.journal().layout.attempt("P", 1, "outcome")) and not finished:

@@ -17,25 +17,30 @@ from airflow_recovery.testing import CountingStore, Verb
 TOPOLOGY = {"A": (), "A2": (), "B": ("A",), "C": ("A", "A2"), "L": ("B",), "M": ("C",)}
 
 
+class Counted(World):
+    """Counts the requests to its journal."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.counting = CountingStore(self.journal_store)
+        self.journal_store = self.counting
+
+
 @pytest.fixture
-def world() -> World:
-    world = World(TOPOLOGY)
-    world.counting = CountingStore(world.journal_store)
-    world.journal_store = world.counting
+def world() -> Counted:
+    world = Counted(TOPOLOGY)
     world.go("A")
     return world
 
 
-def requests(world: World, region: str) -> list[Verb]:
+def requests(world: Counted, region: str) -> list[Verb]:
     world.counting.clear()
     world.go(region)
     return [verb for verb, _ in world.counting.requests]
 
 
 def test_the_first_region_of_a_run_writes_the_plan_besides():
-    world = World(TOPOLOGY)
-    world.counting = CountingStore(world.journal_store)
-    world.journal_store = world.counting
+    world = Counted(TOPOLOGY)
     assert requests(world, "A") == [Verb.LIST, Verb.PUT_IF_ABSENT, Verb.PUT_IF_ABSENT, Verb.PUT_IF_ABSENT]
     assert ["plan" in key for _, key in world.counting.requests] == [False, True, False, False]
 

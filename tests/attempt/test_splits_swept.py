@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, has_data, sweep, told
@@ -227,7 +228,8 @@ def claim_while_releasing(world: SplitWorld, monkeypatch) -> None:
     world.go("C")
     world.listing = splits("abcdefg")
     world.airflow.clear(SOURCE)
-    before, claimed = release.readers_of, []
+    before = release.readers_of
+    claimed: list[Any] = []
 
     def claims_first(journal, region, *numbers):
         if not claimed:
@@ -305,7 +307,7 @@ def test_a_fenced_driver_deletes_nothing_of_a_region_that_commits_split_by_split
     deleted: list[str] = []
     monkeypatch.setattr(scratch, "_delete", lambda spec, locations, what, log: deleted.extend(locations))
     log = logging.getLogger("test")
-    scratch.delete_results(SimpleNamespace(mode=SplitSpec(), location="here"), log)
+    scratch.delete_results(cast(Any, SimpleNamespace(mode=SplitSpec(), location="here")), log)
     assert deleted == []
-    scratch.delete_results(SimpleNamespace(mode=ModeSpec(), location="here"), log)
+    scratch.delete_results(cast(Any, SimpleNamespace(mode=ModeSpec(), location="here")), log)
     assert deleted == ["here"]

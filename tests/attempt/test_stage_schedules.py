@@ -39,7 +39,8 @@ class Schedule:
     def __init__(self, seed: int, troubles: int = 8) -> None:
         self._rng = random.Random(seed)
         strategy = self._rng.choice([SINGLE, DOWNSTREAM, SINK, REGION])
-        upstream = self._rng.choice([{}, {"T": (), "b": ("T",)}, {"D": ("c",)}])
+        upstreams: list[dict[str, tuple[str, ...]]] = [{}, {"T": (), "b": ("T",)}, {"D": ("c",)}]
+        upstream = self._rng.choice(upstreams)
         stateful = self._rng.choice(["", "c"])
         self.world = StageWorld(strategy=strategy, upstream=upstream, stateful=stateful, retries=1000)
         self.world.is_gated = True

@@ -30,7 +30,8 @@ from airflow_recovery.journal.replay import Replay, differences, replay
 from airflow_recovery.journal.stream import EventWriter, NoEvents, StreamClosed
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectStore, StoredObject
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.s3_proxy import Fate
 from airflow_recovery.verify import verify_run
 
 pytestmark = pytest.mark.s3
@@ -65,7 +66,7 @@ class InABucket(World):
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
         return replace(super().run(own, process, writer), events=self.stream or NoEvents())
 
-    def go(self, region: str, **given: object) -> RegionResult:  # type: ignore[override]
+    def go(self, region: str, **given: object) -> RegionResult:
         self.stream = EventWriter(self.journal_store, IDENTITY, uuid.uuid4().hex, flush_interval_s=0.05)
         try:
             return super().go(region, **given)  # type: ignore[arg-type]
@@ -102,7 +103,7 @@ class SlowProxy(S3Proxy):
         self.takes_events = threading.Event()
         self.takes_events.set()
 
-    def judge(self, request: S3Request) -> Answer | LostReply | None:
+    def judge(self, request: S3Request) -> Fate | None:
         time.sleep(self.delay_s)
         if is_stream(request):
             assert self.takes_events.wait(60), "somebody waits for an event to be written"
@@ -266,7 +267,7 @@ class Lying:
 
 
 def lying_about(world: InABucket, about: str, pattern: bytes = rb'"rows":\d') -> Lying:
-    world.journal_store = lying = Lying(world.journal_store, about, pattern)  # type: ignore[assignment]
+    world.journal_store = lying = Lying(world.journal_store, about, pattern)
     return lying
 
 
@@ -284,8 +285,8 @@ def test_fault_35_control_without_the_checksum_the_lie_is_believed(
 ) -> None:
     monkeypatch.setattr(codec, "_has_crc", lambda raw, document: True)
     lying_about(world, r"/P/00000001\.outcome$")
-    told = world.state().of("P").current.outcome  # type: ignore[union-attr]
-    assert told.outputs[0].rows == 7, "it wrote one"  # type: ignore[union-attr]
+    told = world.state().of("P").current.outcome
+    assert told.outputs[0].rows == 7, "it wrote one"
 
 
 def test_fault_35_a_flipped_byte_in_a_stream_is_a_hole_that_the_history_names(world: InABucket) -> None:
@@ -307,7 +308,7 @@ def test_fault_35_control_without_the_checksum_of_a_line_another_attempt_is_told
     monkeypatch.setattr(frames.zlib, "crc32", lambda body: _Equal())
     told = world.history
     assert told.gaps == ()
-    assert told.state.of("P").current.outcome.outputs[0].rows == 7  # type: ignore[union-attr]
+    assert told.state.of("P").current.outcome.outputs[0].rows == 7
 
 
 class _Equal(int):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore.config import Config
 from clocked import Clock, clocked_world, has_data, sweep, told
@@ -43,7 +45,7 @@ def begin_upload(server: S3Server, store: ObjectStore, key: str) -> Upload:
         "s3", endpoint_url=server.endpoint_url, config=Config(s3={"addressing_style": "path"})
     )
     bucket, _, prefix = store.base_uri.removeprefix("s3://").partition("/")
-    target = {"Bucket": bucket, "Key": f"{prefix}/{key}"}
+    target: dict[str, Any] = {"Bucket": bucket, "Key": f"{prefix}/{key}"}
     begun = client.create_multipart_upload(**target)
     client.upload_part(**target, UploadId=begun["UploadId"], PartNumber=1, Body=b"half")
     return Upload(key, begun["UploadId"], 0.0)
@@ -95,8 +97,8 @@ def test_an_upload_within_the_grace_time_stays():
     world.go("P")
     upload = Upload(f"{world.journal().layout.data_of('P', 1)}/out/part-1", "u1", clock.now_s)
     aborted: list[Upload] = []
-    world.results.uploads = lambda prefix="": iter([upload])  # type: ignore[attr-defined]
-    world.results.abort_upload = aborted.append  # type: ignore[attr-defined]
+    world.results.uploads = lambda prefix="": iter([upload])
+    world.results.abort_upload = aborted.append
     clock.passes(1800)
     sweep(world)
     assert aborted == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fakes import CHAIN, FORK, PAIR, PUBLISH, TRIDENT, Hooks, Process, World
@@ -85,7 +86,7 @@ def test_a_second_clear_does_not_hit_the_producer_at_its_re_run():
                 world.go("C")
             p_again.append(world.airflow.start("P"))
 
-    p_again = []
+    p_again: list[Any] = []
     process.gate = others_first
     with pytest.raises(InputLost, match="they are awake already"):
         world.region_task(own, process).execute()
@@ -138,7 +139,7 @@ def test_unreachable_is_not_lost_and_ends_the_ping_pong():
     seen_by = {"who": "C"}
     prober = ResultProber.__call__
 
-    def blind(self: ResultProber, region: str, attempt: object) -> Reason | None:
+    def blind(self: ResultProber, region: str, attempt: Any) -> Reason | None:
         if seen_by["who"] == "C" and region == "P":
             return Reason("P", Why.OUTPUT_MISSING, "not here")
         return prober(self, region, attempt)
@@ -162,7 +163,7 @@ def test_control_without_that_check_producer_and_consumer_play_ping_pong(monkeyp
     prober = ResultProber.__call__
     seen_by = {"who": "C"}
 
-    def blind(self: ResultProber, region: str, attempt: object) -> Reason | None:
+    def blind(self: ResultProber, region: str, attempt: Any) -> Reason | None:
         if seen_by["who"] == "C" and region == "P":
             return Reason("P", Why.OUTPUT_MISSING, "not here")
         return prober(self, region, attempt)

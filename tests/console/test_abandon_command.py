@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import Hooks, Killed, Process
+from sink_world import SinkWorld
 
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.commit import roll_forward
@@ -121,7 +122,7 @@ def test_what_waits_for_no_commit_is_not_found(recorded, sink, region, said):
     assert said in recorded.errors
 
 
-def abandoned_while_a_try_goes_on(recorded, sink) -> object:
+def abandoned_while_a_try_goes_on(recorded, sink) -> SinkWorld:
     """Both have seen the confirmation; the person's command is the first to write."""
     world = sink(CommitKind.PROBE_ONLY)
     recorded.call("confirm", *RUN, SINK)

@@ -24,7 +24,7 @@ def world(recorded, monkeypatch):
     found = recorded.world()
     target = FakeTarget()
     kind, run = type(found), type(found).run
-    plan = kind.plan.fget  # type: ignore[attr-defined]
+    plan = kind.plan.fget
 
     def with_sink(self):
         commit = fake_commit(SINK, CommitKind.PROBE_ONLY)

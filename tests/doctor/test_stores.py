@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doctor_results import wrongs
@@ -121,7 +122,7 @@ def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
     server.create_bucket("expiring")
     assert [each.status for each in check_expiry(store)] == [Status.OK]
     client = server.session().client("s3", endpoint_url=server.endpoint_url)
-    rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 30}}
+    rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 30}}
     client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
     found = wrongs(check_expiry(store))["lifecycle rules of the journal"]
     assert "'tidy' deletes what is older than 30 days below 'recovery/'" in found.found

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -68,7 +69,7 @@ def submit(
     *,
     is_by_files: bool = False,
     archive: str = "",
-    **variables: str,
+    **variables: Any,
 ) -> tuple[int, str]:
     done = subprocess.run(
         command(spec, folder, master, is_by_files=is_by_files, archive=archive),
@@ -137,7 +138,7 @@ def test_fault_78_and_119_failing_driver_leaves_its_failure_without_its_secrets(
     assert '"level": "ERROR"' not in said  # Spark's own report of the same, a JVM stack as one line of JSON
 
 
-def submission_failed(spec: RegionSpec, folder: Path, *, archive: str = "", **variables: str) -> RegionFailed:
+def submission_failed(spec: RegionSpec, folder: Path, *, archive: str = "", **variables: Any) -> RegionFailed:
     """What the task ends with, of a real spark-submit."""
     code, output = submit(spec, folder, archive=archive, **variables)
     error = RuntimeError(f"Cannot execute: spark-submit. Error code is: {code}.")

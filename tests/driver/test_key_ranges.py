@@ -23,7 +23,7 @@ DRIVER = {"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a database with the table ORDERS: the keys 0 to 24."""
     log = tmp_path_factory.mktemp("derby") / "derby.log"
-    spark.sparkContext._jvm.java.lang.System.setProperty("derby.stream.error.file", str(log))  # type: ignore[union-attr]
+    spark.sparkContext._jvm.java.lang.System.setProperty("derby.stream.error.file", str(log))
     url = f"jdbc:derby:memory:{uuid.uuid4().hex};create=true"
     spark.range(25).withColumnRenamed("id", "ID").write.jdbc(url, "ORDERS", properties=DRIVER)
     return url

@@ -209,7 +209,7 @@ def udf_on_files(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPa
     plans = []
 
     def planned(session: SparkSession, frame: DataFrame, **names: Any) -> PartitionManifest:
-        plans.append(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())
         return PartitionManifest(names["result"], names["location"], (), 0)
 
     spec = region_spec(folder, vertex("noisy", is_result=True, params={"salt": 1}), inputs=(doubled(spark, folder),))

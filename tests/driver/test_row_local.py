@@ -188,7 +188,7 @@ def test_what_needs_other_rows_is_refused_with_advice(spark: SparkSession, frame
 def test_a_cached_aggregate_is_seen_though_the_optimised_plan_hides_it(spark: SparkSession, frames) -> None:
     counted = frames[0].groupBy("day").count().cache()
     try:
-        plan = counted._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+        plan = counted._jdf.queryExecution().optimizedPlan()
         assert "Aggregate" not in [plan.getClass().getSimpleName(), *(each.nodeName() for each in leaves(plan))]
         with pytest.raises(JobDefinitionError, match="an aggregate"):
             check(spark, frames, lambda session, splits, side: counted)

@@ -56,7 +56,7 @@ def test_for_copy_a_null_is_nothing_and_an_empty_string_is_quoted(manifest: Part
 
 
 def test_in_a_delta_table(manifest: PartitionManifest, tmp_path: Path) -> None:
-    into = DeltaTable(uri=f"{tmp_path}/table").open(Local())  # type: ignore[arg-type]
+    into = DeltaTable(uri=f"{tmp_path}/table").open(Local())
     into.commit(Committable(CommitToken("d", "k", "g", "delays", 1), manifest))
     first, second = deltalake.DeltaTable(f"{tmp_path}/table").to_pyarrow_table().sort_by("i").to_pylist()
     at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)

@@ -21,6 +21,7 @@ from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.splits.loop import SplitLoop
 from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.poison import SPLITS_LABEL
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
@@ -255,6 +256,7 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
                 commit(loop, *given, **named)
 
         monkeypatch.setattr(SplitLoop, "_commit", fence_first)
+        assert isinstance(spec.mode, SplitSpec)
         with pytest.raises(AttemptLost, match="was fenced after it had committed 2 parts"):
             # One thread: where there are two, the other one's Spark job is cancelled, and what it had written is swept.
             scene.in_process(replace(spec, mode=replace(spec.mode, threads=1)))

@@ -309,7 +309,7 @@ def said(process: subprocess.Popen[str], word: str) -> None:
             timer.cancel()
             return
     timer.cancel()
-    raise AssertionError(f"expected {word!r} of {process.args}, found {heard}")
+    raise AssertionError(f"expected {word!r} of {process.args!r}, found {heard}")
 
 
 def journal_of(store: ObjectStore, writer: str = "reader") -> Journal:

@@ -17,6 +17,7 @@ from airflow_recovery.splits.dynamic_assignment import discover
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class PullingScene(SplitScene):
 
     def spec(self, attempt: ClaimedAttempt) -> RegionSpec:
         made = super().spec(attempt)
-        assert made.splits is not None
+        assert isinstance(made.mode, SplitSpec)
         self.specs[-1] = replace(made, mode=replace(made.mode, is_pulled=True))
         return self.specs[-1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from stage_engine import Killed, MemoryStore, Query
@@ -16,6 +17,7 @@ from airflow_recovery.streaming import region, source, writing
 from airflow_recovery.streaming.checkpoint import lineage_key
 from airflow_recovery.streaming.folder import StageFolder
 from airflow_recovery.streaming.source import ChannelReader, ChannelReading
+from airflow_recovery.streaming.spec import StreamingSpec
 
 LOG = logging.getLogger("tests.stage_kills")
 IDS = list(range(12))
@@ -58,7 +60,8 @@ class World:
     def attempt(self, number: int) -> None:
         spec = self.scene.spec(self.region, number, stateful=True, input={"reconnect": self.reconnect})
         vertex = SimpleNamespace(where=self.region)
-        region = SimpleNamespace(spec=spec, store=self.store, log=LOG, vertex=lambda name: vertex)
+        assert isinstance(spec.mode, StreamingSpec)
+        region: Any = SimpleNamespace(spec=spec, store=self.store, log=LOG, vertex=lambda name: vertex)
         stage = Stage(region, spec.mode, Progress(LOG, number), Accumulators())
         stage.run()
         self.state_rows.append(stage._state_rows)

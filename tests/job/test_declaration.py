@@ -87,25 +87,25 @@ def test_a_later_vertex_makes_the_job_new() -> None:
 
 def test_a_parameter_with_a_default_is_an_input_only_if_there_is_such_a_vertex() -> None:
     flights = job("flights")
-    flights.source(lambda spark: spark, name="a")
-    flights.sink(lambda a, b=1: (a, b), name="c")
+    flights.source(name="a")(lambda spark: spark)
+    flights.sink(name="c")(lambda a, b=1: (a, b))
     assert flights.vertices["c"].inputs == (VertexInput("a", "a"),)
-    flights.source(lambda spark: spark, name="b")
+    flights.source(name="b")(lambda spark: spark)
     assert flights.vertices["c"].inputs == (VertexInput("a", "a"), VertexInput("b", "b"))
     flights.validate()
 
 
 def test_one_vertex_may_be_read_twice() -> None:
     flights = job("flights")
-    flights.source(lambda spark: spark, name="a")
+    flights.source(name="a")(lambda spark: spark)
     flights.sink(name="c", inputs={"left": "a", "right": "a"})(lambda left, right: (left, right))
     assert flights.graph().vertices[1].inputs == ("a",)
 
 
 def test_a_region_gets_the_spark_settings_of_all_its_vertices() -> None:
     flights = job("flights")
-    flights.source(lambda spark: spark, name="a", spark_conf={"spark.a": True, "spark.both": 1})
-    flights.sink(lambda a: a, name="b", spark_conf={"spark.b": "x", "spark.both": "1"})
+    flights.source(name="a", spark_conf={"spark.a": True, "spark.both": 1})(lambda spark: spark)
+    flights.sink(name="b", spark_conf={"spark.b": "x", "spark.both": "1"})(lambda a: a)
     assert flights.region_spark_conf("b") == {"spark.a": "true", "spark.both": "1", "spark.b": "x"}
 
 
@@ -132,12 +132,12 @@ def test_packages_are_top_level_packages(packages: Any) -> None:
 
 @pytest.mark.parametrize("name", ["spark", "splits", "context", "and-3-more"])
 def test_reserved_names(name: str) -> None:
-    refused(lambda j: j.source(lambda spark: spark, name=name), repr(name), "is reserved")
+    refused(lambda j: j.source(name=name)(lambda spark: spark), repr(name), "is reserved")
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "1a", "_a", "", "ä", "a/b", "x" * 81, 3])
 def test_names_are_task_ids_and_folders(name: Any) -> None:
-    refused(lambda j: j.source(lambda spark: spark, name=name), repr(name), "begins with a letter", "name=")
+    refused(lambda j: j.source(name=name)(lambda spark: spark), repr(name), "begins with a letter", "name=")
 
 
 def test_a_lambda_needs_a_name() -> None:
@@ -159,34 +159,34 @@ def positional(a: Any, /) -> Any:
 
 @pytest.mark.parametrize("function", [lambda *a: a, lambda **a: a, positional])
 def test_parameters_have_names(function: Any) -> None:
-    refused(lambda j: j.vertex(function, name="x"), "vertex 'x'", "parameters with names of their own")
+    refused(lambda j: j.vertex(name="x")(function), "vertex 'x'", "parameters with names of their own")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, object(), b"x", {"a": [math.nan]}])
 def test_fault_79_a_parameter_that_json_cannot_hold_is_refused(value: Any) -> None:
-    refused(lambda j: j.vertex(lambda raw, p: raw, name="x", params={"p": value}), "vertex 'x', parameter 'p'", "JSON")
+    refused(lambda j: j.vertex(name="x", params={"p": value})(lambda raw, p: raw), "vertex 'x', parameter 'p'", "JSON")
 
 
 @pytest.mark.parametrize("value", [(1, 2), {1: "a"}, {"a": (1,)}])
 def test_a_parameter_that_json_changes_is_refused(value: Any) -> None:
-    refused(lambda j: j.vertex(lambda raw, p: raw, name="x", params={"p": value}), "parameter 'p'", "unchanged")
+    refused(lambda j: j.vertex(name="x", params={"p": value})(lambda raw, p: raw), "parameter 'p'", "unchanged")
 
 
 def test_a_parameter_that_holds_itself_is_refused() -> None:
     ring: list[Any] = []
     ring.append(ring)
-    refused(lambda j: j.vertex(lambda raw, p: raw, name="x", params={"p": ring}), "parameter 'p'", "JSON")
+    refused(lambda j: j.vertex(name="x", params={"p": ring})(lambda raw, p: raw), "parameter 'p'", "JSON")
 
 
 def test_templates_are_checked_at_the_decorator() -> None:
     refused(
-        lambda j: j.vertex(lambda raw, p: raw, name="x", params={"p": "{{ ti.run_id }}"}),
+        lambda j: j.vertex(name="x", params={"p": "{{ ti.run_id }}"})(lambda raw, p: raw),
         "vertex 'x', parameter 'p'",
         "'ti'",
         "logical_date",
     )
     refused(
-        lambda j: j.source(lambda splits: splits, name="x", splits=files("s3://{{ run_id }}/*")),
+        lambda j: j.source(name="x", splits=files("s3://{{ run_id }}/*"))(lambda splits: splits),
         "vertex 'x', parameter 'splits'",
     )
 
@@ -199,26 +199,26 @@ def test_an_option_that_a_decorator_does_not_have_is_refused(kind: str, wrong: s
 
 def test_options_that_name_no_parameter_are_refused() -> None:
     refused(
-        lambda j: j.vertex(lambda raw, day: raw, name="x", params={"dya": 1}),
+        lambda j: j.vertex(name="x", params={"dya": 1})(lambda raw, day: raw),
         "params= names 'dya'",
         "did you mean 'day'",
     )
-    refused(lambda j: j.vertex(lambda raw: raw, name="x", inputs={"left": "raw"}), "inputs= names 'left'")
-    refused(lambda j: j.vertex(lambda raw, spark: raw, name="x", params={"spark": 1}), "'spark' in params= is reserved")
+    refused(lambda j: j.vertex(name="x", inputs={"left": "raw"})(lambda raw: raw), "inputs= names 'left'")
+    refused(lambda j: j.vertex(name="x", params={"spark": 1})(lambda raw, spark: raw), "'spark' in params= is reserved")
     refused(
-        lambda j: j.vertex(lambda a: a, name="x", params={"a": 1}, inputs={"a": "raw"}), "in params= and in inputs="
+        lambda j: j.vertex(name="x", params={"a": 1}, inputs={"a": "raw"})(lambda a: a), "in params= and in inputs="
     )
 
 
 def test_splits_are_for_sources_that_read_them() -> None:
-    refused(lambda j: j.source(lambda splits: splits, name="x"), "add splits=files('...')")
-    refused(lambda j: j.source(lambda spark: spark, name="x", splits=files("/a")), "splits.paths")
+    refused(lambda j: j.source(name="x")(lambda splits: splits), "add splits=files('...')")
+    refused(lambda j: j.source(name="x", splits=files("/a"))(lambda spark: spark), "splits.paths")
     refused(lambda j: j.source(lambda splits: splits, name="x", splits="a"), "wrap it in files()")  # type: ignore[call-overload]
-    refused(lambda j: j.vertex(lambda raw, splits: raw, name="x"), "only a @source has splits")
+    refused(lambda j: j.vertex(name="x")(lambda raw, splits: raw), "only a @source has splits")
 
 
 def test_a_source_has_no_inputs() -> None:
-    refused(lambda j: j.source(lambda spark, raw: raw, name="x"), "a source has no inputs", "'raw'", "@vertex")
+    refused(lambda j: j.source(name="x")(lambda spark, raw: raw), "a source has no inputs", "'raw'", "@vertex")
 
 
 def test_a_result_type_is_one_that_something_can_run() -> None:
@@ -230,10 +230,10 @@ def test_a_result_type_is_one_that_something_can_run() -> None:
 
 def test_determinism_is_declared_on_a_vertex_and_its_default_on_the_job() -> None:
     flights = job("flights", deterministic="verify")
-    flights.source(lambda spark: spark, name="raw", result=BLOCKING)
-    flights.vertex(lambda raw: raw, name="guessed", deterministic="assume")
-    flights.vertex(lambda raw: raw, name="drawn", deterministic=Determinism.ALWAYS)
-    flights.sink(lambda guessed, drawn: guessed, name="told", deterministic="assume")
+    flights.source(name="raw", result=BLOCKING)(lambda spark: spark)
+    flights.vertex(name="guessed", deterministic="assume")(lambda raw: raw)
+    flights.vertex(name="drawn", deterministic=Determinism.ALWAYS)(lambda raw: raw)
+    flights.sink(name="told", deterministic="assume")(lambda guessed, drawn: guessed)
     assert {name: each.determinism for name, each in flights.vertices.items()} == {
         "raw": Determinism.VERIFY,
         "guessed": Determinism.ASSUME,
@@ -246,7 +246,7 @@ def test_determinism_is_declared_on_a_vertex_and_its_default_on_the_job() -> Non
 @pytest.mark.parametrize("given", ["sometimes", True, False, 1])
 def test_a_determinism_is_one_of_three(given: Any) -> None:
     refused(
-        lambda j: j.vertex(lambda raw: raw, name="x", deterministic=given),
+        lambda j: j.vertex(name="x", deterministic=given)(lambda raw: raw),
         "expected deterministic= as 'always', 'verify' or 'assume'",
         repr(given),
     )
@@ -260,12 +260,12 @@ def test_a_version_is_a_text() -> None:
 
 @pytest.mark.parametrize("conf", [{1: "a"}, {"spark.a": None}, {"spark.a": ["x"]}])
 def test_spark_settings_are_texts(conf: Any) -> None:
-    refused(lambda j: j.vertex(lambda raw: raw, name="x", spark_conf=conf), "expected spark_conf= as")
+    refused(lambda j: j.vertex(name="x", spark_conf=conf)(lambda raw: raw), "expected spark_conf= as")
 
 
 def test_spark_settings_in_conflict_inside_a_region_are_refused() -> None:
     def declare(flights: Job) -> None:
-        flights.sink(lambda cleaned: cleaned, name="x", spark_conf={"spark.x": 2})
+        flights.sink(name="x", spark_conf={"spark.x": 2})(lambda cleaned: cleaned)
         flights.validate()
 
     refused(declare, "vertex 'x'", "spark.x='2'", "'raw'", "'1'", "result=BLOCKING")
@@ -273,19 +273,19 @@ def test_spark_settings_in_conflict_inside_a_region_are_refused() -> None:
 
 def test_spark_settings_may_differ_between_regions() -> None:
     flights = make_flights()
-    flights.sink(lambda by_route: by_route, name="x", spark_conf={"spark.x": 2})
+    flights.sink(name="x", spark_conf={"spark.x": 2})(lambda by_route: by_route)
     flights.validate()
 
 
 def test_fault_79_duplicate_vertex_is_refused_at_the_decorator() -> None:
-    refused(lambda j: j.source(lambda spark: spark, name="raw"), "vertex 'raw'", "a second time", "name=")
+    refused(lambda j: j.source(name="raw")(lambda spark: spark), "vertex 'raw'", "a second time", "name=")
 
 
 def test_fault_79_cycle_is_refused_by_name() -> None:
     def declare(flights: Job) -> None:
-        flights.vertex(lambda c: c, name="a")
-        flights.vertex(lambda a: a, name="b")
-        flights.vertex(lambda b: b, name="c")
+        flights.vertex(name="a")(lambda c: c)
+        flights.vertex(name="b")(lambda a: a)
+        flights.vertex(name="c")(lambda b: b)
         flights.validate()
 
     refused(declare, "a -> b -> c -> a")
@@ -293,7 +293,7 @@ def test_fault_79_cycle_is_refused_by_name() -> None:
 
 def test_fault_79_an_input_that_nobody_makes_is_refused_with_advice() -> None:
     def declare(flights: Job) -> None:
-        flights.sink(lambda cleand: cleand, name="x")
+        flights.sink(name="x")(lambda cleand: cleand)
         flights.validate()
 
     refused(declare, "vertex 'x'", "'cleand'", "did you mean 'cleaned'", "inputs=", "params=")
@@ -301,7 +301,7 @@ def test_fault_79_an_input_that_nobody_makes_is_refused_with_advice() -> None:
 
 def test_fault_79_a_result_that_nobody_reads_is_refused() -> None:
     def declare(flights: Job) -> None:
-        flights.vertex(lambda raw: raw, name="x")
+        flights.vertex(name="x")(lambda raw: raw)
         flights.validate()
 
     refused(declare, "vertex 'x'", "nobody reads its result", "sink")
@@ -314,7 +314,7 @@ def test_fault_79_empty_job_is_refused() -> None:
 
 def test_a_vertex_without_inputs_is_told_to_be_a_source() -> None:
     def declare(flights: Job) -> None:
-        flights.sink(lambda spark: spark, name="x")
+        flights.sink(name="x")(lambda spark: spark)
         flights.validate()
 
     refused(declare, "vertex 'x'", "at least one input", "@source")
@@ -323,7 +323,7 @@ def test_a_vertex_without_inputs_is_told_to_be_a_source() -> None:
 def test_fault_79_twenty_thousand_vertices_are_declared_and_cut_fast() -> None:
     wide = job("wide")
     began = time.process_time()
-    wide.source(lambda spark: spark, name="v0")
+    wide.source(name="v0")(lambda spark: spark)
     for number in range(1, 20_000):
         last = number == 19_999
         options = {"name": f"v{number}", "inputs": {"before": f"v{number - 1}"}}

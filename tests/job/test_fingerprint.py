@@ -271,10 +271,10 @@ def make_job(step: Any, *, source: Any = None) -> Job:
     local = job("local")
 
     @local.source(splits=files("s3://lake/*.csv"), params={"n": 1})
-    def raw(spark, splits, n):  # type: ignore[no-untyped-def]
+    def raw(spark, splits, n):
         return spark, splits, n, step
 
-    local.sink(source or (lambda raw: raw), name="out")
+    local.sink(name="out")(source or (lambda raw: raw))
     return local
 
 
@@ -335,8 +335,8 @@ def test_an_unknown_vertex_is_refused() -> None:
 def test_input_names_files_and_result_type_count() -> None:
     def build(**options: Any) -> str:
         built = job("j")
-        built.source(lambda spark: spark, name="a")
-        built.source(lambda spark: spark, name="b")
+        built.source(name="a")(lambda spark: spark)
+        built.source(name="b")(lambda spark: spark)
         built.vertex(name="c", **options)(joined)
         return vertex_fingerprint(built, "c", {})
 

@@ -129,16 +129,16 @@ def test_what_does_not_fit_the_job_is_refused(options: dict[str, Any], text: str
 )
 def test_a_vertex_that_returns_no_dataframe_is_named(value: object, text: str) -> None:
     flights = job("flights")
-    flights.source(lambda spark: value, name="a")
-    flights.sink(lambda a: a, name="b")
+    flights.source(name="a")(lambda spark: value)
+    flights.sink(name="b")(lambda a: a)
     with pytest.raises(UserCodeError, match=f"vertex 'a': expected .* Spark DataFrame, found {text}"):
         flights.run_local(SPARK)
 
 
 def test_an_error_of_the_user_passes_through() -> None:
     flights = job("flights")
-    flights.source(lambda spark: 1 / 0, name="a")
-    flights.sink(lambda a: a, name="b")
+    flights.source(name="a")(lambda spark: 1 / 0)
+    flights.sink(name="b")(lambda a: a)
     with pytest.raises(ZeroDivisionError):
         flights.run_local(SPARK)
 
@@ -237,14 +237,14 @@ def test_every_subtask_is_called_with_its_own_input(
     parallelism: Any, pattern: str, conf: Any, splits: Any, kept: str
 ) -> None:
     results = make_months(parallelism, pattern).run_local("spark", splits={"raw": splits}, conf=conf)  # type: ignore[arg-type]
-    assert results["kept"].made == kept  # type: ignore[attr-defined]
-    assert results["shown"].made == f"total {kept} | {kept}"  # type: ignore[attr-defined]
+    assert results["kept"].made == kept
+    assert results["shown"].made == f"total {kept} | {kept}"
 
 
 def test_a_result_in_place_of_a_parallel_vertex_has_all_its_keys() -> None:
     months = make_months(["jan", "feb"], "{{ subtask }}")
     given: Any = {"raw": {"jan": Rows("(a)"), "feb": Rows("(b)")}}
-    assert months.run_local("spark", results=given)["kept"].made == "jan:0/2(a)+feb:1/2(b)"  # type: ignore[arg-type, attr-defined]
+    assert months.run_local("spark", results=given)["kept"].made == "jan:0/2(a)+feb:1/2(b)"  # type: ignore[arg-type]
     for wrong in ({"raw": {"jan": Rows("(a)")}}, {"raw": Rows("all")}):
         with pytest.raises(
             JobDefinitionError, match=r"'kept': reads 'raw' subtask by subtask.*a DataFrame for every key"

@@ -43,7 +43,7 @@ def test_a_job_imports_the_modes_that_it_is_declared_for(more: str, mode: str | 
 @pytest.mark.parametrize("package", [airflow_recovery, airflow_recovery.job])
 def test_a_public_name_of_a_mode_is_imported_when_it_is_asked_for(package: object) -> None:
     package = sys.modules["airflow_recovery.job"] if package is not airflow_recovery else package
-    for name in package.__all__:  # type: ignore[attr-defined]
+    for name in package.__all__:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nobody'"):
-        package.nobody  # type: ignore[attr-defined]  # noqa: B018
+        package.nobody  # noqa: B018

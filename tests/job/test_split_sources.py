@@ -48,7 +48,7 @@ def declared(splits: Any, **options: Any) -> Job:
 def enumerated(splits: SplitSource) -> tuple[Split, ...]:
     rendered = declared(splits).render_splits("raw", Run())
     assert rendered is not None
-    return rendered.enumerate("here")  # type: ignore[union-attr, no-any-return]
+    return rendered.enumerate("here")  # type: ignore[union-attr]
 
 
 def handed(splits: SplitSource) -> Any:
@@ -127,7 +127,7 @@ def test_every_kind_says_what_becomes_of_what_has_vanished(given: Any) -> None:
         (lambda: key_ranges("t", "id", lower=0, upper=1, width=0), "number of keys from 1, found 0"),
         (lambda: key_ranges("t", "id", lower=0, upper=1, width=1, as_of=7), "expected as_of= as a text"),  # type: ignore[arg-type]
         (lambda: dates("yesterday"), "start= as a day such as '2013-01-31'"),
-        (lambda: dates("2013-01-01", None), "end= as a day"),  # type: ignore[arg-type]
+        (lambda: dates("2013-01-01", None), "end= as a day"),
         (lambda: enumerated_by(orders("2013")), "without calling it"),  # type: ignore[arg-type]
         (lambda: enumerated_by(orders, params={"day": object()}), "written as JSON"),
     ],
@@ -232,11 +232,11 @@ def read_locally(splits: Any, *, parallelism: Any = None, given: Any = None) -> 
         return read
 
     found = made.run_local(
-        None,  # type: ignore[arg-type]
+        None,
         splits=None if given is None else {"raw": given},
         logical_date="2013-01-31",
     )
-    return list(found["shown"].read)  # type: ignore[attr-defined]
+    return list(found["shown"].read)
 
 
 def test_a_local_run_enumerates_what_is_no_file() -> None:

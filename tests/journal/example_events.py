@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from test_codec import EXAMPLES
+from typing import Any
+
+from test_codec import EXAMPLES as RECORDS
 
 from airflow_recovery.journal.events import (
     AttemptClaimed,
@@ -36,6 +38,7 @@ from airflow_recovery.journal.stream import EventWriter, StreamClosed
 from airflow_recovery.model.records import InputPin, RunIdentity
 from airflow_recovery.store import ObjectStore
 
+EXAMPLES: dict[str, Any] = dict(RECORDS)
 AT = "2026-01-01T00:00:00+00:00"
 FOR_EVER = 3600.0
 IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "flights")

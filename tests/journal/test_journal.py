@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -30,6 +31,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -200,7 +202,7 @@ def without(listing: Listing, journal: Journal, *keys: str) -> Listing:
         def __getattr__(self, name: str):
             return getattr(journal.store, name)
 
-    return Journal(Early(), IDENTITY, writer="w1").list("PC")
+    return Journal(cast(ObjectStore, Early()), IDENTITY, writer="w1").list("PC")
 
 
 def half_a_listing(journal: Journal) -> Listing:

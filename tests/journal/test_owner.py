@@ -26,7 +26,7 @@ def test_fault_82_of_two_that_begin_at_once_one_is_refused(local_store: LocalSto
     """The other's object comes between the look and the write."""
 
     class Overtaken(CountingStore):
-        def put_if_absent(self, key: str, body: bytes):  # type: ignore[no-untyped-def]
+        def put_if_absent(self, key: str, body: bytes):
             own_prefix(local_store, "prod")
             return super().put_if_absent(key, body)
 
@@ -103,7 +103,7 @@ def test_fault_102_of_two_journals_that_begin_at_once_one_is_refused(store: Obje
     one, two, results = (beside(store, name) for name in ("one", "two", "results"))
 
     class Overtaken(CountingStore):
-        def put_if_absent(self, key: str, body: bytes):  # type: ignore[no-untyped-def]
+        def put_if_absent(self, key: str, body: bytes):
             own_results(one, results)
             return super().put_if_absent(key, body)
 
@@ -116,7 +116,7 @@ def test_fault_102_two_tasks_of_one_journal_that_begin_at_once_are_one(store: Ob
     one, results = beside(store, "one"), beside(store, "results")
 
     class Overtaken(CountingStore):
-        def put_if_absent(self, key: str, body: bytes):  # type: ignore[no-untyped-def]
+        def put_if_absent(self, key: str, body: bytes):
             own_results(one, results)
             return super().put_if_absent(key, body)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from datetime import datetime, timezone
 from pathlib import Path
 
+import pendulum
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
@@ -184,8 +184,8 @@ def test_control_without_the_etags_what_is_in_the_journal_would_not_be_seen(coun
     load(counted)
 
 
-def _believing(bodies):  # type: ignore[no-untyped-def]
-    def all_of_the_snapshot(self, etags, snapshot, fetch):  # type: ignore[no-untyped-def]
+def _believing(bodies):
+    def all_of_the_snapshot(self, etags, snapshot, fetch):
         self._known |= self._read_snapshot()
         return bodies(self, etags, snapshot, fetch)
 
@@ -206,7 +206,7 @@ def written_by(cache: RecordCache, store: CountingStore, listed: ObjectInfo | No
 def test_between_two_snapshots_of_a_run_there_is_the_min_pause(tmp_path, later_s, written):
     """Another process wrote the last one, at the store's time."""
     counted = CountingStore(LocalStore(f"file://{tmp_path}"))
-    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    at = pendulum.datetime(2026, 1, 1)
     pace = SnapshotPace(600, now_s=lambda: at.timestamp() + later_s)
     cache = RecordCache(counted, "snap", writes=True, worth=3, pace=pace)
     assert written_by(cache, counted, ObjectInfo("snap", 1, "e", at)) == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 from example_events import EXAMPLE_EVENTS, IDENTITY, read
@@ -17,8 +18,7 @@ from airflow_recovery.model.records import Lost, Released
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 
-RELEASED = EXAMPLES["released"]
-assert isinstance(RELEASED, Released)
+RELEASED = cast(Released, EXAMPLES["released"])
 assert len(EXAMPLE_EVENTS) > 1
 
 

@@ -91,7 +91,7 @@ def test_missing_outcomes_are_read_over_64_connections(finished: MemoryStore, mo
     read = finished.get
     first = {LAYOUT.attempt(each, 1, "outcome") for each in REGIONS[:64]}
 
-    def get(key: str, max_bytes: int):  # type: ignore[no-untyped-def]
+    def get(key: str, max_bytes: int):
         if key in first:
             meet.wait(30)
         return read(key, max_bytes)

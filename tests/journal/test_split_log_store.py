@@ -27,7 +27,7 @@ def splits(count: int) -> tuple[Split, ...]:
 
 
 def log_of(store: ObjectStore, writer: str = "me", **given: int) -> SplitLogStore:
-    return SplitLogStore(store, IDENTITY, "read", writer=writer, **given)  # type: ignore[arg-type]
+    return SplitLogStore(store, IDENTITY, "read", writer=writer, **given)
 
 
 def listing(store: ObjectStore, count: int) -> SplitLogStore:

@@ -13,7 +13,7 @@ from example_events import AT, EXAMPLE_EVENTS, FOR_EVER, IDENTITY, STREAMS, read
 from airflow_recovery.journal.events import EventsDropped, RegionKept, StreamEnded
 from airflow_recovery.journal.history import GapKind, read_stream
 from airflow_recovery.journal.stream import MAX_TEXT, EventSink, EventWriter, NoEvents, StreamClosed
-from airflow_recovery.store import ObjectStore
+from airflow_recovery.store import ObjectInfo, ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
@@ -100,7 +100,7 @@ class StuckStore(LocalStore):
 
     gate = threading.Event()
 
-    def put_if_absent(self, key: str, body: bytes) -> object:  # type: ignore[override]
+    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         self.gate.wait(60)
         return super().put_if_absent(key, body)
 

@@ -37,7 +37,7 @@ def files_after_a_retry(task: RecoverableSparkSubmitOperator, folder: Path) -> i
     with pytest.raises(RegionFailed):
         run_try(task)
     run_try(task, try_number=2)
-    (manifest,) = state_in(folder, OPERATORS_GROUP, "t").of("t").attempts[2].outcome.outputs  # type: ignore[union-attr]
+    (manifest,) = state_in(folder, OPERATORS_GROUP, "t").of("t").attempts[2].outcome.outputs
     return len(manifest.objects)
 
 

@@ -59,7 +59,7 @@ def location_of(answer: dict[str, Any]) -> Path:
 def test_fault_53_what_committers_leave_is_not_data(recovery: Path, submitted: Path) -> None:
     run_try(dag_of({"task_id": "t"})["t"])
 
-    (manifest,) = state(recovery, "t").of("t").attempts[1].outcome.outputs  # type: ignore[union-attr]
+    (manifest,) = state(recovery, "t").of("t").attempts[1].outcome.outputs
     assert [each.path for each in manifest.objects] == ["_delta_log/0.json", "part-0"]
     assert (manifest.result, manifest.managed, manifest.rows) == ("t.out", True, None)
     assert manifest.objects[1].size == len("rows")
@@ -250,13 +250,16 @@ def test_a_journal_whose_plans_declare_nothing_is_read_as_before(
     recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version before wrote such plans; in a task today's code tells where its results lie."""
-    given = ({"task_id": "p", "outputs": {"out": str(recovery / "lake")}}, {"task_id": "c", "reads": "p"})
-    tasks = dag_of(*map(dict, given))
+    given: tuple[dict[str, Any], ...] = (
+        {"task_id": "p", "outputs": {"out": str(recovery / "lake")}},
+        {"task_id": "c", "reads": "p"},
+    )
+    tasks = dag_of(*(dict(options) for options in given))
     with monkeypatch.context() as before:
         before.setattr(tasks["p"], "declared_outputs", {"out": None})
         assert run_try(tasks["p"])["decision"] == "ran"
-    assert run_try(dag_of(*map(dict, given))["p"], try_number=2)["decision"] == "kept"
-    assert run_try(dag_of(*map(dict, given))["c"])["decision"] == "ran"
+    assert run_try(dag_of(*(dict(options) for options in given))["p"], try_number=2)["decision"] == "kept"
+    assert run_try(dag_of(*(dict(options) for options in given))["c"])["decision"] == "ran"
 
 
 def test_by_policy_an_altered_output_is_made_again(recovery: Path, submitted: Path) -> None:

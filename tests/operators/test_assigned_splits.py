@@ -39,8 +39,8 @@ def lake(recovery: Path) -> Path:
 
 def attempt(lake: Path, key: str, job: str = "dagjobs.parallel:dealt", region: str = "shown") -> str:
     """One try of the map index that has subtask ``key``; what it did."""
-    operator = job_dag(job).get_task(f"g.{region}")
-    operator.subtask = key  # type: ignore[attr-defined]
+    operator: Any = job_dag(job).get_task(f"g.{region}")
+    operator.subtask = key
     context = task_context(operator.task_id, params={"lake": str(lake)})
     context["ti"].map_index = int(key)
     return str(run_try(operator, context)["decision"])
@@ -201,7 +201,7 @@ def test_fault_95_a_task_s_enumerator_goes_on_where_the_one_before_it_was(
 
     def read() -> list[str]:
         journal = Journal(open_stores(RecoverySettings.load()).journal, IDENTITY, writer="test")
-        outcome = journal.load(journal.list(["shown_drops"])).of("shown_drops").current.outcome  # type: ignore[union-attr]
+        outcome = journal.load(journal.list(["shown_drops"])).of("shown_drops").current.outcome
         assert outcome is not None
         return [each.etag.strip('"')[0] for each in outcome.externals]
 

@@ -105,12 +105,12 @@ def two_in_one(**given: Any) -> Any:
 
 
 def locally(**given: Any) -> Any:
-    return load_job(DIAMOND).run_local(None, **given)  # type: ignore[arg-type]
+    return load_job(DIAMOND).run_local(None, **given)
 
 
 def expanded(**given: Any) -> Any:
     with DAG("d", schedule=None):
-        partial = RecoverableSparkSubmitOperator.partial(task_id="t", application="a.py", outputs=["o"])
+        partial: Any = RecoverableSparkSubmitOperator.partial(task_id="t", application="a.py", outputs=["o"])
         return partial.expand(application_args=[["{output:o}"]])
 
 
@@ -218,7 +218,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 def test_what_is_mistyped_is_refused_where_it_is_written(make: Any, given: dict[str, Any], said: str) -> None:
     with pytest.raises(JobDefinitionError, match=said) as refused:
         make(**given)
-    expected, found, next_step = re.search(r"(?is)expected (.+)found (.+)[:.] (.+)", str(refused.value)).groups()  # type: ignore[union-attr]
+    expected, found, next_step = re.search(r"(?is)expected (.+)found (.+)[:.] (.+)", str(refused.value)).groups()
     assert all((expected, found, next_step))
 
 
@@ -274,7 +274,7 @@ def test_what_airflow_puts_in_later_passes_and_makes_the_task_wait_for_it() -> N
         def place() -> str:
             return "s3://lake/x"
 
-        found = place()
+        found: Any = place()
         drop = RecoverableSparkSubmitOperator(
             task_id="t",
             application=found,
@@ -327,7 +327,7 @@ def test_the_job_itself_is_as_good_as_its_name(make: Callable[..., Any], monkeyp
     diamond = load_job(DIAMOND)
     monkeypatch.setattr(diamond, "module_ref", None)
     made = make(job=diamond)
-    tasks = made.children.values() if isinstance(made, SparkJobTaskGroup) else [made]
+    tasks: Any = made.children.values() if isinstance(made, SparkJobTaskGroup) else [made]
     assert {each.job for each in tasks} == {DIAMOND}
 
 

@@ -126,7 +126,7 @@ def test_what_runs_again_is_what_would_run_again_without_batches(
         assert all(state.of(name).current is not None for name in UPSTREAM)
         # Each rests on what its inputs are now.
         for name, inputs in UPSTREAM.items():
-            pins = state.of(name).current.outcome.inputs  # type: ignore[union-attr]
+            pins = state.of(name).current.outcome.inputs
             assert {pin.region: pin.attempt for pin in pins} == {each: world.current(each) for each in inputs}
     assert batched.executions() == alone.executions()
 

@@ -59,7 +59,7 @@ def test_a_region_that_fails_is_told_with_its_cause(recovery: Path, drivers: Dri
 
 def test_a_region_that_takes_too_long_is_stopped(recovery: Path, drivers: Drivers) -> None:
     killed = threading.Event()
-    drivers.stop = killed.set  # type: ignore[method-assign]
+    drivers.stop = killed.set
 
     def hang() -> None:
         assert killed.wait(60)

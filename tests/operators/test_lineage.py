@@ -8,11 +8,10 @@ from typing import Any
 from job_tasks import Drivers, job_dag
 from tries import task_context
 
-from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.task.lineage import Lineage, LineageDataset
 
 
-def lineage_of_try(operator: SparkRegionOperator, **changes: Any) -> Lineage:
+def lineage_of_try(operator: Any, **changes: Any) -> Lineage:
     """What OpenLineage's provider would be told: Airflow runs a copy of the task, and asks that one."""
     from airflow.sdk.bases.operator import ExecutorSafeguard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG, conf
@@ -61,7 +61,7 @@ def test_control_with_recovery_there_is_a_journal(recovery: Path, drivers: Drive
 
 def test_two_tries_and_two_runs_write_to_different_places(recovery: Path, drivers: Drivers) -> None:
     found = tasks()
-    for changes in ({}, {}, {"run_id": "other"}):
+    for changes in cast(list[dict[str, Any]], [{}, {}, {"run_id": "other"}]):
         run_try(found["g.aside"], **changes)
     assert len({each.location for each in drivers.specs}) == 3
     assert all(each.location.startswith(f"file://{recovery}/results/_plain/") for each in drivers.specs)
@@ -104,7 +104,7 @@ def test_a_driver_elsewhere_leaves_its_outcome_where_the_task_finds_it(recovery:
         real(spec, folder)
         Path(spec.receipt).unlink()
 
-    drivers.run = run  # type: ignore[method-assign]
+    drivers.run = run
     assert run_try(tasks()["g.aside"])["results"]["aside"]["rows"] == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,10 +161,10 @@ def test_the_command_line(recovery: Path, submitted: Path, monkeypatch: pytest.M
 def test_what_a_vertex_asks_for_wins_over_the_groups_conf() -> None:
     right = tasks(conf={"spark.executor.memory": "1g"})["right"].prepare_for_execution()
     told: list[Any] = []
-    right.submit_attempt = lambda context, attempt: told.append(right.conf)  # type: ignore[method-assign]
+    right.submit_attempt = lambda context, attempt: told.append(right.conf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_recovery.operators.region.os.environ", {})
-        right._submit(_job(), {}, spec(), Path("/x/tag.json"), is_cluster=False)  # type: ignore[arg-type]
+        right._submit(_job(), {}, spec(), Path("/x/tag.json"), is_cluster=False)
     assert told[0]["spark.executor.memory"] == "3g"
 
 
@@ -320,7 +319,7 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
     )
     task = tasks(conn_id="cluster", conf={"spark.sql.shuffle.partitions": 4})["aside"]
     stores = open_stores(RecoverySettings("/journal", "/results"))
-    application = task._make_application(_job(), task_context(), stores)  # type: ignore[arg-type]
+    application = task._make_application(_job(), task_context(), stores)
     assert isinstance(application, ConnectApplication)
     application.run(SimpleNamespace(job="dagjobs.shapes:diamond"), Path("/x"))  # type: ignore[arg-type]
     assert told["url"] == "sc://server:15002/;user_id=me;token=t0ken"
@@ -342,7 +341,7 @@ def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pyte
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr("airflow_recovery.task.supervision.die_with_parent", lambda: found.append("asked"))
     return found
@@ -354,7 +353,7 @@ def test_a_supervised_task_dies_with_its_supervisor(asked: list[str], monkeypatc
 
     from airflow_recovery.task.supervision import die_with_supervisor
 
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=None), raising=False)  # type: ignore[arg-type]
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=None), raising=False)
     die_with_supervisor()
     assert asked == ["asked"]
 
@@ -366,7 +365,7 @@ def test_a_task_of_dag_test_does_not(asked: list[str], monkeypatch: pytest.Monke
     from airflow_recovery.task.supervision import die_with_supervisor
 
     die_with_supervisor()
-    comms = InProcessSupervisorComms(supervisor=None)  # type: ignore[arg-type]
+    comms = InProcessSupervisorComms(supervisor=None)
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
     die_with_supervisor()
     assert asked == []
@@ -376,7 +375,7 @@ def test_on_kill_before_and_while_an_application_runs() -> None:
     stopped: list[str] = []
     task = tasks()["aside"].prepare_for_execution()
     task.on_kill()
-    task._application = SimpleNamespace(stop=lambda: stopped.append("stopped"))  # type: ignore[assignment]
+    task._application = SimpleNamespace(stop=lambda: stopped.append("stopped"))
     task.on_kill()
     assert stopped == ["stopped"]
 

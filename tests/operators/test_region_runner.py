@@ -272,7 +272,7 @@ def test_what_takes_time_begins_when_it_is_known_that_the_region_runs(recovery: 
     made = runner(recovery, Application(finish), "left", prepare=lambda: begun.append("begun"))
     made.externals()
     assert begun == []  # a region that is kept imports no Spark
-    made.check_target(None)  # type: ignore[arg-type]
+    made.check_target(None)
     assert begun == ["begun"]
 
 

@@ -28,7 +28,8 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import application_runner
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
-from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.s3_proxy import Fate
 
 pytestmark = pytest.mark.s3
 
@@ -63,7 +64,7 @@ class Race(S3Proxy):
         self.finish_seen = threading.Event()
         self.listings = 0
 
-    def judge(self, request: S3Request) -> Answer | LostReply | None:
+    def judge(self, request: S3Request) -> Fate | None:
         if request.method == "PUT" and request.key.endswith(CLAIM_OF_C):
             self.before_claim()
             self.is_claimed.set()

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import requests
@@ -31,7 +32,7 @@ spark.stop()
 
 
 def linked(application_id: str) -> str:
-    operator = SimpleNamespace(spark_application_id=application_id)
+    operator: Any = SimpleNamespace(spark_application_id=application_id)
     return SparkHistoryLink().get_link(operator, ti_key=task_context()["ti"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG, TaskGroup
@@ -121,12 +121,12 @@ def test_outputs_and_inputs_are_templates_and_the_dag_is_serialisable() -> None:
     read: Any = DagSerialization.from_dict(document)
     assert {"inputs", "outputs", "application_args"} <= set(read.get_task("report").template_fields)
     assert DagSerialization.to_dict(dag) == document
-    report = dag.get_task("report").prepare_for_execution()
+    report: Any = dag.get_task("report").prepare_for_execution()
     report.render_template_fields(task_context())
     assert (report.inputs["day"], report.inputs["cleaned"]) == ("s3://lake/2024-01-02/", clean.result("out"))
     assert report.outputs == {"report": "s3://lake/report/2024-01-02/"}
     assert report.on_altered is OnAltered.RECOMPUTE
-    assert dag.get_task("report").inputs["day"] == "s3://lake/{{ ds }}/"
+    assert cast(Any, dag.get_task("report")).inputs["day"] == "s3://lake/{{ ds }}/"
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------
@@ -140,7 +140,8 @@ def fingerprint(changes: dict[str, Any] | None = None, ds: str = "2024-01-02") -
             **(changes or {}),
         }
     ).prepare_for_execution()
-    task.render_template_fields({**task_context(), "ds": ds})
+    context = task_context()
+    task.render_template_fields(context | {"ds": ds})
     return application_fingerprint(task)
 
 

@@ -17,6 +17,7 @@ from job_tasks import job_dag
 from stage_drivers import EPOCHS, RECORDS, RUN, StageDrivers, client_of, log_of
 from tries import journal_in, run_try, state_in, task_context
 
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
 from airflow_recovery.hooks.clear_clients import FirstDoor
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
@@ -30,6 +31,7 @@ from airflow_recovery.operators import (
 from airflow_recovery.planning.restart_strategy import NoRestart
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan
 from airflow_recovery.streaming.producing import open_producer
+from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.task import stages as stages_module
 from airflow_recovery.task.stages import StageRunner
 from airflow_recovery.triggers import ChannelOpenTrigger
@@ -222,6 +224,12 @@ def test_a_skipped_producer_skips_its_consumer(recovery: Path, drivers: StageDri
         run_stage("scores", states=states(events="skipped"))
 
 
+def generation_read_by(spec: RegionSpec) -> int:
+    assert isinstance(spec.mode, StreamingSpec)
+    assert spec.mode.input is not None
+    return spec.mode.input.generation
+
+
 def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, drivers: StageDrivers) -> None:
     run_all()
     begin_anew(recovery, *STAGES)
@@ -229,7 +237,7 @@ def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, dr
     assert trigger.generation == 2
     run_stage("events", try_number=2)
     assert run_stage("scores", states=states(events="running"), try_number=2)["attempt"] == 2
-    assert drivers.specs[-1].stage.input.generation == 2
+    assert generation_read_by(drivers.specs[-1]) == 2
 
 
 def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StageDrivers) -> None:
@@ -473,7 +481,7 @@ def test_what_an_altered_generation_left_behind_is_lost_and_counts_in_the_budget
     run_stage("events", try_number=2)
     for name in ("scores", "table"):
         run_stage(name, states=states(events="success", scores="success"))
-    assert drivers.specs[-2].stage.input.generation == 2
+    assert generation_read_by(drivers.specs[-2]) == 2
     with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10"):
         run_try(task("audit"))
 

@@ -64,7 +64,8 @@ def die(message: str = "killed") -> Callable[[], None]:
 
 
 def mapped(dag: DAG) -> Any:
-    return dag.get_task("g.drawn").get_closest_mapped_task_group()._expand_input.value["subtask"]  # type: ignore[union-attr]
+    group: Any = dag.get_task("g.drawn").get_closest_mapped_task_group()
+    return group._expand_input.value["subtask"]
 
 
 def test_neighbours_share_a_map_index_in_all_regions_of_a_chain() -> None:

@@ -40,7 +40,7 @@ def task_context(
     params: Any = None,
     states: Mapping[str, str | None] | None = None,
     **run: Any,
-) -> dict[str, Any]:
+) -> Any:
     """What Airflow gives to `execute`, as far as the operators read it. ``states``: of the other tasks."""
     facts = {"dag_id": "d", "run_id": "r", "task_id": task_id, "map_index": -1, "try_number": try_number}
     ti = SimpleNamespace(**facts, id=str(uuid.uuid4()), stats_tags={})

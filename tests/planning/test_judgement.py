@@ -352,7 +352,7 @@ def test_an_input_without_a_current_finish_overtakes_nobody():
 
 def test_a_chain_of_ten_thousand_regions_is_judged_without_recursion_and_fast():
     names = [f"r{at}" for at in range(10_000)]
-    upstream = {name: (names[at - 1],) if at else () for at, name in enumerate(names)}
+    upstream: dict[str, tuple[str, ...]] = {name: (names[at - 1],) if at else () for at, name in enumerate(names)}
     started = time.monotonic()
     case = Case(upstream).finish_all().mark("r0", 1, is_reset=True)
     judged = case.judge()

@@ -120,7 +120,7 @@ def test_what_it_calls_refused_is_refused_with_advice(name: str) -> None:
 
 
 def test_control_the_chain_by_itself_is_not_refused() -> None:
-    chain(source={"result": LOSSY}, sink={"streaming": Streaming(stateful=True, output="complete")}).validate()  # type: ignore[arg-type]
+    chain(source={"result": LOSSY}, sink={"streaming": Streaming(stateful=True, output="complete")}).validate()
     chain(source={"streaming": Streaming(replays=False, allow_unknown_loss=True)}).validate()
 
 

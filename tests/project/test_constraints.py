@@ -46,7 +46,7 @@ def pins(name: str, python: str) -> list[str]:
 
 
 def project() -> dict[str, object]:
-    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]  # type: ignore[no-any-return]
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
 
 def direct_dependencies() -> list[Requirement]:

@@ -93,7 +93,7 @@ def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["errors"] == {}
-    stages = {f"flights.{each}": [] for each in ("departures", "predicted", "delays_by_day")}
+    stages: dict[str, Any] = {f"flights.{each}": [] for each in ("departures", "predicted", "delays_by_day")}
     tasks = {**stages, "flights.audit": sorted(stages)}
     assert found["dags"] == {"live_flights": tasks, "live_flights_regional": tasks}
 
@@ -191,7 +191,7 @@ def test_a_skip_is_one_stretch_of_days() -> None:
 
 
 def test_a_kill_ends_every_process_of_a_driver() -> None:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     from scripts.demo_approximate.live_run import kill_family
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def write(path: Path, header: str, rows: list[tuple[str, ...]]) -> None:
+def write(path: Path, header: str, rows: Sequence[tuple[str, ...]]) -> None:
     with path.open("w", newline="") as out:
         csv.writer(out).writerows([header.split(), *rows])
 

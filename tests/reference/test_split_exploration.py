@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_recovery.splits.matching import Vanished
@@ -26,7 +28,7 @@ EVERY_WAY = (
     pytest.param(Case(2, 2, 0, LISTING, vanished=Vanished.KEEP), marks=pytest.mark.drill),
 )
 
-LARGE = {"splits": 6, "changes": 7, "faults": 4, "subtasks": 4, "fewest": 2, "is_fine": True}
+LARGE: dict[str, Any] = {"splits": 6, "changes": 7, "faults": 4, "subtasks": 4, "fewest": 2, "is_fine": True}
 SOME_WAYS = (
     Case(**LARGE),
     Case(**LARGE, is_dynamic=False),

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from staging import ROWS, Warehouse, stage
 
@@ -103,7 +104,7 @@ class Case:
         run = Run(
             plan=PlanRecord("jobs:flights", (plan,)),
             journal=journal,
-            scheduler=NobodyAsks(),  # type: ignore[arg-type]
+            scheduler=NobodyAsks(),
             available=ResultProber(self.warehouse.resources.open_location),
             task_keys={REGION: REGION},
             task=TaskIdentity("run", 1, str(os.getpid())),
@@ -111,7 +112,8 @@ class Case:
             log=logging.getLogger("task process"),
             open_committer=lambda spec: sink_of(spec).open(self.warehouse.resources),
         )
-        RegionTask(run, REGION, Prepares(self, journal)).execute()
+        runner: Any = Prepares(self, journal)
+        RegionTask(run, REGION, runner).execute()
 
     def state(self) -> RegionState:
         journal = Journal(LocalStore(str(self.journal)), IDENTITY, writer="test")
@@ -199,14 +201,14 @@ def _harm_at(step: str, harm: signal.Signals) -> None:
         at("commit")
         return found
 
-    kind._insert = inserts  # type: ignore[method-assign,assignment]
+    kind._insert = inserts  # type: ignore[assignment]
     commit = Journal.commit
 
     def commits(self: Journal, record: object) -> None:
         commit(self, record)  # type: ignore[arg-type]
         at("after committed")
 
-    Journal.commit = commits  # type: ignore[method-assign,assignment]
+    Journal.commit = commits  # type: ignore[assignment]
 
 
 def _before(kind: type, method: str, step: str, at: Callable[[str], None]) -> None:

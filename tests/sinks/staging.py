@@ -16,7 +16,7 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 
-ROWS = {"carrier": ["AA", "UA", None, ""], "delay": [1.5, -2.0, 3.0, None]}
+ROWS: dict[str, list[object]] = {"carrier": ["AA", "UA", None, ""], "delay": [1.5, -2.0, 3.0, None]}
 
 
 class Resources:

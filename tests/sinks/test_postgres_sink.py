@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from dataclasses import replace
+from typing import Any, cast
 
 import psycopg2
 import pyarrow
@@ -380,7 +381,7 @@ def test_fault_99_of_a_connections_extra_libpq_gets_what_is_libpqs_and_the_conne
     into = committer(warehouse)
     into.commit(warehouse.committable(rows={"carrier": ["Jü"], "delay": [1.0]}))
     assert warehouse.rows() == [("Jü", 1.0)]
-    with into._transaction(token()) as cursor:
+    with cast(Any, into)._transaction(token()) as cursor:
         cursor.execute("SELECT current_setting('application_name'), current_setting('search_path')")
         assert cursor.fetchone() == ("etl", "pg_catalog")
 

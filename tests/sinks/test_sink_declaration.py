@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from staging import Resources, token
@@ -51,7 +52,7 @@ def breaks(*given):
 PROBED = ProbedSink(apply=apply, is_applied=is_applied)
 
 
-def flights(commit: object, **options: object):
+def flights(commit: Any, **options: Any):
     found = job("flights")
 
     @found.source(result=BLOCKING)

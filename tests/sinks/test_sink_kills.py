@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sink_process import STEPS, Case, TaskProcess
@@ -82,10 +83,10 @@ def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatc
 
 def put_rows(committable: Committable, resources: SinkResources) -> None:
     sink = PostgresTable(conn_id="warehouse", table=TABLE[0])
-    committer = sink.open(resources)
+    committer: Any = sink.open(resources)
     # A target that knows nothing of attempts: the name is all there is, and it takes it twice.
-    committer._take = lambda cursor, of: True  # type: ignore[attr-defined]
-    committer._held = lambda cursor, of: None  # type: ignore[attr-defined]
+    committer._take = lambda cursor, of: True
+    committer._held = lambda cursor, of: None
     committer.commit(committable)
 
 

@@ -22,8 +22,8 @@ from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTab
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 
-BEFORE = {"carrier": ["AA", "UA"], "delay": [1.0, 2.0]}
-REPAIRED = {"carrier": ["B6"], "delay": [9.0]}
+BEFORE: dict[str, list[Any]] = {"carrier": ["AA", "UA"], "delay": [1.0, 2.0]}
+REPAIRED: dict[str, list[Any]] = {"carrier": ["B6"], "delay": [9.0]}
 LINEAGE = f"{IDENTITY.dag_id}/{IDENTITY.run_key}/{IDENTITY.group_id}/{REGION}"
 MODES = ["append", "replace"]
 
@@ -40,6 +40,7 @@ class Target:
     """A table, and what a person does there."""
 
     sink: Callable[[str], CommittingSink]
+    place: Callable[[LocalStore], Any]
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +50,7 @@ class Target:
         """A journal, and results, that know nothing of each other's."""
         self._journals += 1
         place = self.place(LocalStore(str(self.folder / f"results-{self._journals}")))
-        return Case(place, self.sink(mode), self.folder / f"journal-{self._journals}", rows=rows, **given)  # type: ignore[arg-type]
+        return Case(place, self.sink(mode), self.folder / f"journal-{self._journals}", rows=rows, **given)
 
 
 class InPostgres(Target):

@@ -100,15 +100,15 @@ def test_one_of_the_two_methods_alone_is_refused():
         checked_coordinator(half, "job 'j', vertex 'v'")
 
 
-def declared(coordinator: type | None):  # type: ignore[no-untyped-def]
+def declared(coordinator: type | None):
     numbers = job("numbers")
 
     @numbers.source(parallelism=["a", "b"], coordinator=coordinator, result=BLOCKING)
-    def read(spark, context):  # type: ignore[no-untyped-def]
+    def read(spark, context):
         return context.coordinator
 
     @numbers.sink
-    def total(read):  # type: ignore[no-untyped-def]
+    def total(read):
         return read
 
     return numbers

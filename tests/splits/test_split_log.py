@@ -101,7 +101,14 @@ def test_fault_92_a_split_is_an_attempt_s_until_it_is_given_back_and_never_again
 
 
 def test_fault_92_a_finish_stands_for_as_long_as_its_splits_are_those_of_its_subtask():
-    records = [LISTED, Rescaled(2), Assign(0, 1, 0, (A, B)), Assign(1, 1, 0, (C, D)), End(0, 1, 1), End(1, 1, 1)]
+    records: list[LogRecord] = [
+        LISTED,
+        Rescaled(2),
+        Assign(0, 1, 0, (A, B)),
+        Assign(1, 1, 0, (C, D)),
+        End(0, 1, 1),
+        End(1, 1, 1),
+    ]
     mine = (PartRef(1, 0, (A,)), PartRef(1, 1, (B,)))
 
     def why(*more: LogRecord, subtasks: int = 2, parts: tuple[PartRef, ...] = mine) -> str | None:

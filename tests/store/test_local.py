@@ -222,7 +222,8 @@ def test_a_hidden_link_as_of_an_editor_is_no_object(local_store: LocalStore, tmp
 def test_a_folder_that_another_process_prunes_is_made_again(
     local_store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mkdir, pruned = os.mkdir, []
+    mkdir = os.mkdir
+    pruned: list[Any] = []
 
     def making(name: str, *arguments: Any, **options: Any) -> None:
         mkdir(name, *arguments, **options)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from boto3.session import Session
@@ -209,7 +209,7 @@ def test_writes_are_sent_once_and_reads_are_repeated(s3_store: S3Store, monkeypa
     s3_store.get("key")
     assert sent == [1, 4]
     for attempts in sent:
-        assert sending(attempts).meta.config.retries["total_max_attempts"] == attempts
+        assert cast(Any, sending(attempts).meta.config).retries["total_max_attempts"] == attempts
 
 
 def test_the_base_is_one_form_whatever_was_given() -> None:

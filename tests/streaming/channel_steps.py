@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
 from airflow_recovery.streaming.channel_folding import apply
-from airflow_recovery.streaming.channel_records import ChannelRecord, Consumed
+from airflow_recovery.streaming.channel_records import ChannelRecord, Consumed, ViewCreated
 from airflow_recovery.streaming.channel_retention import make_room
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, release
@@ -48,9 +48,9 @@ class Channel:
             part = Part(0, 0, f"seg/{attempt}/{number}/0", count, leading + count + trailing, leading, trailing)
             self.wrote(publish(self.state, attempt, number, [part]))
 
-    def view(self, attempt: int, reconnect: Reconnect = Reconnect.REWIND, published: Any = None) -> ChannelRecord:
+    def view(self, attempt: int, reconnect: Reconnect = Reconnect.REWIND, published: Any = None) -> ViewCreated:
         record = self.wrote(create_view(self.state, attempt, reconnect, published=published))
-        assert record is not None
+        assert isinstance(record, ViewCreated)
         return record
 
     def plan(self, *end: int, attempt: int | None = None) -> ChannelRecord | None:

@@ -18,6 +18,7 @@ from airflow_recovery.streaming.channel_codec import KINDS, Entry, decode_entry,
 from airflow_recovery.streaming.channel_records import (
     BatchCommitted,
     ChannelIdentity,
+    ChannelRecord,
     CheckpointPlanned,
     Consumed,
     EpochPublished,
@@ -34,7 +35,7 @@ from airflow_recovery.streaming.channel_records import (
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "channel-v1"
 IDENTITY = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), "scores", 1)
-RECORDS = [
+RECORDS: list[ChannelRecord] = [
     ProducerOpened(1, 3, "v bigint", True, LossBudget(10, 0.5), LossBudget()),
     EpochPublished(1, 0, (Segment(0, "seg/1/a/0", 0, 5, 100), Segment(2, "seg/1/b/2", 7, 0, 3, 0, 3))),
     EpochPublished(2, 4, (), (Consumed("raw", 1, (5, 0)),)),

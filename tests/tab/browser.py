@@ -144,7 +144,7 @@ class Browser:
             try:
                 found = look()
             except (NoSuchElementException, StaleElementReferenceException):
-                found = None  # type: ignore[assignment]
+                found = None
             if found:
                 return found
             if time.monotonic() > deadline:

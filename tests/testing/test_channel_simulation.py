@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -235,7 +236,7 @@ def test_control_of_death_between_two_logs_an_output_that_is_not_adopted(found):
 def test_control_of_death_between_two_logs_the_input_is_committed_first(found):
     def input_first(self, source, out, batch, rows, plan):
         counts = tuple(map(len, rows))
-        outputs = () if out is not None else (f"out/{self.attempt}/{batch}",)
+        outputs: tuple[str, ...] = () if out is not None else (f"out/{self.attempt}/{batch}",)
         if out is None:
             yield stages.PutRows(source.identity, outputs[0], [each for sub in rows for each in sub])
         yield from source.append(lambda state: commit_batch(state, self.attempt, batch, counts, outputs))
@@ -255,7 +256,7 @@ def test_control_of_death_between_two_logs_the_output_is_read_before_it_is_opene
         seen = copy.copy(early.log.state)
         seen.consumed = dict(seen.consumed)
         out = yield from opened(self)
-        out.log.state.seen = seen
+        cast(Any, out.log.state).seen = seen
         return out
 
     published_of = stages.published_of

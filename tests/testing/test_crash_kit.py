@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -253,7 +254,7 @@ def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(st
         return real_execute(self)
 
     present = [0]
-    open_attempt, real_execute = RegionState.open_attempt.func, RegionTask.execute
+    open_attempt, real_execute = cast(Any, RegionState.open_attempt).func, RegionTask.execute
     monkeypatch.setattr(RegionState, "open_attempt", property(of_the_last_try))
     monkeypatch.setattr(RegionTask, "execute", execute)
     loop = CrashLoop(stage())

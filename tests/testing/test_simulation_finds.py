@@ -43,7 +43,7 @@ from airflow_recovery.testing.simulation.jobs import IDENTITY, with_sinks
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
 from airflow_recovery.testing.simulation.schedule import Schedule
 
-SOLO = {"P": ()}
+SOLO: dict[str, tuple[str, ...]] = {"P": ()}
 PAIR, CHAIN, FAN_OUT = TOPOLOGIES["pair"], TOPOLOGIES["chain"], TOPOLOGIES["fan-out"]
 MOST = 3_000
 SAFE = 60

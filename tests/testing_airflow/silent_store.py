@@ -77,7 +77,7 @@ class ReportingTask:
         self.ti_id = str(found["id"])
         self._who = {"hostname": found["hostname"], "pid": found["pid"]}
         now = datetime.now(timezone.utc).timestamp()
-        claims = {"sub": self.ti_id, "aud": "urn:airflow.apache.org:task", "jti": uuid.uuid4().hex}
+        claims: dict[str, Any] = {"sub": self.ti_id, "aud": "urn:airflow.apache.org:task", "jti": uuid.uuid4().hex}
         claims |= {"iat": now, "nbf": now - 5, "exp": now + 3600, "scope": "execution"}
         token = jwt.encode(claims, airflow.env["AIRFLOW__API_AUTH__JWT_SECRET"], algorithm="HS512")
         self._headers = {"Authorization": f"Bearer {token}", "airflow-api-version": API_VERSION}

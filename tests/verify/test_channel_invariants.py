@@ -37,8 +37,8 @@ def ended() -> StagedRun:
 
 
 def verify(run: StagedRun, **settings: Any) -> Report:
-    given = {"results": run.results, **settings}
-    identity = {"dag_id": RUN.dag_id, "run_key": RUN.run_key, "group_id": RUN.group_id}
+    given: dict[str, Any] = {"results": run.results, **settings}
+    identity: dict[str, Any] = {"dag_id": RUN.dag_id, "run_key": RUN.run_key, "group_id": RUN.group_id}
     return verify_run(run.journal_store, lambda location: run.results, **identity, **given)
 
 

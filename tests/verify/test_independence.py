@@ -39,7 +39,7 @@ def test_its_own_names_are_the_products(name: str) -> None:
 
 def test_it_reads_every_object_once_and_writes_nothing(published: Spoiled) -> None:
     journal, results = CountingStore(published.journal), CountingStore(published.results)
-    published.journal, published.results = journal, results  # type: ignore[assignment]
+    published.journal, published.results = journal, results
     published.verify(ended=True)
     read = [key for verb, key in journal.requests if verb is Verb.GET]
     assert len(read) == len(set(read)) == len(list(journal.inner.list("")))
@@ -53,6 +53,6 @@ def test_all_results_of_a_run_are_one_listing() -> None:
     world.go_all()
     results = CountingStore(world.results)
     spoiled = Spoiled(world)
-    spoiled.results = results  # type: ignore[assignment]
+    spoiled.results = results
     assert spoiled.verify().violated == ()
     assert results.counts() == {Verb.LIST: 1}

@@ -231,13 +231,13 @@ def overwritten_while_it_is_read(it: Spoiled) -> None:
     listings = [0]
     listed = it.journal.list
 
-    def list_(prefix: str = "", *, start_after: str = ""):  # type: ignore[no-untyped-def]
+    def list_(prefix: str = "", *, start_after: str = ""):
         listings[0] += 1
         if listings[0] == 2:
             it.journal.objects[key] = changed
         return listed(prefix, start_after=start_after)
 
-    it.journal.list = list_  # type: ignore[method-assign]
+    it.journal.list = list_
 
 
 def cut_off(it: Spoiled) -> None:
@@ -429,7 +429,7 @@ def test_rows_are_counted_on_demand() -> None:
 
 
 def test_fault_27_a_store_that_denies_gives_no_answer(running: Spoiled) -> None:
-    running.results = FaultyStore(running.results, [Fault(Verb.LIST, FaultKind.DENIED)])  # type: ignore[assignment]
+    running.results = FaultyStore(running.results, [Fault(Verb.LIST, FaultKind.DENIED)])
     with pytest.raises(StoreAccessDenied):
         running.verify()
 

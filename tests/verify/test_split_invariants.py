@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(name
         schedule.run()
         found = verify_run(
             schedule.world.journal_store,
-            lambda location, world=schedule.world: world.results,
+            partial(lambda results, location: results, schedule.world.results),
             dag_id=IDENTITY.dag_id,
             run_key=IDENTITY.run_key,
             group_id=IDENTITY.group_id,

@@ -8,25 +8,30 @@ from typing import Any
 
 from airflow.sdk import DAG, task
 
+from airflow_recovery import FailoverStrategy
 from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.planning.restart_strategy import FixedDelay, NoRestart
 
 OFTEN = FixedDelay(attempts=20, delay_s=0.1)
 
-for name in ("single", "downstream", "sink"):
+STRATEGIES = {
+    "single": FailoverStrategy.APPROXIMATE_SINGLE,
+    "downstream": FailoverStrategy.APPROXIMATE_DOWNSTREAM,
+    "sink": FailoverStrategy.APPROXIMATE_SINK,
+}
+for name, strategy in STRATEGIES.items():
     with DAG(f"stages_{name}", schedule=None):
         SparkJobTaskGroup(
             "g",
             job="integration_jobs.streams:scoring",
             conn_id="submit",
-            failover_strategy=f"approximate-{name}",
+            failover_strategy=strategy,
             restart_strategy=OFTEN,
         )
 
 with DAG("stages_cluster", schedule=None):
-    SparkJobTaskGroup("g", job="integration_jobs.streams:scoring", conn_id="submit").children[
-        "g.scores"
-    ]._conn_id = "cluster"
+    cluster: Any = SparkJobTaskGroup("g", job="integration_jobs.streams:scoring", conn_id="submit")
+    cluster.children["g.scores"]._conn_id = "cluster"
 
 with DAG("stages_tight", schedule=None):
     SparkJobTaskGroup("g", job="integration_jobs.streams:tight", conn_id="submit", restart_strategy=OFTEN)
@@ -43,7 +48,7 @@ with DAG("stages_no_slot", schedule=None):
             time.sleep(0.1)
 
     hog()
-    group = SparkJobTaskGroup(
+    group: Any = SparkJobTaskGroup(
         "g", job="integration_jobs.streams:blocked", conn_id="submit", pool="two_slots", restart_strategy=NoRestart()
     )
     group.children["g.events"].priority_weight = 5

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
 with DAG("pair", schedule=None):
-    group = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit")
+    group: Any = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit")
     group.children["g.made"]._conn_id = "connect"

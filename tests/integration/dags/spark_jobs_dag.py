@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import Any
 
 from airflow.sdk import DAG, Asset, task
 
@@ -28,7 +29,7 @@ with DAG("branching", schedule=None):
         return "g.left"
 
     # Airflow itself would skip `merged` with the default rule: here it has to find out by itself.
-    group = SparkJobTaskGroup(
+    group: Any = SparkJobTaskGroup(
         "g",
         job="integration_jobs.diamond:diamond",
         conn_id="connect",

@@ -5,11 +5,13 @@ What reads splits is submitted, so that there is a JVM to kill; it can't run ove
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
 for name in ("dealt", "pulled"):
     with DAG(name, schedule=None):
-        group = SparkJobTaskGroup("g", job=f"integration_jobs.splits:{name}", conn_id="submit")
+        group: Any = SparkJobTaskGroup("g", job=f"integration_jobs.splits:{name}", conn_id="submit")
         group.children["g.counted"]._conn_id = "connect"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
-TRIO = {"group_id": "g", "job": "integration_jobs.trio:trio", "conn_id": "connect"}
+TRIO: dict[str, Any] = {"group_id": "g", "job": "integration_jobs.trio:trio", "conn_id": "connect"}
 
 with DAG("trio", schedule=None):
     SparkJobTaskGroup(**TRIO)

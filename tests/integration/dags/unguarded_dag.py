@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup, submitting
@@ -13,5 +15,5 @@ submitting.die_with_parent = lambda: None
 PATIENT = {"execution.batch.job-recovery.previous-worker.recovery.timeout": "2 min"}
 
 with DAG("unguarded", schedule=None):
-    group = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit", job_recovery=PATIENT)
+    group: Any = SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit", job_recovery=PATIENT)
     group.children["g.made"]._conn_id = "connect"

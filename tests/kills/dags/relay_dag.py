@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG
 
@@ -12,7 +13,7 @@ from airflow_recovery.sensors import RecoveryResultSensor
 RELAY = "relay_jobs.relay:relay"
 
 with DAG("relay", schedule=None):
-    group = SparkJobTaskGroup("g", job=RELAY, conn_id="connect")
+    group: Any = SparkJobTaskGroup("g", job=RELAY, conn_id="connect")
     group.children["g.b2"]._conn_id = "submit"
     RecoveryResultSensor(
         task_id="watch",

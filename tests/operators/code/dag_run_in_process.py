@@ -37,11 +37,11 @@ class Drivers:
                     Path(spec.inputs[0].location.removeprefix("file://"), each.path).unlink()
             raise RuntimeError("the weather")
         outputs = []
-        for each in spec.vertices:
-            if each.is_result:
-                info = open_store(f"{spec.location}/{each.name}").put("part-0", each.name.encode())
+        for vertex in spec.vertices:
+            if vertex.is_result:
+                info = open_store(f"{spec.location}/{vertex.name}").put("part-0", vertex.name.encode())
                 objects = (ResultObject("part-0", info.size, info.etag),)
-                outputs.append(PartitionManifest(each.name, f"{spec.location}/{each.name}", objects, 1))
+                outputs.append(PartitionManifest(vertex.name, f"{spec.location}/{vertex.name}", objects, 1))
         finish_attempt(spec, AttemptResult(tuple(outputs), 1.0, None), LOG)
 
     def stop(self) -> None: ...
@@ -53,7 +53,7 @@ with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc
     SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamond")
 
 if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
-    SparkRegionOperator._make_application = lambda self, job, context, journal: Drivers()  # type: ignore[assignment,method-assign,return-value]
+    SparkRegionOperator._make_application = lambda self, job, context, journal: Drivers()  # type: ignore[assignment]
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
     states = {each.task_id: each.state for each in run.get_task_instances()}
     print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))

@@ -477,7 +477,7 @@ def _check_live(process: Process) -> None:
         raise AttemptLost("Airflow has started another try")
 
 
-def _at(values: tuple, index: int, value: object) -> tuple:  # type: ignore[type-arg]
+def _at(values: tuple, index: int, value: object) -> tuple:
     return (*values[:index], value, *values[index + 1 :])
 
 

@@ -43,7 +43,7 @@ def region(name: str) -> Any:
         fails = FAILS[identity.dag_id]
         mask_secret("hunter2-the-password")
         journal = Journal(open_store(base), identity, writer=str(context["ti"].id), mask=lambda text: str(redact(text)))
-        vertices = {each: (each,) for each in REGIONS}
+        vertices: dict[str, tuple[str, ...]] = {each: (each,) for each in REGIONS}
         if identity.dag_id == "hostile":
             vertices["by_route"] = ("by_route", "<img src=y onerror='window.hacked=2'>")
         regions = [

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import DAG, get_current_context, task
 
 CONSUMERS = 4
-RETRY = {"retries": 3, "retry_delay": timedelta(0)}
+RETRY: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(0)}
 
 
 def folder(run_id: str) -> Path:

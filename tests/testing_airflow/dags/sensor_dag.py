@@ -25,7 +25,7 @@ with DAG("waits", schedule=None, catchup=False):
     )
 
     @task
-    def where(logical_date=None):  # type: ignore[no-untyped-def]
+    def where(logical_date=None):
         from airflow_recovery.hooks.result import RecoveryResultHook
 
         return (
