@@ -51,7 +51,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if issubclass(hint, Enum):
         return st.sampled_from(hint)
     assert is_dataclass(hint), hint
-    return st.deferred(lambda: _records_of(hint))
+    kind: type[Any] = hint
+    return st.deferred(lambda: _records_of(kind))
 
 
 def _records_of(kind: type[Any]) -> st.SearchStrategy[Any]:

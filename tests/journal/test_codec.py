@@ -7,6 +7,7 @@ import tracemalloc
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -450,7 +451,7 @@ def test_there_is_an_example_of_every_kind_and_of_every_field():
             ), f"{record.__name__}.{field.name}"
 
 
-def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
+def strategy(kind: type[Any]) -> st.SearchStrategy[Any]:
     text = st.text(st.characters(codec="utf-8"), min_size=1)  # ids may not be empty
     number = st.integers(0, 2**53)
     if kind in (PartitionManifest, ResultObject):
@@ -499,7 +500,7 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         ("ChannelPin", ChannelPin),
     ):
         if other is not kind:
-            items = st.deferred(lambda other=other: strategy(other))
+            items = st.deferred(lambda other=other: strategy(other))  # type: ignore[misc]
             by_annotation[f"tuple[{name}, ...]"] = st.lists(items, max_size=3).map(tuple)
             by_annotation[f"tuple[Annotated[{name}, ROW], ...]"] = by_annotation[f"tuple[{name}, ...]"]
     if kind is not Failure:
@@ -512,7 +513,9 @@ def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
         st.deferred(lambda mode=mode: strategy(mode).map(as_written)) for mode in modes
     )
     assert is_dataclass(kind)
-    found = st.builds(kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)})
+    found: st.SearchStrategy[Any] = st.builds(
+        kind, **{each.name: by_annotation[str(each.type)] for each in fields(kind)}
+    )
     return found.map(in_order) if kind is PlanRecord else found
 
 

@@ -63,7 +63,7 @@ def an_error(kind: type[errors.RecoveryError]) -> errors.RecoveryError:
         "ChannelNotOpen": "why",
         "SubtasksFailed": {"each[0]": errors.StoreTimeout("later")},
     }
-    return kind("the reason", more[kind.__name__]) if kind.__name__ in more else kind("the reason")  # type: ignore[call-arg]
+    return kind("the reason", more[kind.__name__]) if kind.__name__ in more else kind("the reason")
 
 
 def answers_to(error: errors.RecoveryError) -> tuple[str, int, str, str]:
@@ -74,7 +74,7 @@ def answers_to(error: errors.RecoveryError) -> tuple[str, int, str, str]:
     return task, response.status_code, json.loads(bytes(response.body))["code"], exit_code_of(error).name
 
 
-@pytest.mark.parametrize("kind", sorted(set(every_error()), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(set(every_error()), key=str))
 def test_what_each_error_is_answered_with(kind: type[errors.RecoveryError]) -> None:
     expected = [answers for answers, names in ANSWERS.items() if kind.__name__ in names.split()]
     assert [answers_to(an_error(kind))] == expected
