@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.events import AttemptClaimed, ExecutionVertexFinished
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
@@ -63,12 +63,12 @@ log.setLevel(logging.WARNING)
 
 @dataclass
 class WritesAtOnce(StopWatch):
-    """A `RegionRunner` whose Spark takes no time: one object, then the outcome, as a driver does."""
+    """A `SparkApplication` whose Spark takes no time: one object, then the outcome, as a driver does."""
 
     journal: Journal
     results: ObjectStore
 
-    def check_target(self, state: RunState) -> None:
+    def before_claim(self, state: RunState) -> None:
         pass
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:

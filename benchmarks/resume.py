@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
@@ -105,22 +105,19 @@ class Begun(Exception):
 
 
 @dataclass
-class StopWatch:
-    """A `RegionRunner` that stops where Spark would start."""
+class StopWatch(SparkApplication):
+    """A `SparkApplication` that stops where Spark would start."""
 
     def externals(self) -> tuple[ExternalObject, ...]:
         return ()
 
-    def check_target(self, state: RunState) -> None:
+    def before_claim(self, state: RunState) -> None:
         raise Begun
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        raise AssertionError("check_target comes first")
+        raise AssertionError("before_claim comes first")
 
     def stop(self) -> None:
-        pass
-
-    def stop_orphan(self, claim: Claim) -> None:
         pass
 
 

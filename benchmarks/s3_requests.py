@@ -30,8 +30,8 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
-from airflow_recovery.task.applications import ConnectApplication
-from airflow_recovery.task.region_runner import RegionRunner
+from airflow_recovery.task.region_program import RegionProgram
+from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.faulty_store import CountingStore, Verb
 from airflow_recovery.testing.s3_server import MotoServer
@@ -201,19 +201,17 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
         job = load_job(JOB)
         region = plan.regions[task]
         patterns = len(region.sources)
-        runner = RegionRunner(
+        program = RegionProgram(
             job=job,
             ref=JOB,
             region=region,
             facts=facts,
             identity=IDENTITY,
             stores=stores,
-            application=ConnectApplication(
-                url, user_id="benchmark", packages=job.packages, conf={}, journal=stores.journal, log=log
-            ),
             log=log,
         )
-        RegionTask(run, task, runner, prepare_journal=lambda: probe(stores.journal)).execute()
+        application = RegionSession(program, url, user_id="benchmark", conf={}, log=log)
+        RegionTask(run, task, application, prepare_journal=lambda: probe(stores.journal)).execute()
     run.events.close()
     streams = JournalLayout(IDENTITY).streams
     journal = stores.recorded_journal.recorded[journal_from:]

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt_outcome import own_finish
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck, check_base
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import RegionMode
@@ -92,7 +92,7 @@ def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputPin:
 def run_claimed(
     run: Run,
     attempt: ClaimedAttempt,
-    runner: RegionRunner,
+    application: SparkApplication,
     restarts: Restarts,
     label: Callable[[Failure], Failure],
 ) -> Outcome:
@@ -100,7 +100,7 @@ def run_claimed(
     claim = attempt.claim
     todo = attempt.splits is None or not attempt.splits.is_done
     failed = FailedAttempt(run, claim, restarts, label)
-    check = ReleaseCheck(run, claim, runner.stop)
+    check = ReleaseCheck(run, claim, application.stop)
     looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
     attempt = replace(attempt, found_inputs_kept=check.found_them_kept)
     try:
@@ -110,7 +110,7 @@ def run_claimed(
         check_base(run, claim)
         check_channels(run, claim)
         early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
-        confirmed = early or runner.run(attempt)
+        confirmed = early or application.run(attempt)
     except BaseException as error:
         outcome = failed.end(error)
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost, InputReleased, StoreError
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, FenceCause

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.attempt_outcome import fenced
-from airflow_recovery.attempt.drivers import Drivers
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import RegionRunner
 from airflow_recovery.errors import AttemptLost, Failure
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import FenceCause
@@ -20,8 +19,7 @@ def fence_predecessor(
     run: Run,
     region: str,
     opened: Attempt,
-    runner: RegionRunner,
-    drivers: Drivers,
+    application: SparkApplication,
     restarts: Restarts,
     label: Callable[[Failure], Failure],
 ) -> None:
@@ -35,8 +33,8 @@ def fence_predecessor(
     said = None
     if opened.claim is not None:
         run.journal.noticed(opened.claim)
-        said = drivers.failure_of(run.journal.identity, opened.claim)
-        runner.stop_orphan(opened.claim)
+        said = application.failure_of(opened.claim)
+        application.stop_previous(opened.claim)
     cause = restarts.cause_of_open(opened)
     if cause is FenceCause.OWN_FAILURE:
         failure = said or Failure("ProcessLost", DIED)
@@ -47,7 +45,7 @@ def fence_predecessor(
     try:
         run.journal.fence(ended)
         if said is not None and opened.claim is not None:
-            drivers.forget_failure(run.journal.identity, opened.claim)
+            application.forget_failure(opened.claim)
         run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
     except AttemptLost:
         run.log.info("Attempt %d has ended by itself; judging again.", opened.number)

@@ -11,10 +11,9 @@ since its attempt is fenced before another one is claimed.
 
 from __future__ import annotations
 
-from airflow_recovery.attempt.drivers import Drivers, DriverStatus
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, beat_of
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import is_gone, own_process
 from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing
@@ -28,11 +27,16 @@ LIVE_CHECK_EVERY_S = 15.0
 
 
 def is_worth_following(
-    run: Run, state: RunState, judged: Judgement, opened: Attempt, drivers: Drivers, epoch: str | None
+    run: Run,
+    state: RunState,
+    judged: Judgement,
+    opened: Attempt,
+    application: SparkApplication,
+    epoch: str | None,
 ) -> bool:
     """Would what the open attempt finishes be used? Not where it was reset, or rests on old inputs or on other code."""
     claim = opened.claim
-    if claim is None or run.patience.timeout_s <= 0 or drivers.are_unwanted:
+    if claim is None or run.patience.timeout_s <= 0 or application.is_killed:
         return False
     region = claim.region
     mark = state.of(region).mark
@@ -47,7 +51,7 @@ def is_worth_following(
     return claim.plan_hash == run.plan_hash or _fingerprint_then(run, claim) == _fingerprint_now(run, region)
 
 
-def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalObject, ...]) -> bool:
+def follow(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
     """Wait until the attempt has ended, or is taken for dead. True: it has an outcome; judge again.
 
     False: fence it. Raises `JournalInUse` where it is another run's and lives, `NotMine` where this try was cleared or
@@ -62,16 +66,16 @@ def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
     told = ""
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
-        status, beat = drivers.status(claim), beat_of(run.journal, claim)
+        status, beat = application.status(claim), beat_of(run.journal, claim)
         if run.journal.has_outcome(claim.region, claim.attempt):
             return True
-        if status is DriverStatus.SUCCEEDED and _adopt(run, claim, drivers, externals):
+        if status is ApplicationStatus.SUCCEEDED and _finish_previous(run, claim, application, externals):
             return True
         if _is_over(claim, status, beat):
             run.log.info("The driver of %s has ended without an outcome.", name)
             return False
         # Of a driver that gives signs by itself, the cluster manager only knows that it is not gone: it may be frozen.
-        active += beat is None and status is DriverStatus.ACTIVE
+        active += beat is None and status is ApplicationStatus.ACTIVE
         lives = active > 0 or beat != first
         if lives and is_of_live_run:
             raise JournalInUse(
@@ -88,19 +92,19 @@ def follow(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
         run.patience.sleep(run.patience.poll_s)
-        if drivers.are_unwanted:
+        if application.is_killed:
             raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")
         if run.patience.clock() - checked_s >= LIVE_CHECK_EVERY_S:
             checked_s = run.patience.clock()
             _check_alive(run)
 
 
-def _is_over(claim: Claim, status: DriverStatus, beat: Beat | None) -> bool:
+def _is_over(claim: Claim, status: ApplicationStatus, beat: Beat | None) -> bool:
     """Nothing more will come of it: what runs it says so, it says so itself, or its process is known to be gone.
 
     One try at a time runs in a process: an earlier one in this very process is over.
     """
-    if status in (DriverStatus.OVER, DriverStatus.SUCCEEDED) or (beat is not None and beat.ended):
+    if status in (ApplicationStatus.OVER, ApplicationStatus.SUCCEEDED) or (beat is not None and beat.ended):
         return True
     process = (beat.process if beat is not None else None) or claim.process
     return is_gone(process) or (process is not None and process == own_process())
@@ -116,7 +120,9 @@ def _check_alive(run: Run) -> None:
         run.log.warning("Whether this task was cleared could not be asked: %s", error)
 
 
-def _adopt(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalObject, ...]) -> bool:
+def _finish_previous(
+    run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]
+) -> bool:
     """What the task's own process would have done after its driver's success."""
     inputs = {}
     for pin in claim.inputs:
@@ -127,7 +133,7 @@ def _adopt(run: Run, claim: Claim, drivers: Drivers, externals: tuple[ExternalOb
     region = run.regions[claim.region]
     attempt = ClaimedAttempt(claim, inputs, externals, region.fingerprint or "", commit=region.commit)
     try:
-        return drivers.adopt(attempt) is not None
+        return application.finish_previous(attempt) is not None
     except (AttemptLost, InputReleased):
         return True  # ended, by somebody else meanwhile or for its input
 

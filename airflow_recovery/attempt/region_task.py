@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
-from airflow_recovery.attempt.drivers import BOUND, Drivers
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import settle
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -33,7 +33,6 @@ from airflow_recovery.attempt.recompute import reset_for_epoch
 from airflow_recovery.attempt.reconnect import follow, is_worth_following
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
@@ -82,35 +81,32 @@ class RegionTask:
     """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
 
     ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
-    ``drivers`` tells what becomes of a driver whose task process is gone.
     """
 
     def __init__(
         self,
         run: Run,
         region: str,
-        runner: RegionRunner,
+        application: SparkApplication,
         *,
         epoch: str | None = None,
         prepare_journal: Callable[[], None] = lambda: None,
         restarts: Restarts | None = None,
         label: Callable[[Failure], Failure] = labelled,
-        drivers: Drivers = BOUND,
     ) -> None:
         self._run = run
         self._region = region
-        self._runner = runner
+        self._application = application
         self._epoch = epoch
         self._owner: RunAttempt | None = None
         self._prepare_journal = prepare_journal
         self._restarts = restarts or Restarts(run, region, None)
         self._label = label
-        self._drivers = drivers
         self._observation: Observation | None = None
 
     def execute(self) -> RegionResult:
         """The whole try. Raises what the task shall fail with; whatever it raises, no open attempt of it is left."""
-        externals = self._runner.externals()
+        externals = self._application.externals()
         is_checked = False
         for _ in range(LISTING_ROUNDS):
             listing = self._run.list()
@@ -231,7 +227,7 @@ class RegionTask:
         externals: tuple[ExternalObject, ...],
         why: str = "it had not run yet",
     ) -> RegionResult:
-        self._runner.check_target(state)
+        self._application.before_claim(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         region = self._run.regions[self._region]
@@ -252,7 +248,7 @@ class RegionTask:
             stage=stage,
             comes_back=state.is_closed,
         )
-        outcome = run_claimed(self._run, claimed, self._runner, self._restarts, self._label)
+        outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
         commit_own(self._run, outcome)
         settle(self._run, self._region, outcome.attempt)
         told = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
@@ -275,8 +271,8 @@ class RegionTask:
         if (
             opened.claim is not None
             and is_current_stage(self._run, state, opened.claim)
-            and is_worth_following(self._run, state, judged, opened, self._drivers, self._epoch)
-            and follow(self._run, opened.claim, self._drivers, externals)
+            and is_worth_following(self._run, state, judged, opened, self._application, self._epoch)
+            and follow(self._run, opened.claim, self._application, externals)
         ):
             return
         self._fence_predecessor(opened)
@@ -287,7 +283,7 @@ class RegionTask:
         void_attempt(self._run, self._claim(state, before.inputs, before.mode))
 
     def _fence_predecessor(self, opened: Attempt) -> None:
-        fence_predecessor(self._run, self._region, opened, self._runner, self._drivers, self._restarts, self._label)
+        fence_predecessor(self._run, self._region, opened, self._application, self._restarts, self._label)
 
     def _claim(self, state: RunState, inputs: Sequence[InputPin], mode: RegionMode) -> Claim:
         return claim_attempt(
@@ -298,7 +294,7 @@ class RegionTask:
             mode=mode,
             epoch=self._epoch,
             owner=self._owner,
-            process=None if self._drivers.outlive_their_task else own_process(),
+            process=None if self._application.outlives_task else own_process(),
             commit_number=number_in_target(self._run, self._region, state),
             prepare_journal=self._prepare_journal,
         )

@@ -22,11 +22,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_recovery.attempt.drivers import BOUND, Drivers
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication, WrappedApplication
 from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed
 from airflow_recovery.journal.codec import canonical_json
@@ -94,12 +93,11 @@ class SharedTask(RegionTask):
         self,
         run: Run,
         region: str,
-        runner: RegionRunner,
+        application: SparkApplication,
         owner: RunAttempt,
         silent: Making | None,
-        drivers: Drivers = BOUND,
     ) -> None:
-        super().__init__(run, region, runner, drivers=drivers)
+        super().__init__(run, region, application)
         self._owner = owner
         self._silent = silent
 
@@ -133,10 +131,10 @@ def _is_same_task(one: RunAttempt, other: RunAttempt | None) -> bool:
     return other is not None and replace(one, attempt=0) == replace(other, attempt=0)
 
 
-class SharedRunner:
-    """The `RegionRunner` of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
+class SharedApplication(SparkApplication):
+    """That of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
 
-    ``make_runner(identity)`` gives the runner that starts Spark for the journal of ``identity``. ``silent``: see
+    ``make_application(identity)`` gives what starts Spark for the journal of ``identity``. ``silent``: see
     `SharedTask`. ``timeout_s``: after how long without a sign of life the making is taken over. ``waits_here``: wait in
     this process while another run makes the result; else the attempt is given up, and `SharedMadeElsewhere` raised, so
     that the caller can wait where it costs nothing.
@@ -146,28 +144,26 @@ class SharedRunner:
         self,
         run: Run,
         region: str,
-        make_runner: Callable[[RunIdentity], RegionRunner],
+        make_application: Callable[[RunIdentity], SparkApplication],
         *,
         timeout_s: float,
         silent: Making | None = None,
         waits_here: bool = True,
-        drivers: Drivers = BOUND,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._run = run
         self._region = region
         self._plan = run.regions[region]
-        self._make_runner = make_runner
-        self._own = make_runner(run.journal.identity)
+        self._make_application = make_application
+        self._own = make_application(run.journal.identity)
         self._timeout_s = timeout_s
         self._silent = silent
         self._waits_here = waits_here
-        self._drivers = drivers
         self._stopped = threading.Event()
         self._sleep = sleep or self._stopped.wait
         self._watch = SilenceWatch(timeout_s, clock)
-        self._running: RegionRunner | None = None
+        self._running: SparkApplication | None = None
 
     # what RegionTask asks for
 
@@ -175,12 +171,8 @@ class SharedRunner:
         """The files that the region's sources would read now."""
         return self._own.externals()
 
-    def check_target(self, state: RunState) -> None:
-        """Nothing to check: a shared result has a place of its own."""
-        del state
-
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Make or adopt, pin, finish. Raises as the runner that it starts, and `AttemptLost` where it was fenced."""
+        """Make or adopt, pin, finish. Raises as the application it starts, and `AttemptLost` where it was fenced."""
         key = shared_key(self._plan, attempt.externals, attempt.inputs)
         owner = self._owner(attempt.claim.attempt)
         shared = self._made_or_adopted(key, owner, attempt)
@@ -212,10 +204,6 @@ class SharedRunner:
         self._stopped.set()
         if self._running is not None:
             self._running.stop()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        """Nothing to do here: the application of an earlier try is found in the shared journal."""
-        del claim
 
     # before the own claim
 
@@ -254,7 +242,7 @@ class SharedRunner:
                 raise RegionFailed(f"{self._region} was stopped while it waited for the shared result {key}")
             journal = self._journal(key)
             self._running = _WithInputs(
-                self._make_runner(journal.identity), attempt, journal, interval_s(self._timeout_s), self._run
+                self._make_application(journal.identity), attempt, journal, interval_s(self._timeout_s), self._run
             )
             run = replace(
                 self._run,
@@ -265,7 +253,7 @@ class SharedRunner:
                 fingerprints={},
             )
             try:
-                result = SharedTask(run, self._region, self._running, owner, self._silent, self._drivers).execute()
+                result = SharedTask(run, self._region, self._running, owner, self._silent).execute()
             except SharedMadeElsewhere as found:
                 if found.making is not None and not self._waits_here:
                     raise
@@ -319,11 +307,13 @@ class SharedRunner:
         return RunAttempt(identity.dag_id, identity.run_key, identity.group_id, self._region, attempt)
 
 
-class _WithInputs:
-    """A runner for the shared journal: with the inputs of the run's own attempt, and with signs of life."""
+class _WithInputs(WrappedApplication):
+    """An application for the shared journal: with the inputs of the run's own attempt, and with signs of life."""
 
-    def __init__(self, inner: RegionRunner, own: ClaimedAttempt, journal: Journal, interval_s: float, run: Run) -> None:
-        self._inner = inner
+    def __init__(
+        self, inner: SparkApplication, own: ClaimedAttempt, journal: Journal, interval_s: float, run: Run
+    ) -> None:
+        super().__init__(inner)
         self._own = own
         self._journal = journal
         self._interval_s = interval_s
@@ -331,9 +321,6 @@ class _WithInputs:
 
     def externals(self) -> tuple[ExternalObject, ...]:
         return self._own.externals
-
-    def check_target(self, state: RunState) -> None:
-        self._inner.check_target(state)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         claim, journal = attempt.claim, self._journal
@@ -346,9 +333,3 @@ class _WithInputs:
             is_driver=False,
         ):
             return self._inner.run(replace(attempt, inputs=self._own.inputs))
-
-    def stop(self) -> None:
-        self._inner.stop()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        self._inner.stop_orphan(claim)

@@ -11,9 +11,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
@@ -36,7 +37,8 @@ from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.task.doctor import AirflowChecks
-from airflow_recovery.task.region_runner import RegionRunner, SparkApplication
+from airflow_recovery.task.region_program import RegionProgram
+from airflow_recovery.task.spark_connection import region_application
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -178,18 +180,18 @@ class RegionTrial:
         with _environment_of(self._stores):
             # No task: what a cluster's job is called is kept for as long as this runs.
             context: Any = {"task_state_store": _Kept()}
-            self._application = operator._make_application(job, context, self._stores)
-            runner = RegionRunner(
+            program = RegionProgram(
                 job=job,
                 ref=REGION_JOB,
                 region=plan.regions[REGION],
                 facts=facts,
                 identity=self._identity,
                 stores=self._stores,
-                application=self._application,
                 log=log,
             )
-            return RegionTask(run, REGION, runner).execute().outcome
+            connection = BaseHook.get_connection(self._conn_id)
+            self._application = region_application(program, operator, connection, context)
+            return RegionTask(run, REGION, self._application).execute().outcome
 
     def _removed(self) -> Iterator[CheckResult]:
         left = []

@@ -45,6 +45,7 @@ class RecoveryPublishOperator(BaseOperator):
         results (``CACHED``). Asked for where the job has some.
     """
 
+    publishes_results = True
     operator_extra_links = (RecoveryTabLink(),)
 
     def __init__(
@@ -131,6 +132,6 @@ class RecoveryPublishOperator(BaseOperator):
         """Its connection is asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
-        from airflow_recovery.task.cached import cache_server
+        from airflow_recovery.task.spark_connection import cache_server
 
         return cache_server(BaseHook.get_connection(self.conn_id or "spark_default"))

@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.attempt.drivers import BOUND
 from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.heartbeat import interval_s
-from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.errors import (
     ChannelFailed,
-    ConfigurationError,
     JobDefinitionError,
     RegionFailed,
     StoreError,
@@ -28,7 +23,6 @@ from airflow_recovery.errors import (
     kind_of,
 )
 from airflow_recovery.hooks.clear_clients import open_door
-from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
@@ -37,38 +31,32 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.start_gate import ChannelNotOpen
-from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
-from airflow_recovery.task.cached import CONNECT, cache_server, check_cached_connection, connect_url, user_of
-from airflow_recovery.task.cluster_drivers import ClusterDrivers
 from airflow_recovery.task.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
-from airflow_recovery.task.split_connection import check_split_connection
-from airflow_recovery.task.stages import StageRunner, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
-from airflow_recovery.task.subtask_batch import BatchResult, GuardedRunner, SubtaskBatch, batch_of
+from airflow_recovery.task.spark_connection import (
+    cache_server,
+    check_cached_connection,
+    check_split_connection,
+    check_streaming_connection,
+    region_application,
+)
+from airflow_recovery.task.stages import StageApplication, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
+from airflow_recovery.task.subtask_batch import BatchResult, GuardedApplication, SubtaskBatch, batch_of
 from airflow_recovery.task.supervision import die_with_supervisor
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
+    from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
     from airflow_recovery.attempt.run import Run
-    from airflow_recovery.attempt.runner import ClaimedAttempt
-    from airflow_recovery.attempt.shared import SharedRunner
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
     from airflow_recovery.streaming.run_channels import ChannelReport
     from airflow_recovery.task.job_run import OpenJobRun
-    from airflow_recovery.task.region_runner import SparkApplication
+    from airflow_recovery.task.region_program import RegionProgram
     from airflow_recovery.task.subtask_batch import BeforeClaim
 
 log = logging.getLogger(__name__)
-
-SUBMIT = ("spark", "k8s", "local", "mesos", "yarn")
-"""Connection types that the provider's hook submits to: a connection given as a URI has the master's scheme as type."""
-
-OF_THE_TRY = ("is_killed", "_lineage", "spark_application_id")
-"""What a subtask of a batch changes for the whole try."""
-
-_PROVIDERS_DEFAULT_NAME = "arrow-spark"
 
 
 class SparkRegionOperator(SubmittingOperator):
@@ -124,13 +112,6 @@ class SparkRegionOperator(SubmittingOperator):
         self._ledger: tuple[ChannelReport, ...] = ()
         self._told: str | None = None
         self._claim: Claim | None = None
-        self._application: SparkApplication | SharedRunner | None = None
-
-    def on_kill(self) -> None:
-        """Kill the Spark application, within Airflow's five seconds; of a batch, no other is started."""
-        self.is_killed = True
-        if self._application is not None:
-            self._application.stop()
 
     def execute_after_wait(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """After the trigger: the whole try, from its beginning."""
@@ -164,7 +145,7 @@ class SparkRegionOperator(SubmittingOperator):
             batch = batch_of(found.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:
                 if batch is not None:
-                    run_subtask = partial(self._run_subtask, job, context, found)
+                    run_subtask = partial(self._run_region, job, context, found)
                     results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self.is_killed).execute()
                     return BatchResult(self.region, results)
                 name = subtask_region(self.region, self.subtask)
@@ -184,62 +165,37 @@ class SparkRegionOperator(SubmittingOperator):
         """Recovery is off: the region, or each subtask of the batch, runs, and that is all."""
         from airflow_recovery.task.dag_operators import batch_size_of
         from airflow_recovery.task.plain import PlainRun, plain_plan, run_plain_region
-        from airflow_recovery.task.region_runner import RegionRunner
+        from airflow_recovery.task.region_program import RegionProgram
 
         facts, run = run_facts(context), PlainRun(context, self.group_id)
         os.environ.update(run.stores.driver_env())
         plan = plain_plan(job, self.job, facts, run).in_batches(batch_size_of(self.get_dag(), self.group_id))
 
         def run_one(name: str) -> RegionResult:
-            def make_runner(stores: Stores, identity: RunIdentity) -> RegionRunner:
-                self._application = application = self._make_application(job, context, stores)
-                region = plan.regions[name]
-                return RegionRunner(
+            def make_application(stores: Stores, identity: RunIdentity) -> SparkApplication:
+                program = RegionProgram(
                     job=job,
                     ref=self.job,
-                    region=region,
+                    region=plan.regions[name],
                     facts=facts,
                     identity=identity,
                     stores=stores,
-                    application=application,
                     log=log,
                 )
+                self._application = self._application_of(program, context)
+                return self._application
 
-            return run_plain_region(run, plan, name, make_runner)
+            return run_plain_region(run, plan, name, make_application)
 
         batch = batch_of(plan.record, self.region, self.subtask, context["ti"].map_index)
         if batch is None:
             return run_one(subtask_region(self.region, self.subtask))
-        results = {}
-        for name in batch:
-            with self._as_declared():
-                results[name] = run_one(name)
-        return BatchResult(self.region, results)
-
-    def _run_subtask(
-        self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim
-    ) -> RegionResult:
-        with self._as_declared():
-            return self._run_region(job, context, found, name, before_claim)
-
-    @contextmanager
-    def _as_declared(self) -> Iterator[None]:
-        """One subtask of a batch. A submission changes this operator (name, conf, memory): the next begins anew."""
-        declared = {key: value for key, value in vars(self).items() if key not in OF_THE_TRY}
-        try:
-            yield
-        finally:
-            vars(self).update(declared)
+        return BatchResult(self.region, {name: run_one(name) for name in batch})
 
     def _run_stage(self, job: Job, context: Context, found: OpenJobRun, name: str) -> RegionResult:
         """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
         run, results = found.opened.run, found.opened.stores.results
-        if self._connection.conn_type == CONNECT:
-            raise ConfigurationError(
-                f"{name}: expected a connection of type spark (spark-submit), since it is a stage of a stream, which "
-                f"is an application of its own; found {self._conn_id!r} of type {CONNECT}. Give the task group "
-                "another conn_id; regions over Connect can be a job of their own, behind the audit."
-            )
+        check_streaming_connection(name, self._connection)
         try:
             while True:
                 try:
@@ -298,36 +254,37 @@ class SparkRegionOperator(SubmittingOperator):
     ) -> RegionResult:
         """The protocol of one region. Raises `SharedMadeElsewhere` where this task may wait in the triggerer."""
         from airflow_recovery.attempt.release import release_consumed
-        from airflow_recovery.attempt.shared import SharedRunner
+        from airflow_recovery.attempt.shared import SharedApplication
         from airflow_recovery.job.cached import cached_results
-        from airflow_recovery.task.region_runner import RegionRunner
+        from airflow_recovery.task.region_program import RegionProgram
 
         opened, region = found.opened, found.plan.regions[name]
+        self._claim = None
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
         source = SplitPlan.of(opened.run.regions[name]).split_source
         if source:
             check_split_connection(job.vertices[source], self._connection)
-        application = self._make_application(job, context, opened.stores)
-        make_runner = partial(
-            RegionRunner,
-            job=job,
-            ref=self.job,
-            region=region,
-            facts=found.facts,
-            stores=opened.stores,
-            application=application,
-            log=log,
-            journal=opened.run.journal,
-            on_claim=self._on_claim,
-            prepare=application.prepare if isinstance(application, ConnectApplication) else _nothing,
-            heartbeat_s=interval_s(opened.run.patience.timeout_s),
-        )
-        runner: SharedRunner | RegionRunner | GuardedRunner | StageRunner = make_runner(identity=found.identity)
-        self._application = application
+
+        def make_application(identity: RunIdentity) -> SparkApplication:
+            program = RegionProgram(
+                job=job,
+                ref=self.job,
+                region=region,
+                facts=found.facts,
+                identity=identity,
+                stores=opened.stores,
+                log=log,
+                journal=opened.run.journal,
+                on_claim=self._on_claim,
+                heartbeat_s=interval_s(opened.run.patience.timeout_s),
+            )
+            return self._application_of(program, context)
+
+        application = make_application(found.identity)
         if region.region.is_stage:
-            runner = StageRunner(
-                runner,
+            application = StageApplication(
+                application,
                 opened.run,
                 name,
                 opened.stores.results,
@@ -336,30 +293,29 @@ class SparkRegionOperator(SubmittingOperator):
                 slots_each=self.pool_slots,
             )
         if opened.run.regions[name].persistent:
-            self._application = runner = SharedRunner(
+            application = shared = SharedApplication(
                 opened.run,
                 name,
-                lambda identity: make_runner(identity=identity),
+                make_application,
                 timeout_s=opened.run.patience.timeout_s,
                 silent=self._silent,
                 waits_here=not self.deferrable,
-                drivers=application.drivers,
             )
-            making = runner.find_maker() if self.deferrable else None
+            making = shared.find_maker() if self.deferrable else None
             if making is not None:
                 raise SharedMadeElsewhere(making.text(), making)
+        self._application = application
         restarts = self.restarts(opened.run, name)
         if before_claim is not None:
-            runner = GuardedRunner(runner, restarts.check_not_in_vain, before_claim)
+            application = GuardedApplication(application, restarts.check_not_in_vain, before_claim)
         task = RegionTask(
             opened.run,
             name,
-            runner,
+            application,
             epoch=recompute_epoch(context),
             prepare_journal=found.prepare_journal,
             restarts=restarts,
             label=self.labeller(),
-            drivers=BOUND if opened.run.regions[name].persistent else application.drivers,
         )
         try:
             result = task.execute()
@@ -387,11 +343,6 @@ class SparkRegionOperator(SubmittingOperator):
 
     def _on_claim(self, attempt: ClaimedAttempt) -> None:
         self._claim = attempt.claim
-        if self.memory_policy is None:
-            return
-        connection = self._connection
-        is_local = str(connection.host or "").startswith("local") or connection.conn_type == "local"
-        self.raise_memory(attempt, is_local=is_local, is_fixed=connection.conn_type == CONNECT)
 
     @cached_property
     def _connection(self) -> Connection:
@@ -403,58 +354,12 @@ class SparkRegionOperator(SubmittingOperator):
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
         return cache_server(self._connection).ask(manifest)
 
-    def _make_application(self, job: Job, context: Context, stores: Stores) -> SparkApplication:
-        connection = self._connection
-        if connection.conn_type == CONNECT:
-            return ConnectApplication(
-                connect_url(connection),
-                user_id=user_of(connection),
-                packages=job.packages,
-                conf={str(key): str(value) for key, value in (self.conf or {}).items()},
-                journal=stores.journal,
-                results=stores.results,
-                log=log,
-                mask=mask_secrets,
-            )
-        if connection.conn_type in SUBMIT:
-            deploy_mode = self._deploy_mode or connection.extra_dejson.get("deploy-mode")
-            submit = partial(self._submit, job, context, is_cluster=deploy_mode == "cluster")
-            if deploy_mode != "cluster":
-                return SubmittedApplication(submit, self.kill_attempt)
-            return SubmittedApplication(
-                submit,
-                self.kill_attempt,
-                drivers=ClusterDrivers(self, context, stores.results),
-                kill_orphan=lambda claim: self.kill_driver(context, claim.tag),
-            )
-        raise ConfigurationError(
-            f"Connection {self._conn_id!r}: expected type spark (spark-submit) or {CONNECT}, found "
-            f"{connection.conn_type!r}. Give the task group a conn_id of one of these types."
+    def _application_of(self, program: RegionProgram, context: Context) -> SparkApplication:
+        return region_application(
+            program,
+            self,
+            self._connection,
+            context,
+            is_killed=lambda: self.is_killed,
+            memory_policy=self.memory_policy,
         )
-
-    def _submit(self, job: Job, context: Context, spec: RegionSpec, path: Path, *, is_cluster: bool) -> None:
-        from airflow_recovery.driver.code_archive import build_archive
-
-        os.environ.update(submit_environment(os.environ))
-        conf = dict(QUIET_CONF)
-        # Spark itself never touches the journal, but sources may be where it is while results are on a disk.
-        conf |= s3a_conf(spec.results, os.environ) or s3a_conf(spec.journal, os.environ)
-        conf |= self.conf or {}
-        conf |= job.region_spark_conf(self.region)
-        self.conf = conf
-        self.application = APPLICATION
-        self.application_args = [str(path)]
-        self.py_files = _joined(self.py_files, str(build_archive(self.job, job.packages)))
-        if is_cluster:
-            self.files = _joined(self.files, str(path))
-        if self.name == _PROVIDERS_DEFAULT_NAME:
-            self.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"
-        self.submit_attempt(context, spec.tag)
-
-
-def _nothing() -> None:
-    """What there is to prepare for an application that this process does not start."""
-
-
-def _joined(given: str | None, ours: str) -> str:
-    return ours if not given else f"{given},{ours}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,14 @@ from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.sinks.declaration import spec_of
 from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
+    DropIn,
     OutputReference,
     check_targets,
     checked_inputs,
     checked_outputs,
     placeholders,
-    qualified,
 )
 from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
 from airflow_recovery.task.supervision import die_with_supervisor
@@ -34,8 +34,10 @@ from airflow_recovery.task.supervision import die_with_supervisor
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.model.committing import CommitSpec
+    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.task.spark_submission import SparkSubmission
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         if not allow_duplicates:
             self._check_idempotent(idempotent)
         self._check_placeholders()
-        for name, reference in self.references().items():
+        for name, reference in self.drop_in.references.items():
             producer = self._producer(name, reference)
             if producer.recovers is not self.recovers:
                 raise JobDefinitionError(
@@ -157,23 +159,30 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         return {name: each for name, each in self.inputs.items() if isinstance(each, OutputReference)}
 
     @property
-    def commit_spec(self) -> CommitSpec | None:
-        """What a finish of this operator is prepared for, as plans hold it."""
-        if self.commit is None:
-            return None
-        (name,) = self.outputs
-        return spec_of(self.commit, qualified(self.task_id, name))
+    def drop_in(self) -> DropIn:
+        """What is declared, as it is rendered by now."""
+        return DropIn(
+            task_id=self.task_id,
+            outputs=self.outputs,
+            inputs=self.inputs,
+            declared_outputs=self.declared_outputs,
+            commit=self.commit,
+            on_altered=self.on_altered,
+            determinism=self.determinism,
+            allow_duplicates=self.allow_duplicates,
+            recovers=self.recovers,
+        )
 
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.attempt.release import release_consumed
-        from airflow_recovery.task.application_runner import ApplicationRunner, application_fingerprint
         from airflow_recovery.task.dag_operators import (
             OPERATORS_GROUP,
             on_altered_of,
             plan_of_dag,
             publish_tasks_of,
         )
+        from airflow_recovery.task.drop_in import DropInSubmission, application_fingerprint
         from airflow_recovery.task.open_run import open_run
 
         # Templates have been rendered since the declaration was checked.
@@ -183,11 +192,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         if not self.recovers:
             from airflow_recovery.task.plain import run_plain_application
 
-            return run_plain_application(self, context)
+            return run_plain_application(self.drop_in, context, partial(self._plain_submission, context))
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
-        fingerprints = {self.task_id: application_fingerprint(self)}
+        drop_in = self.drop_in
+        fingerprints = {self.task_id: application_fingerprint(self, drop_in)}
         plan = plan_of_dag(dag)
         identity = run_identity(context, OPERATORS_GROUP)
         task_keys = {each.name: each.name for each in plan.regions}
@@ -204,26 +214,33 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         ) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-            runner = ApplicationRunner(self, context, opened, identity)
+            self._application = application = DropInSubmission(
+                drop_in,
+                opened,
+                self,
+                context=context,
+                is_killed=lambda: self.is_killed,
+                memory_policy=self.memory_policy,
+            )
             task = RegionTask(
                 opened.run,
                 self.task_id,
-                runner,
+                application,
                 epoch=recompute_epoch(context),
                 prepare_journal=opened.prepare_journal,
                 restarts=self.restarts(opened.run, self.task_id),
                 label=self.labeller(),
-                drivers=runner.drivers,
             )
             result = task.execute()
             self.remember_lineage(opened.run, result)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
             return result
 
-    def submit_application(self, context: Context, arguments: Sequence[str], attempt: int | str) -> None:
-        """Run the application with ``arguments``, as one attempt. Raises Airflow's exception where it failed."""
-        self.application_args = list(arguments)
-        self.submit_attempt(context, attempt)
+    def _plain_submission(self, context: Context, identity: RunIdentity, results: ObjectStore) -> SparkSubmission:
+        from airflow_recovery.task.spark_submission import SparkSubmission
+
+        self._application = submission = SparkSubmission(self, context, identity, results)
+        return submission
 
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
         given = {"application": application, "application_args": arguments}

@@ -1,24 +1,19 @@
-"""What both of our operators add to the provider's `SparkSubmitOperator`: restarts, and one submission an attempt."""
+"""What both of our operators add to the provider's `SparkSubmitOperator`: restarts, and what a try tells."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.definitions.retry_policy import RetryPolicy
 
-from airflow_recovery.attempt.drivers import DriverStatus
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
 from airflow_recovery.driver.memory_policy import RaiseMemory
-from airflow_recovery.driver.process import die_with_parent
-from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.hooks.settings import SECTION, job_recovery_in_effect
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
@@ -32,12 +27,11 @@ from airflow_recovery.task.run_context import is_last_try, refuse_expand
 from airflow_recovery.task.summary import summary_of
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
+    from airflow_recovery.attempt.application import SparkApplication
     from airflow_recovery.attempt.region_task import RegionResult
     from airflow_recovery.attempt.run import Run
-    from airflow_recovery.attempt.runner import ClaimedAttempt
     from airflow_recovery.errors import Failure
     from airflow_recovery.task.subtask_batch import BatchResult
 
@@ -46,9 +40,6 @@ log = logging.getLogger(__name__)
 RETRIES = 3
 RETRY_DELAY = timedelta(0)
 """Of our tasks that run no region. One that waits for a producer is held by Airflow's trigger rule, not by a delay."""
-
-_NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
-"""A master that recovers, a pod that was collected: no answer about the job."""
 
 
 class SubmittingOperator(SparkSubmitOperator):
@@ -107,7 +98,7 @@ class SubmittingOperator(SparkSubmitOperator):
         self.is_killed = False
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
-        self._output: deque[str] = deque(maxlen=MAX_LINES)
+        self._application: SparkApplication | None = None
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
             given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
@@ -159,32 +150,6 @@ class SubmittingOperator(SparkSubmitOperator):
         enrichers = load_enrichers(each.strip() for each in names if each.strip())
         return lambda failure: enrich(failure, enrichers, log)
 
-    def raise_memory(self, attempt: ClaimedAttempt, *, is_local: bool = False, is_fixed: bool = False) -> None:
-        """Apply `memory_policy` for ``attempt``. ``is_fixed``: over Spark Connect, where it can only be said."""
-        if self.memory_policy is None:
-            return
-        conf = self.conf or {}
-        memory = self.memory_policy.raised(
-            attempt.earlier_failures,
-            driver=self._driver_memory or conf.get("spark.driver.memory"),
-            executor=self._executor_memory or conf.get("spark.executor.memory"),
-            is_local=is_local,
-        )
-        for side, size in (("driver", memory.driver), ("executor", memory.executor)):
-            if size is None:
-                continue
-            if is_fixed:
-                log.warning(
-                    "An earlier attempt ran out of %s memory, and memory_policy would raise it to %s; a Spark Connect "
-                    "server keeps the memory that it was started with. Start it with more, or run by spark-submit.",
-                    side,
-                    size,
-                )
-                continue
-            log.info("An earlier attempt ran out of %s memory: this one gets %s.", side, size)
-            setattr(self, f"_{side}_memory", size)
-            self.conf = {**(self.conf or {}), f"spark.{side}.memory": size}
-
     def remember_lineage(self, run: Run, result: RegionResult) -> None:
         """For OpenLineage, which asks when the task has succeeded: what this region has read and made."""
         self._lineage += lineage_of(run, result)
@@ -200,98 +165,8 @@ class SubmittingOperator(SparkSubmitOperator):
         """The protocol of one try. Raises our own errors."""
         raise NotImplementedError
 
-    def submit_attempt(self, context: Context, attempt: int | str) -> None:
-        """Submit what the operator's attributes say, and wait. Raises Airflow's exception where it failed.
-
-        ``attempt`` is a name for the attempt that no other of this task instance has.
-
-        In cluster modes the provider's operator keeps the job's id in Airflow and connects to it again. Its keys
-        outlive a clear and would hand the job of an old attempt to a new one: here they name the attempt.
-        """
-        self._name_job(attempt)
-        # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
-        self._hook = None
-        self._output.clear()
-        try:
-            super().execute(context)
-        except Exception as error:
-            keep_output(error, self._output)
-            raise
-
-    def submits_to_cluster(self) -> bool:
-        """The driver runs on the cluster, and not in a process of this machine (deploy mode ``cluster``)."""
-        if self._deploy_mode is not None:
-            return self._deploy_mode == "cluster"
-        return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
-
-    def driver_status(self, context: Context, attempt: str) -> DriverStatus:
-        """What the cluster manager says of the job that `submit_attempt` has submitted under this name, in any try.
-
-        `kill_attempt` kills that job from now on. Never raises: a cluster manager that can't be asked is no answer.
-        """
-        try:
-            external_id = self._find_job(context, attempt)
-            if external_id is None:
-                return DriverStatus.UNKNOWN
-            status = self.get_job_status(external_id, context)
-            if status.upper() in _NOT_KNOWN:
-                return DriverStatus.UNKNOWN
-            if self.is_job_active(status):
-                return DriverStatus.ACTIVE
-            return DriverStatus.SUCCEEDED if self.is_job_succeeded(status) else DriverStatus.OVER
-        except Exception as error:
-            log.warning("The cluster manager could not be asked about attempt %s: %s", attempt, error)
-            return DriverStatus.UNKNOWN
-
-    def kill_driver(self, context: Context, attempt: str) -> None:
-        """Kill the job that was submitted under this name, if it is known. Best effort."""
-        try:
-            if self._find_job(context, attempt) is not None:
-                self.kill_attempt()
-        except Exception as error:
-            log.warning("The driver of attempt %s could not be killed: %s", attempt, error)
-
-    def _name_job(self, attempt: int | str) -> None:
-        self.external_id_key = f"spark_job_id/{attempt}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{attempt}"
-
-    def _find_job(self, context: Context, attempt: str) -> str | None:
-        """The id that the cluster manager gave it; the hook knows it then. `None` where none was kept."""
-        self._name_job(attempt)
-        kept = context["task_state_store"].get(self.external_id_key)
-        if not isinstance(kept, str):
-            return None
-        if self._hook is None:
-            self._hook = self._get_hook()
-        hook = self._hook
-        if hook._is_yarn_cluster_mode:
-            hook._yarn_application_id = kept
-        elif hook._is_kubernetes:
-            hook._kubernetes_driver_pod = self._parse_k8s_external_id(kept)[1]
-        else:
-            hook._driver_id = kept
-        return kept
-
-    def kill_attempt(self) -> None:
-        """Kill what `submit_attempt` waits for: spark-submit, and the driver in cluster modes."""
-        if self._hook is not None:
-            super().on_kill()
-
     def on_kill(self) -> None:
-        """Kill the Spark application, within Airflow's five seconds."""
+        """Kill the Spark application, within Airflow's five seconds; of a batch, no other is started."""
         self.is_killed = True
-        self.kill_attempt()
-
-    def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
-        # spark-submit dies with this process: its JVM would otherwise run on after kill -9.
-        setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
-        # The provider's error ends with the last twenty lines, which may all be frames of one stack.
-        process = hook._process_spark_submit_log
-        setattr(hook, "_process_spark_submit_log", lambda lines: process(self._overheard(lines)))  # noqa: B010
-        return hook
-
-    def _overheard(self, lines: Iterable[str]) -> Iterator[str]:
-        for each in lines:
-            self._output += relevant([each])
-            yield each
+        if self._application is not None:
+            self._application.stop()

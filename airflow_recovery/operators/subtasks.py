@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import batch_label, batch_size, batches, number_of_batches
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
@@ -18,13 +19,12 @@ from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, ru
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.attempt.application import ClaimedAttempt
     from airflow_recovery.attempt.run import Run
-    from airflow_recovery.attempt.runner import ClaimedAttempt
     from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job
-    from airflow_recovery.journal.run_state import RunState
-    from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+    from airflow_recovery.model.records import ExternalObject, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -112,19 +112,19 @@ class RecoverySubtasksOperator(BaseOperator):
         check_length(len(mine), self._batch_size(len(mine)), conf.getint("core", "max_map_length"), self.task_id)
         plan = plan_job(job, self.job, facts, keys)
         with open_planned(context, plan, facts, identity, self.group_id, self.get_dag(), log, stores) as found:
-            runner = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
+            recorder = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
             task = RegionTask(
                 found.opened.run,
                 self.initializer,
-                runner,
+                recorder,
                 epoch=recompute_epoch(context),
                 prepare_journal=found.opened.prepare_journal,
             )
             return task.execute().outcome.subtasks
 
 
-class _Recorder:
-    """A region's runner for a list of keys: it is only written down, no Spark starts."""
+class _Recorder(SparkApplication):
+    """In place of a Spark application: a list of keys, which is only written down."""
 
     def __init__(
         self, run: Run, keys: tuple[str, ...], before: tuple[str, ...], files: tuple[ExternalObject, ...]
@@ -137,9 +137,6 @@ class _Recorder:
     def externals(self) -> tuple[ExternalObject, ...]:
         """The names of the files that decide; what is in them, each subtask judges for itself."""
         return self._files
-
-    def check_target(self, state: RunState) -> None:
-        """Nothing to check."""
 
     def run(self, attempt: ClaimedAttempt) -> Outcome:
         """Record the keys as the attempt's result."""
@@ -170,9 +167,6 @@ class _Recorder:
         return outcome
 
     def stop(self) -> None:
-        """Nothing runs."""
-
-    def stop_orphan(self, claim: Claim) -> None:
         """Nothing runs."""
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.manifest import PartitionManifest

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost, SplitsVanished
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan

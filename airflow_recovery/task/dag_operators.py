@@ -16,34 +16,34 @@ from airflow_recovery.task.references import qualified
 if TYPE_CHECKING:
     from airflow_recovery.model.failover_strategy import FailoverStrategy
     from airflow_recovery.model.retention import Retention
-    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+    from airflow_recovery.task.references import DropIn
 
 OPERATORS_GROUP = "(operators)"
 """The group id in the journal; no task group can have it."""
 
 
-def operators_of(dag: Any) -> dict[str, RecoverableSparkSubmitOperator]:
-    """The recoverable operators of ``dag`` by task id, each after the ones that it reads.
+def drop_ins_of(dag: Any) -> dict[str, DropIn]:
+    """What the recoverable operators of ``dag`` declare, by task id, each after the ones that it reads.
 
     Raises `JobDefinitionError` where one reads what nobody makes.
     """
-    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
-
-    found = {each.task_id: each for each in dag.tasks if isinstance(each, RecoverableSparkSubmitOperator)}
-    for task_id, operator in found.items():
-        for name, reference in operator.references().items():
+    found: dict[str, DropIn] = {
+        task.task_id: task.drop_in for task in dag.tasks if getattr(task, "drop_in", None) is not None
+    }
+    for task_id, drop_in in found.items():
+        for name, reference in drop_in.references.items():
             producer = found.get(reference.task_id)
             if producer is None or reference.name not in producer.outputs:
                 raise JobDefinitionError(
                     f"{task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is not "
                     f"declared. Recoverable operators of this DAG: {', '.join(sorted(found))}."
                 )
-    ordered: dict[str, RecoverableSparkSubmitOperator] = {}
+    ordered: dict[str, DropIn] = {}
     # Airflow has refused cycles already, so each round places at least one.
     while len(ordered) < len(found):
-        for task_id, operator in found.items():
-            if all(each.task_id in ordered for each in operator.references().values()):
-                ordered.setdefault(task_id, operator)
+        for task_id, drop_in in found.items():
+            if all(reference.task_id in ordered for reference in drop_in.references.values()):
+                ordered.setdefault(task_id, drop_in)
     return ordered
 
 
@@ -53,50 +53,46 @@ def plan_of_dag(dag: Any) -> PlanRecord:
     Without fingerprints: an operator's arguments are rendered by its own task only, which judges it by its own
     (`Run.fingerprints`). To everybody else the recorded one is as good as today's.
     """
-    operators = operators_of(dag)
-    read = {each.task_id for operator in operators.values() for each in operator.references().values()}
+    drop_ins = drop_ins_of(dag)
+    read = {reference.task_id for drop_in in drop_ins.values() for reference in drop_in.references.values()}
     return PlanRecord(
         job=f"operators of {dag.dag_id}",
-        regions=tuple(
-            RegionPlan(
-                name=task_id,
-                vertices=(task_id,),
-                results=tuple(qualified(task_id, name) for name in operator.outputs),
-                inputs=tuple(dict.fromkeys(each.task_id for each in operator.references().values())),
-                final=task_id not in read,
-                fingerprint=None,
-                reads=tuple(
-                    dict.fromkeys(qualified(each.task_id, each.name) for each in operator.references().values())
-                ),
-                determinism=tuple(
-                    (qualified(task_id, name), operator.determinism)
-                    for name in operator.outputs
-                    if operator.determinism is not Determinism.ALWAYS
-                ),
-                commit=operator.commit_spec,
-                # As declared: another operator's task can't render it, and all of them have one plan.
-                fixed=tuple(
-                    (qualified(task_id, name), uri)
-                    for name, uri in operator.declared_outputs.items()
-                    if uri is not None
-                ),
-            )
-            for task_id, operator in operators.items()
+        regions=tuple(_region_of(drop_in, is_final=task_id not in read) for task_id, drop_in in drop_ins.items()),
+    )
+
+
+def _region_of(drop_in: DropIn, *, is_final: bool) -> RegionPlan:
+    task_id, references = drop_in.task_id, drop_in.references.values()
+    return RegionPlan(
+        name=task_id,
+        vertices=(task_id,),
+        results=tuple(qualified(task_id, name) for name in drop_in.outputs),
+        inputs=tuple(dict.fromkeys(reference.task_id for reference in references)),
+        final=is_final,
+        fingerprint=None,
+        reads=tuple(dict.fromkeys(qualified(reference.task_id, reference.name) for reference in references)),
+        determinism=tuple(
+            (qualified(task_id, name), drop_in.determinism)
+            for name in drop_in.outputs
+            if drop_in.determinism is not Determinism.ALWAYS
+        ),
+        commit=drop_in.commit_spec,
+        # As declared: another operator's task can't render it, and all of them have one plan.
+        fixed=tuple(
+            (qualified(task_id, name), uri) for name, uri in drop_in.declared_outputs.items() if uri is not None
         ),
     )
 
 
 def on_altered_of(dag: Any) -> dict[str, OnAltered]:
     """What each operator wants done where objects at its own fixed location were altered."""
-    return {task_id: operator.on_altered for task_id, operator in operators_of(dag).items()}
+    return {task_id: drop_in.on_altered for task_id, drop_in in drop_ins_of(dag).items()}
 
 
 def publish_tasks_of(dag: Any, group_id: str | None = None) -> tuple[str, ...]:
     """The tasks that publish the job of a group, or, without one, the operators of ``dag``."""
-    from airflow_recovery.operators.publish import RecoveryPublishOperator
-
     return tuple(
-        each.task_id for each in dag.tasks if isinstance(each, RecoveryPublishOperator) and each.group_id == group_id
+        task.task_id for task in dag.tasks if getattr(task, "publishes_results", False) and task.group_id == group_id
     )
 
 
@@ -126,7 +122,7 @@ def recovers(dag: Any, group_id: str | None) -> bool:
     from airflow_recovery.hooks.settings import job_recovery_in_effect
 
     if group_id is None:
-        return any(each.recovers for each in operators_of(dag).values())
+        return any(drop_in.recovers for drop_in in drop_ins_of(dag).values())
     return job_recovery_in_effect(job_recovery_of(dag, group_id)).enabled
 
 

@@ -411,8 +411,7 @@ class AirflowChecks:
         return True
 
     def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
-        from airflow_recovery.operators.region import SUBMIT
-        from airflow_recovery.task.cached import CONNECT
+        from airflow_recovery.task.spark_connection import CONNECT, SUBMIT
 
         read = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
         yield from read
@@ -429,7 +428,7 @@ class AirflowChecks:
 
 def spark_connection(found: Connection) -> SparkConnection:
     """Where ``found`` leads, as the provider's hooks read it."""
-    from airflow_recovery.task.cached import CONNECT, connect_url
+    from airflow_recovery.task.spark_connection import CONNECT, connect_url
 
     if found.conn_type == CONNECT:
         from airflow_recovery.driver.connect_session import host_of

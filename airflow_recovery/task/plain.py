@@ -17,8 +17,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import Decision, RegionResult
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.errors import ConfigurationError, NotSetUp, ObjectMissing, RegionFailed, UserCodeError
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.job_plan import JobPlan
     from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.job import Job
-    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.task.references import DropIn
+    from airflow_recovery.task.spark_submission import SparkSubmission
 
 FOLDER = "_plain"
 WHY = "recovery is off"
@@ -84,7 +86,7 @@ class PlainRun:
         self._shared.put(f"{encode(outcome.region)}.json", encode_record(self.identity, outcome))
 
     def attempt(self, region: str, inputs: Sequence[str], externals: tuple[ExternalObject, ...]) -> ClaimedAttempt:
-        """This try as a runner takes it. It is claimed nowhere."""
+        """This try as an application takes it. It is claimed nowhere."""
         number = max(int(self._instance.try_number), 1)
         claim = Claim(
             region=region,
@@ -100,12 +102,12 @@ class PlainRun:
         )
         return ClaimedAttempt(claim, {each: self.outcome_of(each) for each in inputs}, externals, "")
 
-    def run(self, attempt: ClaimedAttempt, runner: RegionRunner) -> RegionResult:
+    def run(self, attempt: ClaimedAttempt, application: SparkApplication) -> RegionResult:
         """Run it to its end. Raises `RegionFailed`, whatever it was: Airflow's retries are all there is."""
         claim = attempt.claim
         log.info("%s runs: %s, so nothing is kept and nothing is recorded.", claim.region, WHY)
         try:
-            outcome = runner.run(attempt)
+            outcome = application.run(attempt)
         except RegionFailed as error:
             error.forget()  # nobody reads it again
             if isinstance(error, (NotSetUp, UserCodeError)):
@@ -134,12 +136,12 @@ def hand_over_keys(run: PlainRun, initializer: str, keys: Sequence[str]) -> None
 
 
 def run_plain_region(
-    run: PlainRun, plan: JobPlan, name: str, make_runner: Callable[[Stores, RunIdentity], RegionRunner]
+    run: PlainRun, plan: JobPlan, name: str, make_application: Callable[[Stores, RunIdentity], SparkApplication]
 ) -> RegionResult:
     """One region, or subtask, of a declared job. Raises `ConfigurationError` for a sink that commits."""
     _check_not_committed(name, any(each.name == name and each.commit is not None for each in plan.record.regions))
-    runner = make_runner(run.stores, run.identity)
-    return run.run(run.attempt(name, plan.regions[name].inputs, runner.externals()), runner)
+    application = make_application(run.stores, run.identity)
+    return run.run(run.attempt(name, plan.regions[name].inputs, application.externals()), application)
 
 
 def plain_plan(job: Job, ref: str, facts: RunFacts, run: PlainRun) -> JobPlan:
@@ -149,35 +151,39 @@ def plain_plan(job: Job, ref: str, facts: RunFacts, run: PlainRun) -> JobPlan:
     return plan_job(job, ref, facts, plain_keys(run, job))
 
 
-def run_plain_application(operator: RecoverableSparkSubmitOperator, context: Context) -> RegionResult:
+def run_plain_application(
+    drop_in: DropIn, context: Context, make_submission: Callable[[RunIdentity, ObjectStore], SparkSubmission]
+) -> RegionResult:
     """One try of a drop-in operator: its placeholders are filled, and the rest is the provider's operator.
 
     Raises `ConfigurationError` for one that commits.
     """
     from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
-    _check_not_committed(operator.task_id, operator.commit is not None)
+    _check_not_committed(drop_in.task_id, drop_in.commit is not None)
     run = PlainRun(context, OPERATORS_GROUP)
-    references = operator.references()
-    producers = tuple(dict.fromkeys(each.task_id for each in references.values()))
-    attempt = run.attempt(operator.task_id, producers, ())
-    outputs = {name: uri or run.location(operator.task_id, name) for name, uri in operator.outputs.items()}
+    producers = tuple(dict.fromkeys(reference.task_id for reference in drop_in.references.values()))
+    attempt = run.attempt(drop_in.task_id, producers, ())
+    outputs = {name: uri or run.location(drop_in.task_id, name) for name, uri in drop_in.outputs.items()}
     locations = {("output", name): spark_path(uri) for name, uri in outputs.items()}
-    for name, given in operator.inputs.items():
+    for name, given in drop_in.inputs.items():
         if isinstance(given, str):
             locations["input", name] = spark_path(given)
         else:
             made = {each.result: each.location for each in attempt.inputs[given.task_id].outputs}
             locations["input", name] = spark_path(made[qualified(given.task_id, given.name)])
-    log.info("%s runs: %s, so nothing is kept and nothing is recorded.", operator.task_id, WHY)
-    operator.submit_application(context, filled(operator.application_args, locations), attempt.claim.attempt)
+    log.info("%s runs: %s, so nothing is kept and nothing is recorded.", drop_in.task_id, WHY)
+    submission = make_submission(run.identity, run.stores.results)
+    job = submission.new_job(attempt)
+    job.application_args = filled(submission.operator.application_args, locations)
+    submission.submit(job, str(attempt.claim.attempt))
     manifests = tuple(
-        PartitionManifest(qualified(operator.task_id, name), uri, (), managed=operator.outputs[name] is None)
+        PartitionManifest(qualified(drop_in.task_id, name), uri, (), managed=drop_in.outputs[name] is None)
         for name, uri in outputs.items()
     )
     outcome = attempt.trace.finished(_now(), manifests)
     run.hand_over(outcome)
-    return RegionResult(operator.task_id, Decision.RAN, attempt.claim.attempt, WHY, outcome)
+    return RegionResult(drop_in.task_id, Decision.RAN, attempt.claim.attempt, WHY, outcome)
 
 
 def _check_not_committed(name: str, commits: bool) -> None:

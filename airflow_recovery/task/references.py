@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import check_arguments, check_location, shown
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.location import comparable
+from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.sinks.declaration import spec_of
+
+if TYPE_CHECKING:
+    from airflow_recovery.model.committing import CommitSpec
+    from airflow_recovery.sinks.declaration import CommittingSink
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -24,6 +31,38 @@ class OutputReference:
 
     def __post_init__(self) -> None:
         check_arguments(OutputReference.__init__, vars(self), "OutputReference")
+
+
+@dataclass(frozen=True)
+class DropIn:
+    """What a drop-in operator declares besides its spark-submit.
+
+    ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
+    output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
+    """
+
+    task_id: str
+    outputs: Mapping[str, str | None]
+    inputs: Mapping[str, OutputReference | str]
+    declared_outputs: Mapping[str, str | None]
+    commit: CommittingSink | None = None
+    on_altered: OnAltered = OnAltered.STOP
+    determinism: Determinism = Determinism.ALWAYS
+    allow_duplicates: bool = False
+    recovers: bool = True
+
+    @property
+    def references(self) -> dict[str, OutputReference]:
+        """The inputs that are outputs of other operators, by name."""
+        return {name: given for name, given in self.inputs.items() if isinstance(given, OutputReference)}
+
+    @property
+    def commit_spec(self) -> CommitSpec | None:
+        """What a finish is prepared for, as plans hold it."""
+        if self.commit is None:
+            return None
+        (name,) = self.outputs
+        return spec_of(self.commit, qualified(self.task_id, name))
 
 
 def qualified(task_id: str, name: str) -> str:

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication, WrappedApplication
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.errors import (
     ChannelFailed,
     ConfigurationError,
@@ -24,7 +24,7 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.model.records import Outcome
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
@@ -35,8 +35,8 @@ WATCH_INTERVAL_S = 10.0
 """How often a running consumer asks Airflow for its producer's state; one request each."""
 
 
-class StageRunner:
-    """The runner of a stage: ``inner``, behind the start gate. ``results`` is the store that holds the channels.
+class StageApplication(WrappedApplication):
+    """The application of a stage: ``inner``, behind the start gate. ``results`` is the store that holds the channels.
 
     ``pool_slots`` says how many slots the task's pool has (-1: no limit, `None`: not known); ``slots_each`` is how many
     of them each stage takes. Both ends of a channel hold theirs at the same time.
@@ -44,7 +44,7 @@ class StageRunner:
 
     def __init__(
         self,
-        inner: RegionRunner,
+        inner: SparkApplication,
         run: Run,
         region: str,
         results: ObjectStore,
@@ -54,7 +54,7 @@ class StageRunner:
         slots_each: int = 1,
         watch_interval_s: float = WATCH_INTERVAL_S,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._run = run
         self._region = region
         self._results = results
@@ -63,17 +63,13 @@ class StageRunner:
         self._slots_each = slots_each
         self._watch_interval_s = watch_interval_s
 
-    def externals(self) -> tuple[ExternalObject, ...]:
-        """As the runner says."""
-        return self._inner.externals()
-
-    def check_target(self, state: RunState) -> None:
+    def before_claim(self, state: RunState) -> None:
         """May it start now?
 
         Raises `ChannelNotOpen` where it has to wait, `ChannelFailed` where its producer is over, `InputSkipped`, and
         `ConfigurationError` where the pool could never hold all stages.
         """
-        self._inner.check_target(state)
+        super().before_claim(state)
         plan = self._run.regions[self._region]
         channel = input_channel(self._run.journal.identity, plan, state)
         if channel is None:
@@ -92,26 +88,18 @@ class StageRunner:
         self._run.log.info("%s.", found.why)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As the runner does, while the producer's task is watched."""
+        """As the application does, while the producer's task is watched."""
         reads = StreamingPlan.of(self._run.regions[self._region]).channels_in
         if not reads:
-            return self._inner.run(attempt)
+            return super().run(attempt)
         done = threading.Event()
         arguments = (reads[0].producer, done)
         watch = threading.Thread(target=self._watch, args=arguments, name="producer watch", daemon=True)
         watch.start()
         try:
-            return self._inner.run(attempt)
+            return super().run(attempt)
         finally:
             done.set()
-
-    def stop(self) -> None:
-        """As the runner does."""
-        self._inner.stop()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        """As the runner does."""
-        self._inner.stop_orphan(claim)
 
     def _producer_state(self, producer: str) -> str | None:
         key = self._run.task_keys[producer]

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_recovery import errors
+from airflow_recovery.attempt.application import SparkApplication, WrappedApplication
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
-from airflow_recovery.attempt.runner import ClaimedAttempt, RegionRunner
 from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 
 BeforeClaim = Callable[[RunState], None]
 """Raises where the subtask must run and shall not be started."""
@@ -200,31 +200,15 @@ class _Ended:
         )
 
 
-class GuardedRunner:
-    """A subtask's runner; ``before_claim`` are asked whether it may run."""
+class GuardedApplication(WrappedApplication):
+    """A subtask's application; ``checks`` are asked whether it may run."""
 
-    def __init__(self, inner: RegionRunner, *before_claim: BeforeClaim) -> None:
-        self._inner = inner
-        self._before_claim = before_claim
+    def __init__(self, inner: SparkApplication, *checks: BeforeClaim) -> None:
+        super().__init__(inner)
+        self._checks = checks
 
-    def externals(self) -> tuple[ExternalObject, ...]:
-        """As the runner says."""
-        return self._inner.externals()
-
-    def check_target(self, state: RunState) -> None:
-        """Raises as `BeforeClaim` and as the runner."""
-        for each in self._before_claim:
-            each(state)
-        self._inner.check_target(state)
-
-    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As the runner does."""
-        return self._inner.run(attempt)
-
-    def stop(self) -> None:
-        """As the runner does."""
-        self._inner.stop()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        """As the runner does."""
-        self._inner.stop_orphan(claim)
+    def before_claim(self, state: RunState) -> None:
+        """Raises as `BeforeClaim` and as the application."""
+        for check in self._checks:
+            check(state)
+        super().before_claim(state)

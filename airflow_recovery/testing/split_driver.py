@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject

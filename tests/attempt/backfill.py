@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clocked import Clock, ClockedStore
-from fakes import PUBLISH, FakeRunner, Hooks, Killed, Process, World
+from fakes import PUBLISH, FakeApplication, Hooks, Killed, Process, World
 
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.release import release_consumed
-from airflow_recovery.attempt.shared import SharedRunner
+from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.journal.journal import Journal
@@ -105,10 +105,10 @@ class SharedWorld(World):
         self._writers += 1
         writer = f"{self.run_id} writer {self._writers}"
         run = self.run(own, process, writer)
-        runner = self.shared_runner(own, process, hooks, writer=writer)
-        return RegionTask(run, own.task_id, runner, epoch=epoch)
+        application = self.shared_application(own, process, hooks, writer=writer)
+        return RegionTask(run, own.task_id, application, epoch=epoch)
 
-    def shared_runner(
+    def shared_application(
         self,
         own: TaskTry,
         process: Process,
@@ -116,18 +116,18 @@ class SharedWorld(World):
         *,
         writer: str = "writer",
         silent: Making | None = None,
-    ) -> SharedRunner:
+    ) -> SharedApplication:
         run = self.run(own, process, writer)
 
-        def make_runner(identity: RunIdentity) -> FakeRunner:
-            runner = FakeRunner(self, own.task_id, process, writer, hooks or Hooks())
-            runner._journal = run.journal.beside(identity)
-            return runner
+        def make_application(identity: RunIdentity) -> FakeApplication:
+            application = FakeApplication(self, own.task_id, process, writer, hooks or Hooks())
+            application._journal = run.journal.beside(identity)
+            return application
 
-        return SharedRunner(
+        return SharedApplication(
             run,
             own.task_id,
-            make_runner,
+            make_application,
             timeout_s=60.0,
             silent=silent,
             clock=lambda: self.backfill.clock.now_s,

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from airflow_recovery.attempt.drivers import BOUND, Drivers
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, Failure, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
@@ -186,12 +185,28 @@ class Hooks:
     on_finished: Callable[[], object] = lambda: None
     """The outcome is there; the task does not know it yet."""
     says_nothing: bool = False
-    """The runner knows no outcome: it is to be looked for."""
+    """The application knows no outcome: it is to be looked for."""
     externals: tuple[ExternalObject, ...] = ()
     rows: int = 1
 
 
-class FakeRunner:
+class Cluster:
+    """What is known of the applications that earlier tries have left: nothing, as they end with their task."""
+
+    outlives_task: bool = False
+    is_killed: bool = False
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        return ApplicationStatus.UNKNOWN
+
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
+        return None
+
+    def failure_of(self, claim: Claim) -> Failure | None:
+        return None
+
+
+class FakeApplication(SparkApplication):
     """Spark: reads every object of the claimed inputs, writes one object a result, and puts the outcome."""
 
     def __init__(self, world: World, region: str, process: Process, writer: str, hooks: Hooks) -> None:
@@ -209,13 +224,27 @@ class FakeRunner:
     def externals(self) -> tuple[ExternalObject, ...]:
         return self._hooks.externals
 
-    def check_target(self, state: RunState) -> None:
-        pass
+    @property
+    def outlives_task(self) -> bool:
+        return self._world.cluster.outlives_task
+
+    @property
+    def is_killed(self) -> bool:
+        return self._world.cluster.is_killed
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        return self._world.cluster.status(claim)
+
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
+        return self._world.cluster.finish_previous(attempt)
+
+    def failure_of(self, claim: Claim) -> Failure | None:
+        return self._world.cluster.failure_of(claim)
 
     def stop(self) -> None:
         self.stopped = True
 
-    def stop_orphan(self, claim: Claim) -> None:
+    def stop_previous(self, claim: Claim) -> None:
         self._world.orphans_stopped.append((claim.region, claim.attempt))
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
@@ -289,7 +318,7 @@ class World:
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
     patience: Patience = NO_PATIENCE
-    drivers: Drivers = BOUND
+    cluster: Cluster = field(default_factory=Cluster)
     live_runs: tuple[str, ...] = ()
     """Other DAG runs that Airflow has, and has not ended."""
 
@@ -371,17 +400,16 @@ class World:
         """The process of one try, not yet run."""
         self._writers += 1
         writer = f"writer-{self._writers}"
-        runner = FakeRunner(self, own.task_id, process, writer, hooks or Hooks())
+        application = FakeApplication(self, own.task_id, process, writer, hooks or Hooks())
         run = self.run(own, process, writer)
         restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
         return RegionTask(
             run,
             own.task_id,
-            runner,
+            application,
             epoch=epoch,
             prepare_journal=self._prepare,
             restarts=restarts,
-            drivers=self.drivers,
         )
 
     def clock_s(self) -> float:

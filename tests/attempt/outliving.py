@@ -14,11 +14,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_recovery.attempt.drivers import BoundDrivers
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import Patience
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.driver import outcome
 from airflow_recovery.driver.attempt_result import AttemptResult
@@ -27,9 +26,8 @@ from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec,
 from airflow_recovery.errors import AttemptLost, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
@@ -42,15 +40,9 @@ BLIND = "blind"
 log = logging.getLogger("tests.outliving")
 
 
-class DetachedDrivers(BoundDrivers):
-    """As in deploy mode cluster."""
-
-    outlive_their_task = True
-
-
 @dataclass
-class Submitted:
-    """A runner whose driver is a process of its own session. ``pids`` are those of the drivers that it started."""
+class Submitted(SparkApplication):
+    """Its driver is a process of its own session, as in deploy mode cluster. ``pids``: of those that it started."""
 
     folder: Path
     writer: str
@@ -59,11 +51,11 @@ class Submitted:
     def externals(self) -> tuple[ExternalObject, ...]:
         return ()
 
-    def check_target(self, state: RunState) -> None: ...
-
     def stop(self) -> None: ...
 
-    def stop_orphan(self, claim: Claim) -> None: ...
+    @property
+    def outlives_task(self) -> bool:
+        return True
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         n = attempt.claim.attempt
@@ -93,14 +85,14 @@ class Submitted:
 
 
 def task_of(
-    own: TaskTry, airflow: FakeAirflow, runner: Submitted, patience: Patience, plan: PlanRecord = PLAN
+    own: TaskTry, airflow: FakeAirflow, application: Submitted, patience: Patience, plan: PlanRecord = PLAN
 ) -> RegionTask:
-    """One try of the plan's only region, in the folder of ``runner``."""
-    results = LocalStore(f"file://{runner.folder}/results")
+    """One try of the plan's only region, in the folder of ``application``."""
+    results = LocalStore(f"file://{application.folder}/results")
     region = plan.regions[0].name
     run = Run(
         plan=plan,
-        journal=Journal(LocalStore(f"file://{runner.folder}/journal"), IDENTITY, writer=runner.writer),
+        journal=Journal(LocalStore(f"file://{application.folder}/journal"), IDENTITY, writer=application.writer),
         scheduler=airflow.door(own),
         available=ResultProber(lambda location: results),
         task_keys={region: region},
@@ -109,7 +101,7 @@ def task_of(
         log=log,
         patience=patience,
     )
-    return RegionTask(run, region, runner, drivers=DetachedDrivers())
+    return RegionTask(run, region, application)
 
 
 def drive(spec: RegionSpec, go: Path) -> int:

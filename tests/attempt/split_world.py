@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fakes import FakeRunner, Hooks, Killed, Process, World
+from fakes import FakeApplication, Hooks, Killed, Process, World
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, RecoveryError, RegionFailed
 from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
@@ -29,7 +29,7 @@ def splits(names: str, **contents: str) -> tuple[Split, ...]:
     return tuple(split(name, contents.get(name, "1")) for name in names)
 
 
-class SplitRunner(FakeRunner):
+class SplitApplication(FakeApplication):
     """Reads batch by batch, and commits each."""
 
     def externals(self) -> tuple[ExternalObject, ...]:
@@ -84,9 +84,9 @@ class SplitWorld(World):
         self._writers += 1
         writer = f"writer-{self._writers}"
         run = self.run(own, process, writer)
-        runner = SplitRunner(self, SOURCE, process, writer, hooks or Hooks())
+        application = SplitApplication(self, SOURCE, process, writer, hooks or Hooks())
         restarts = Restarts(run, SOURCE, self.limits, clock_s=self.clock_s, wait=self.wait)
-        return RegionTask(run, SOURCE, runner, epoch=epoch, prepare_journal=self._prepare, restarts=restarts)
+        return RegionTask(run, SOURCE, application, epoch=epoch, prepare_journal=self._prepare, restarts=restarts)
 
     # what happens
 

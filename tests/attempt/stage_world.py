@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from fakes import FakeRunner, Hooks, Killed, Process, World
+from fakes import FakeApplication, Hooks, Killed, Process, World
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, ChannelFailed, Failure, Overtaken, RegionFailed
 from airflow_recovery.journal.run_state import RunState
@@ -87,9 +87,9 @@ class StageWorld(World):
         self._writers += 1
         writer = f"writer-{self._writers}"
         run = self.run(own, process, writer)
-        runner = StageRunner(self, own.task_id, process, writer, hooks or Hooks())
+        application = StageApplication(self, own.task_id, process, writer, hooks or Hooks())
         restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
-        return RegionTask(run, own.task_id, runner, epoch=epoch, restarts=restarts, drivers=self.drivers)
+        return RegionTask(run, own.task_id, application, epoch=epoch, restarts=restarts)
 
     # what happens to stages
 
@@ -147,12 +147,12 @@ class StageWorld(World):
         return {(name, n) for name in self.upstream for n, each in state.of(name).attempts.items() if each.is_reset}
 
 
-class StageRunner(FakeRunner):
+class StageApplication(FakeApplication):
     """A stage that feeds a channel registers nothing."""
 
     _world: StageWorld
 
-    def check_target(self, state: RunState) -> None:
+    def before_claim(self, state: RunState) -> None:
         """The start gate, where the world has one: no consumer before its producer."""
         for left, right in self._world.links:
             if self._world.is_gated and right == self._region and not live_attempts(state, left):

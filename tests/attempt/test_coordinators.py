@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from fakes import FakeRunner, Hooks, Killed, Process, World
+from fakes import FakeApplication, Hooks, Killed, Process, World
 
 from airflow_recovery.attempt import failover_restart
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.restarts import Restarts
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import NoDoor, RegionFailed
 from airflow_recovery.journal.events import ExecutionVertexFinished
@@ -55,7 +55,7 @@ class GivesOut(Volatile):
         self.taken = {number for mine in state.values() for number in mine}
 
 
-class CoordinatedRunner(FakeRunner):
+class CoordinatedApplication(FakeApplication):
     """Runs a subtask as the driver does: restore, take, snapshot with the finish."""
 
     taken: dict[tuple[str, int], list[int]]
@@ -112,10 +112,10 @@ class Coordinated(World):
     ) -> RegionTask:
         self._writers += 1
         writer = f"writer-{self._writers}"
-        runner = CoordinatedRunner(self, own.task_id, process, writer, hooks or Hooks())
-        runner.taken, runner.kind = self.taken, self.kind
+        application = CoordinatedApplication(self, own.task_id, process, writer, hooks or Hooks())
+        application.taken, application.kind = self.taken, self.kind
         run = self.run(own, process, writer)
-        return RegionTask(run, own.task_id, runner, epoch=epoch, restarts=Restarts(run, own.task_id, None))
+        return RegionTask(run, own.task_id, application, epoch=epoch, restarts=Restarts(run, own.task_id, None))
 
     @property
     def given(self) -> dict[str, list[int]]:

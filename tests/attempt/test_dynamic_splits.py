@@ -15,11 +15,11 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from fakes import IDENTITY, FakeRunner, Hooks, Killed, Process, World, log
+from fakes import IDENTITY, FakeApplication, Hooks, Killed, Process, World, log
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import (
     AttemptLost,
@@ -56,7 +56,7 @@ def letter(split: Split) -> str:
     return split.name.removeprefix("s3://lake/").removesuffix(".csv")
 
 
-class PullingRunner(FakeRunner):
+class PullingApplication(FakeApplication):
     """As a driver does: pulls, writes, commits a part, until nothing is left."""
 
     @property
@@ -161,8 +161,8 @@ class DynamicWorld(World):
         self._writers += 1
         writer = f"writer-{self._writers}"
         run = self.run(own, process, writer)
-        runner = PullingRunner(self, own.task_id, process, writer, hooks or Hooks())
-        return RegionTask(run, own.task_id, runner, epoch=epoch, restarts=Restarts(run, own.task_id, None))
+        application = PullingApplication(self, own.task_id, process, writer, hooks or Hooks())
+        return RegionTask(run, own.task_id, application, epoch=epoch, restarts=Restarts(run, own.task_id, None))
 
     # what happens
 
@@ -530,7 +530,7 @@ def test_fault_94_what_is_known_is_not_asked_for_again(world: DynamicWorld):
         discover(log_, lambda: world.listing, vertex="S", parallelism=4, vanished=Vanished.DROP, log=log)
 
     records = sum(1 for each in world.journal_store.list("_splits/") if "/log-" in each.key)
-    snapshots = records // 3  # PullingRunner writes one behind every third record
+    snapshots = records // 3  # PullingApplication writes one behind every third record
     lists()
     assert store.counts() == {Verb.LIST: 2, Verb.GET: 1 + records - 3 * snapshots}
     store.clear()

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from fakes import PAIR, Killed, Process, World
+from fakes import PAIR, Cluster, Killed, Process, World
 from pendulum import from_timestamp
 
 from airflow_recovery.attempt import heartbeat_watch as liveness
 from airflow_recovery.attempt import reconnect as follow
-from airflow_recovery.attempt.drivers import BoundDrivers, DriverStatus
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
 from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience, beat_of
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost, Failure, JournalInUse, NotMine, RecoveryError
@@ -43,24 +42,24 @@ class Time:
 
 
 @dataclass
-class Cluster(BoundDrivers):
+class DetachedCluster(Cluster):
     """Drivers in deploy mode cluster."""
 
-    outlive_their_task: bool = True
-    are_unwanted: bool = False
-    said: DriverStatus = DriverStatus.UNKNOWN
+    outlives_task: bool = True
+    is_killed: bool = False
+    said: ApplicationStatus = ApplicationStatus.UNKNOWN
     failure: Failure | None = None
     adopted: list[ClaimedAttempt] = field(default_factory=list)
     adopts: Callable[[ClaimedAttempt], Outcome | None] = lambda attempt: None
 
-    def status(self, claim: Claim) -> DriverStatus:
+    def status(self, claim: Claim) -> ApplicationStatus:
         return self.said
 
-    def adopt(self, attempt: ClaimedAttempt) -> Outcome | None:
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
         self.adopted.append(attempt)
         return self.adopts(attempt)
 
-    def failure_of(self, identity: object, claim: Claim) -> Failure | None:
+    def failure_of(self, claim: Claim) -> Failure | None:
         return self.failure
 
 
@@ -69,9 +68,9 @@ class Stage:
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S, run_id: str = "run") -> None:
         self.time = Time()
-        self.cluster = Cluster()
+        self.cluster = DetachedCluster()
         patience = Patience(timeout_s, clock=lambda: self.time.now_s, sleep=self.time.sleep)
-        self.world = World(PAIR, patience=patience, drivers=self.cluster, run_id=run_id)
+        self.world = World(PAIR, patience=patience, cluster=self.cluster, run_id=run_id)
         self.kill("P")
         self.world.run_id = "run"
         self.claim = self.world.journal().read_claim("P", 1)
@@ -149,14 +148,14 @@ def test_what_it_needs_is_there_nobody_waits() -> None:
 
 def test_a_queued_driver_is_waited_for_as_long_as_the_cluster_manager_knows_it() -> None:
     stage = Stage()
-    stage.cluster.said = DriverStatus.ACTIVE  # no sign of life yet: it waits for resources
+    stage.cluster.said = ApplicationStatus.ACTIVE  # no sign of life yet: it waits for resources
     stage.works(beats_until_s=0, finishes_at_s=1000)
     assert stage.world.go("P").attempt == 1
 
 
 def test_fault_11_the_cluster_manager_does_not_know_that_a_driver_is_frozen() -> None:
     stage = Stage()
-    stage.cluster.said = DriverStatus.ACTIVE
+    stage.cluster.said = ApplicationStatus.ACTIVE
     stage.works(beats_until_s=20)
     assert stage.world.go("P").attempt == 2
     assert stage.time.now_s == 20 + TIMEOUT_S
@@ -314,13 +313,13 @@ def test_a_beat_of_another_version_is_no_sign() -> None:
 
 def test_fault_19_a_failed_job_never_counts_as_the_new_one() -> None:
     stage = Stage()
-    stage.cluster.said = DriverStatus.OVER
+    stage.cluster.said = ApplicationStatus.OVER
     result = stage.world.go("P")
     assert (result.decision, result.attempt, stage.time.now_s) == (Decision.RAN, 2, 0)
 
 
-@pytest.mark.parametrize("said", [DriverStatus.UNKNOWN, DriverStatus.OVER, DriverStatus.SUCCEEDED])
-def test_fault_76_whatever_the_status_says_the_outcome_decides(said: DriverStatus) -> None:
+@pytest.mark.parametrize("said", [ApplicationStatus.UNKNOWN, ApplicationStatus.OVER, ApplicationStatus.SUCCEEDED])
+def test_fault_76_whatever_the_status_says_the_outcome_decides(said: ApplicationStatus) -> None:
     stage = Stage()
     stage.cluster.said = said
     # Between the listing and the first look.
@@ -331,14 +330,14 @@ def test_fault_76_whatever_the_status_says_the_outcome_decides(said: DriverStatu
 
 def test_fault_76_a_job_that_succeeded_without_an_outcome_has_not() -> None:
     stage = Stage()
-    stage.cluster.said = DriverStatus.SUCCEEDED
+    stage.cluster.said = ApplicationStatus.SUCCEEDED
     assert stage.world.go("P").attempt == 2
     assert [each.claim.attempt for each in stage.cluster.adopted] == [1]
 
 
 def test_what_succeeded_is_finished_in_its_tasks_place() -> None:
     stage = Stage()
-    stage.cluster.said = DriverStatus.SUCCEEDED
+    stage.cluster.said = ApplicationStatus.SUCCEEDED
     stage.cluster.adopts = lambda attempt: stage.finish()
     assert stage.world.go("P").decision is Decision.KEPT
     assert stage.cluster.adopted[0].claim == stage.claim
@@ -363,7 +362,7 @@ def test_a_driver_whose_process_is_gone_is_not_waited_for(monkeypatch: pytest.Mo
 
 def test_in_client_mode_the_attempt_ends_with_the_process_that_claimed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    stage.cluster.outlive_their_task = False
+    stage.cluster.outlives_task = False
     assert stage.world.go("P").attempt == 2
     stage.world.airflow.clear("P")
     stage.world.journal().reset(Reset("P", 2, "test", "to run again"))
@@ -478,7 +477,7 @@ def test_sigterm_ends_the_waiting_at_the_next_look() -> None:
 
     def step(now_s: float) -> None:
         stage.beat()
-        stage.cluster.are_unwanted = now_s >= 8
+        stage.cluster.is_killed = now_s >= 8
 
     stage.time.meanwhile = step
     with pytest.raises(NotMine, match="told to end while it waited for P@1"):

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import CHAIN, FakeRunner, Process, World
+from fakes import CHAIN, FakeApplication, Process, World
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.release import release_consumed
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.console.main import main
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.journal.owner import own_results
@@ -84,12 +84,12 @@ class Deployment:
         self.roles = ["worker"]
         self.identity = RunIdentity(f"dag-{uuid.uuid4().hex}", "date=2026-01-01", "flights")
         monkeypatch.setattr("fakes.IDENTITY", self.identity)
-        runs = FakeRunner.run
+        runs = FakeApplication.run
 
-        def run(runner: FakeRunner, attempt: ClaimedAttempt) -> object:
-            return self.as_role("driver", lambda: runs(runner, attempt))
+        def run(application: FakeApplication, attempt: ClaimedAttempt) -> object:
+            return self.as_role("driver", lambda: runs(application, attempt))
 
-        monkeypatch.setattr(FakeRunner, "run", run)
+        monkeypatch.setattr(FakeApplication, "run", run)
         self.world = World(CHAIN)
         stores = {
             each: S3Store(JOURNAL, endpoint_url=proxy.endpoint_url, region_name=REGION, session=new_session(each, "x"))

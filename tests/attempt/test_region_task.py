@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeRunner, Hooks, InlineThread, Killed, Process, World
+from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeApplication, Hooks, InlineThread, Killed, Process, World
 
 from airflow_recovery.attempt import attempt, region_task
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
@@ -327,7 +327,7 @@ def test_a_user_exception_fences_the_attempt_and_the_retry_runs_the_next():
 
 def test_an_application_that_ends_without_an_outcome_has_failed(monkeypatch):
     world = World(PAIR)
-    monkeypatch.setattr(FakeRunner, "run", lambda self, attempt: None)
+    monkeypatch.setattr(FakeApplication, "run", lambda self, attempt: None)
     with pytest.raises(RegionFailed, match="without an outcome"):
         world.go("P")
     assert world.state().of("P").attempts[1].outcome.state is AttemptState.FENCED
@@ -436,7 +436,7 @@ def test_fault_49_control_without_the_marker_an_emptied_result_reads_as_empty(mo
     monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
     monkeypatch.setattr("airflow_recovery.attempt.first_attempt.is_untouched", lambda state, plan: True)
     monkeypatch.setattr(ReleaseCheck, "look", lambda check: None)
-    monkeypatch.setattr(FakeRunner, "_read", lambda self, manifest: "")
+    monkeypatch.setattr(FakeApplication, "_read", lambda self, manifest: "")
     world.go("C")
     assert world.content("C") == "C of ['']"
 

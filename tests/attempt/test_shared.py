@@ -85,21 +85,21 @@ def test_a_run_finds_out_whom_it_would_wait_for_before_it_claims_anything():
     backfill = dead_maker()
     second = backfill.worlds[1]
     own = second.airflow.start("S")
-    making = second.shared_runner(own, Process()).find_maker()
+    making = second.shared_application(own, Process()).find_maker()
     assert (making.region, making.attempt, making.owner.run_key) == ("S", 1, "date 000")
     assert second.state().of("S").top == 0
     # It was watched for long enough: now it may be taken over.
-    assert second.shared_runner(own, Process(), silent=making).find_maker() is None
+    assert second.shared_application(own, Process(), silent=making).find_maker() is None
 
 
 def test_an_attempt_that_gives_signs_of_life_is_never_ended():
     backfill = dead_maker()
     second = backfill.worlds[1]
     own = second.airflow.start("S")
-    making = second.shared_runner(own, Process()).find_maker()
+    making = second.shared_application(own, Process()).find_maker()
     beats = backfill.journal()
     backfill.journal_store.put(beats.layout.heartbeat("S", 1), b"1")
-    found = second.shared_runner(own, Process(), silent=making).find_maker()
+    found = second.shared_application(own, Process(), silent=making).find_maker()
     assert found == replace(making, beat=found.beat)
     assert found.beat is not None
 
@@ -324,6 +324,6 @@ def test_somebody_elses_attempt_is_told_by_name():
     backfill = dead_maker()
     second = backfill.worlds[1]
     own = second.airflow.start("S")
-    runner = second.shared_runner(own, Process())
+    runner = second.shared_application(own, Process())
     making = runner.find_maker()
     assert "is being made by dag / date 000" in str(SharedMadeElsewhere(making.text(), making))

@@ -18,9 +18,9 @@ import pytest
 from runtime_deadlines import until
 from runtime_specs import CODE
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.exit_report import read_failure, reporting_failure
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
@@ -50,7 +50,7 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.task.region_runner import region_failed  # here: Airflow sets up logging when it is imported
+from airflow_recovery.task.region_program import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class SplitScene:
             log=LOG,
         )
         try:
-            result = RegionTask(run, REGION, _Runner(self, drive or self.in_process)).execute()
+            result = RegionTask(run, REGION, _Application(self, drive or self.in_process)).execute()
         except BaseException:
             self.airflow.end(own, "failed")
             raise
@@ -269,18 +269,14 @@ class SplitScene:
 
 
 @dataclass
-class _Runner:
+class _Application(SparkApplication):
     scene: SplitScene
     drive: Drive
 
     def externals(self) -> tuple[ExternalObject, ...]:
         return self.scene.externals()
 
-    def check_target(self, state: RunState) -> None: ...
-
     def stop(self) -> None: ...
-
-    def stop_orphan(self, claim: Claim) -> None: ...
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         spec = self.scene.spec(attempt)

@@ -31,7 +31,7 @@ from airflow_recovery.driver.start_advice import keep_output, relevant, start_fa
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, submit_environment
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, kind_of
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, ReadMetrics
-from airflow_recovery.task.region_runner import region_failed
+from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 pytestmark = pytest.mark.spark

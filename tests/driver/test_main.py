@@ -18,7 +18,7 @@ from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.start_advice import SAYS, keep_output, start_failure
 from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import DriverLost, NotSetUp, UserCodeError
-from airflow_recovery.task.region_runner import region_failed
+from airflow_recovery.task.region_program import region_failed
 
 OLD = """
 import runpy, sys

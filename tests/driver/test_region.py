@@ -22,7 +22,7 @@ from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid, NotSetUp, RegionFailed
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.store import open_store
-from airflow_recovery.task.region_runner import region_failed
+from airflow_recovery.task.region_program import region_failed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from split_scene import REGION, SplitScene
 
-from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.records import ExternalObject, PlanRecord
 from airflow_recovery.splits.dynamic_assignment import discover

@@ -38,7 +38,7 @@ if "scheduler" in sys.argv:
     import_client()
     import airflow.providers.amazon.aws.hooks.s3
     import airflow_recovery.operators
-    import airflow_recovery.task.region_runner
+    import airflow_recovery.task.region_program
     import airflow_recovery.attempt.region_task
 """
 """Airflow's local settings. Tasks are forked from the scheduler: what it has imported costs none of them a second."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from outliving import IDENTITY, Submitted, task_of
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.heartbeat_watch import Patience
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec

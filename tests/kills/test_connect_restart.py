@@ -22,8 +22,8 @@ from airflow_recovery.driver.exit_report import read_failure  # noqa: E402
 from airflow_recovery.errors import SessionLost  # noqa: E402
 from airflow_recovery.model.records import AttemptState, Claim  # noqa: E402
 from airflow_recovery.store import open_store  # noqa: E402
-from airflow_recovery.task.applications import ConnectApplication  # noqa: E402
-from airflow_recovery.task.region_runner import region_failed  # noqa: E402
+from airflow_recovery.task.region_program import region_failed  # noqa: E402
+from airflow_recovery.task.region_session import RegionSession  # noqa: E402
 from airflow_recovery.testing.spark_cluster import connect_server, free_port  # noqa: E402
 
 LOG = logging.getLogger("tests.connect_restart")
@@ -46,11 +46,11 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
     # Once: a session puts it on the path of this process too.
     archive = build_archive(first.job)
-    monkeypatch.setattr("airflow_recovery.task.applications.build_archive", lambda *given: archive)
+    monkeypatch.setattr("airflow_recovery.task.region_session.build_archive", lambda *given: archive)
     raised: list[Exception] = []
 
-    def application() -> ConnectApplication:
-        return ConnectApplication(
+    def application() -> RegionSession:
+        return RegionSession(
             f"sc://127.0.0.1:{port}", user_id="me", packages=(), conf={}, journal=open_store(first.journal.uri), log=LOG
         )
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from job_tasks import Drivers
 
-from airflow_recovery.operators import SparkRegionOperator
-
 CODE = Path(__file__).parent / "code"
 """The folder that holds the jobs' package."""
 
@@ -52,7 +50,7 @@ def recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
     """What every region's task of the test runs in place of a Spark application."""
     found = Drivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
+    found.install(monkeypatch)
     return found
 
 

@@ -8,14 +8,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from airflow.sdk import DAG
 
-from airflow_recovery.attempt.drivers import BOUND
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.task.region_program import RegionProgram
+from airflow_recovery.task.spark_submission import SparkSubmission
 
 GROUP = "g"
 
@@ -33,8 +35,6 @@ class Drivers:
     ``meanwhile`` is called once, while the next driver runs; that driver dies of what it raises.
     """
 
-    drivers = BOUND
-
     def __init__(self) -> None:
         self.specs: list[RegionSpec] = []
         self.meanwhile: Callable[[], object] = lambda: None
@@ -50,4 +50,8 @@ class Drivers:
 
     def stop(self) -> None: ...
 
-    def stop_orphan(self, *_: Any) -> None: ...
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let every region's program be run by these, however it would be launched."""
+        run = RegionProgram.run
+        monkeypatch.setattr(RegionProgram, "run", lambda program, attempt, launch: run(program, attempt, self.run))
+        monkeypatch.setattr(SparkSubmission, "stop", lambda submission: self.stop())

@@ -20,8 +20,9 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.places import Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
-from airflow_recovery.task.application_runner import ApplicationRunner
+from airflow_recovery.task import drop_in
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.task.spark_submission import SparkSubmission
 
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
 
@@ -75,14 +76,14 @@ def test_nothing_written_is_a_failure_that_asks_the_right_question(recovery: Pat
 
 
 def test_fault_50_a_marker_alone_is_a_legitimately_empty_output(recovery: Path, submitted: Path) -> None:
-    def only_marker(self: Any, context: Any, arguments: Any, attempt: int) -> None:
-        folder = Path(arguments[-1].removeprefix("file://"))
+    def only_marker(self: SparkSubmission, job: Any, name: str) -> None:
+        folder = Path(job.application_args[-1].removeprefix("file://"))
         folder.mkdir(parents=True)
         (folder / "_SUCCESS").touch()
 
     task = dag_of({"task_id": "t"})["t"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RecoverableSparkSubmitOperator, "submit_application", only_marker)
+        patch.setattr(SparkSubmission, "submit", only_marker)
         assert run_try(task)["results"]["t.out"]["files"] == 0
     assert run_try(task, try_number=2)["decision"] == "kept"
 
@@ -90,14 +91,8 @@ def test_fault_50_a_marker_alone_is_a_legitimately_empty_output(recovery: Path, 
 def test_fault_4_what_a_failed_attempt_wrote_is_never_read(recovery: Path, submitted: Path) -> None:
     tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"})
     with pytest.MonkeyPatch.context() as patch:
-        submit = RecoverableSparkSubmitOperator.submit_application
-        patch.setattr(
-            RecoverableSparkSubmitOperator,
-            "submit_application",
-            lambda self, context, arguments, attempt: submit(
-                self, context, [*arguments, "--fail-after-writing"], attempt
-            ),
-        )
+        filled = drop_in.filled
+        patch.setattr(drop_in, "filled", lambda given, locations: [*filled(given, locations), "--fail-after-writing"])
         with pytest.raises(RegionFailed, match=r"p@1: the application failed: Cannot execute: .*spark-submit"):
             run_try(tasks["p"])
     made = run_try(tasks["p"], try_number=2)
@@ -202,7 +197,7 @@ def test_fault_47_control_without_the_check_newer_data_is_overwritten(
 ) -> None:
     _, _, fixed = altered(recovery)
     changed = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": ["--say", "other"]})["p"]
-    monkeypatch.setattr(ApplicationRunner, "check_target", lambda self, state: None)
+    monkeypatch.setattr(drop_in.DropInSubmission, "before_claim", lambda self, state: None)
     run_try(changed)
     assert (fixed / "part-0").read_text() == "other"
 
@@ -286,12 +281,13 @@ def test_an_unfinished_attempts_own_files_are_no_newer_data(recovery: Path, subm
     say = ["--say", "other"] if why == "code" else ["--say", "rows"]
     task = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": say})["p"]
     with pytest.MonkeyPatch.context() as patch:
-        submit = RecoverableSparkSubmitOperator.submit_application
+        submit = SparkSubmission.submit
 
-        def half(self: Any, context: Any, arguments: Any, attempt: int) -> None:
-            submit(self, context, ["--out", str(fixed), "--say", "half", "--fail-after-writing"], attempt)
+        def half(self: SparkSubmission, job: Any, name: str) -> None:
+            job.application_args = ["--out", str(fixed), "--say", "half", "--fail-after-writing"]
+            submit(self, job, name)
 
-        patch.setattr(RecoverableSparkSubmitOperator, "submit_application", half)
+        patch.setattr(SparkSubmission, "submit", half)
         with pytest.raises(RegionFailed):
             run_try(task, try_number=2)
     assert (fixed / "part-0").read_text() == "half"

@@ -30,7 +30,7 @@ from airflow_recovery.errors import InputLost, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.task import subtask_batch
-from airflow_recovery.task.subtask_batch import BeforeClaim, GuardedRunner, SubtaskBatch
+from airflow_recovery.task.subtask_batch import BeforeClaim, GuardedApplication, SubtaskBatch
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 UPSTREAM = {
@@ -77,8 +77,10 @@ class BatchWorld(fakes.World):
         def run_subtask(name: str, before_claim: BeforeClaim) -> RegionResult:
             files = self.files if name in ("c0", "c1") else ()
             hooks = fakes.Hooks(on_start=lambda: self.trouble(name), externals=files)
-            runner = fakes.FakeRunner(self, name, process, writer, hooks)
-            return RegionTask(run, name, GuardedRunner(runner, before_claim), prepare_journal=self._prepare).execute()
+            runner = fakes.FakeApplication(self, name, process, writer, hooks)
+            return RegionTask(
+                run, name, GuardedApplication(runner, before_claim), prepare_journal=self._prepare
+            ).execute()
 
         return self._report(own, SubtaskBatch(run, names, run_subtask).execute)
 

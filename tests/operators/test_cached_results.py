@@ -14,7 +14,6 @@ from tries import journal_in, run_try
 
 from airflow_recovery.driver.cached import CacheServer
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.task import cached as operators_cached
 
 KEPT = "dagjobs.kept:keeping"
 
@@ -91,5 +90,5 @@ def test_a_job_without_cached_results_asks_for_no_connection(
     tasks = {each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}
     for task in ("cleaned", "left", "right", "joined", "aside"):
         run_try(tasks[f"{GROUP}.{task}"], **lake)
-    monkeypatch.delattr(operators_cached, "cache_server")
+    monkeypatch.delattr("airflow_recovery.task.spark_connection.cache_server")
     assert run_try(tasks[f"{GROUP}.publish"], **lake)["publish"] == 1

@@ -18,14 +18,15 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, task_context
 
-from airflow_recovery.attempt.drivers import DriverStatus
-from airflow_recovery.model.records import FenceCause, Released
+from airflow_recovery.attempt.application import ApplicationStatus
+from airflow_recovery.model.records import Claim, FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.task import application_runner, cluster_drivers
+from airflow_recovery.task import drop_in, spark_submission
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
+from airflow_recovery.task.spark_submission import SparkSubmission
 
 DRIVER = "driver-20240102000000-0000"
+CLAIM = Claim("t", 1, "w", "h", (), "r", 1, "i", "tag", "now")
 
 
 class StateStore:
@@ -117,6 +118,11 @@ class Scene:
                 application_args=["--out", "{output:out}"],
             )
 
+    def submission(self) -> SparkSubmission:
+        context: Any = self.context(1)
+        unused: Any = None
+        return SparkSubmission(self.operator(), context, unused, unused)
+
     def context(self, try_number: int) -> dict[str, Any]:
         return {**task_context("t", try_number=try_number), "task_state_store": self.store}
 
@@ -155,7 +161,7 @@ def scene(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> Sc
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT", "1s")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(cluster_drivers, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(spark_submission, "ASK_EVERY_S", 0.0)
     return Scene(recovery, master, monkeypatch)
 
 
@@ -217,11 +223,10 @@ def test_a_job_that_runs_other_code_is_killed_and_not_adopted(scene: Scene, monk
 def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_recovery.task import application_runner
 
     scene.killed_try(monkeypatch)
     scene.application.write_text("code 2")
-    monkeypatch.setattr(application_runner._ApplicationDrivers, "_is_as_today", lambda self, claim: True)
+    monkeypatch.setattr(drop_in.DropInSubmission, "_is_as_today", lambda self, claim: True)
     scene.master.states = ["RUNNING", "FINISHED"]
     scene.master.when_finished = lambda: scene.write(1)
     assert scene.next_try()["attempt"] == 1  # what code 1 has made, for code 2's
@@ -233,14 +238,14 @@ def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
 @pytest.mark.parametrize(
     ("said", "means"),
     [
-        ("SUBMITTED", DriverStatus.ACTIVE),
-        ("RELAUNCHING", DriverStatus.ACTIVE),
-        ("FINISHED", DriverStatus.SUCCEEDED),
-        ("KILLED", DriverStatus.OVER),
-        ("ERROR", DriverStatus.OVER),
-        ("UNKNOWN", DriverStatus.UNKNOWN),
-        ("NotFound", DriverStatus.UNKNOWN),
-        (RuntimeError("no master answers"), DriverStatus.UNKNOWN),
+        ("SUBMITTED", ApplicationStatus.ACTIVE),
+        ("RELAUNCHING", ApplicationStatus.ACTIVE),
+        ("FINISHED", ApplicationStatus.SUCCEEDED),
+        ("KILLED", ApplicationStatus.OVER),
+        ("ERROR", ApplicationStatus.OVER),
+        ("UNKNOWN", ApplicationStatus.UNKNOWN),
+        ("NotFound", ApplicationStatus.UNKNOWN),
+        (RuntimeError("no master answers"), ApplicationStatus.UNKNOWN),
     ],
 )
 def test_every_answer_has_one_meaning(scene: Scene, monkeypatch: pytest.MonkeyPatch, said: Any, means: Any) -> None:
@@ -251,22 +256,19 @@ def test_every_answer_has_one_meaning(scene: Scene, monkeypatch: pytest.MonkeyPa
         return str(said)
 
     monkeypatch.setattr(SparkSubmitOperator, "get_job_status", answer)
-    operator: SubmittingOperator = scene.operator()
-    context: Any = scene.context(1)
-    assert operator.driver_status(context, "tag") is DriverStatus.UNKNOWN  # none was kept
+    submission = scene.submission()
+    assert submission.status(CLAIM) is ApplicationStatus.UNKNOWN  # none was kept
     scene.store.set("spark_job_id/tag", DRIVER)
-    assert operator.driver_status(context, "tag") is means
+    assert submission.status(CLAIM) is means
 
 
 def test_a_task_that_is_killed_while_it_follows_kills_the_driver(scene: Scene) -> None:
-    operator = scene.operator()
-    operator.on_kill()
-    assert operator.is_killed
+    submission = scene.submission()
+    submission.stop()
     assert not scene.killed.exists()  # nothing of it runs
     scene.store.set("spark_job_id/tag", DRIVER)
-    context: Any = scene.context(1)
-    operator.driver_status(context, "tag")
-    operator.on_kill()
+    submission.status(CLAIM)
+    submission.stop()
     assert scene.killed.read_text() == DRIVER
 
 
@@ -316,6 +318,6 @@ def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
 def test_fault_121_control_a_followed_job_is_finished_on_what_was_released(
     reader: ReaderScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application_runner, "ensure_inputs_kept", lambda run, attempt: None)
+    monkeypatch.setattr(drop_in, "ensure_inputs_kept", lambda run, attempt: None)
     reader.release_after_the_kill(monkeypatch)
     assert reader.next_try()["attempt"] == 1

@@ -23,8 +23,8 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
-from airflow_recovery.task.application_runner import application_fingerprint
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.task.drop_in import application_fingerprint
 
 WRITER = str(Path(__file__).parent / "code" / "parquet_writer.py")
 PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")
@@ -75,16 +75,20 @@ def test_a_committed_output_has_no_other_reader() -> None:
         )
 
 
+def fingerprint_of(task: RecoverableSparkSubmitOperator) -> str:
+    return application_fingerprint(task, task.drop_in)
+
+
 @pytest.mark.parametrize(
     "sink", [PostgresTable(conn_id="w", table="t"), DeltaTable(uri="s3://lake/t", mode="replace"), PROBED]
 )
 def test_every_kind_goes_into_the_plan_and_into_the_fingerprint(sink: CommittingSink) -> None:
     task = operator(sink)
     (region,) = plan_of_dag(task.get_dag()).regions
-    assert region.commit == task.commit_spec
+    assert region.commit == task.drop_in.commit_spec
     assert region.commit is not None
     assert (region.commit.result, region.commit.kind, region.commit.mode) == ("t.delays", sink.kind, sink.mode)
-    assert application_fingerprint(task) != application_fingerprint(operator(None))
+    assert fingerprint_of(task) != fingerprint_of(operator(None))
 
 
 # --- two functions of a user's ----------------------------------------------------------------------------------------

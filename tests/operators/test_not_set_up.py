@@ -17,7 +17,7 @@ from tries import journal_in, run_try
 
 from airflow_recovery.driver import code_archive as shipping
 from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed
-from airflow_recovery.task import application_runner, region_runner
+from airflow_recovery.task import drop_in, region_program
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
 STARTS_PYTHON = f"""#!{sys.executable}
@@ -118,10 +118,10 @@ def test_fault_124_control_what_may_pass_by_itself_is_retried(recovery: Path, sp
 def test_fault_123_control_where_nobody_reads_the_output_it_is_retried(
     recovery: Path, spark_submit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in (region_runner, application_runner):
+    for each in (region_program, drop_in):
         monkeypatch.setattr(each, "start_failure", lambda error: None)
     monkeypatch.setattr("airflow_recovery.driver.failure_class.start_advice", lambda failure: None)
-    monkeypatch.setattr(region_runner, "start_advice", lambda failure: None)
+    monkeypatch.setattr(region_program, "start_advice", lambda failure: None)
     write(spark_submit, says(NO_PYTHON))
     with pytest.raises(DriverLost, match="said nothing"):
         run_try(region())

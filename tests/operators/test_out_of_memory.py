@@ -14,7 +14,7 @@ from tries import run_try, state_in, task_context
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
 from airflow_recovery.errors import Failure, OutOfMemory, RegionFailed
-from airflow_recovery.task.region_runner import region_failed
+from airflow_recovery.task.region_program import region_failed
 
 DECLARED = "512m"
 POLICY = RaiseMemory(factor=4, max_driver_memory="1200m")

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator, RecoveryPublishOperator
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.task.dag_operators import on_altered_of, operators_of, plan_of_dag
+from airflow_recovery.task.dag_operators import drop_ins_of, on_altered_of, plan_of_dag
 from airflow_recovery.task.references import filled, placeholders
 
 LOCATIONS = {("output", "out"): "s3a://b/out", ("input", "in"): "s3a://b/in"}
@@ -59,7 +59,7 @@ def dag() -> Any:
     return dag
 
 
-def test_the_operators_of_a_dag_are_one_job(dag: Any) -> None:
+def test_the_drop_ins_of_a_dag_are_one_job(dag: Any) -> None:
     plan = plan_of_dag(dag)
     assert plan.job == "operators of d"
     assert [(each.name, each.inputs, each.final, each.fingerprint) for each in plan.regions] == [
@@ -72,7 +72,7 @@ def test_the_operators_of_a_dag_are_one_job(dag: Any) -> None:
 
 def test_the_order_is_that_of_reading_not_of_declaring(dag: Any) -> None:
     dag.task_dict = dict(reversed(dag.task_dict.items()))
-    assert list(operators_of(dag)) == ["x", "y", "z"]
+    assert list(drop_ins_of(dag)) == ["x", "y", "z"]
 
 
 def test_an_unknown_reference_is_refused_by_name(dag: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,20 +12,33 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
+from airflow_recovery.attempt.application import ClaimedAttempt
+from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.store.opening import open_store
-from airflow_recovery.task.applications import ConnectApplication, SubmittedApplication
+from airflow_recovery.task.region_program import RegionProgram
+from airflow_recovery.task.region_session import RegionSession
+from airflow_recovery.task.region_submission import RegionSubmission
+from airflow_recovery.task.spark_connection import region_application
+from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.testing import CountingStore, Verb
+
+IDENTITY = RunIdentity("d", "k", GROUP)
+FACTS = RunFacts("2024-01-02T00:00:00+00:00", None, None, {}, {"lake": "/lake"})
+ATTEMPT = ClaimedAttempt(Claim("right", 3, "w", "h", (), "r", 1, "i", "tag", "now"), {}, (), "f")
 
 
 def tasks(**given: Any) -> dict[str, SparkRegionOperator]:
@@ -158,14 +172,36 @@ def test_the_command_line(recovery: Path, submitted: Path, monkeypatch: pytest.M
     assert not Path(told["arguments"][0]).exists()  # the spec went with the try
 
 
-def test_what_a_vertex_asks_for_wins_over_the_groups_conf() -> None:
-    right = tasks(conf={"spark.executor.memory": "1g"})["right"].prepare_for_execution()
+def test_what_a_vertex_asks_for_wins_over_the_groups_conf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(MODES["local"][0]))
+    right = tasks(conf={"spark.executor.memory": "1g"})["right"]
     told: list[Any] = []
-    right.submit_attempt = lambda context, attempt: told.append(right.conf)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_recovery.operators.region.os.environ", {})
-        right._submit(_job(), {}, spec(), Path("/x/tag.json"), is_cluster=False)
+    monkeypatch.setattr(SparkSubmission, "submit", lambda self, job, name: told.append(job.conf))
+    launch(region_submission(right), monkeypatch)
     assert told[0]["spark.executor.memory"] == "3g"
+
+
+def region_submission(task: SparkRegionOperator) -> RegionSubmission:
+    job = _job()
+    program = RegionProgram(
+        job=job,
+        ref="dagjobs.shapes:diamond",
+        region=plan_job(job, "dagjobs.shapes:diamond", FACTS).regions["right"],
+        facts=FACTS,
+        identity=IDENTITY,
+        stores=open_stores(RecoverySettings("/journal", "/results")),
+        log=logging.getLogger("tests"),
+    )
+    context: Any = task_context()
+    application = region_application(program, task, BaseHook.get_connection(task._conn_id), context)
+    assert isinstance(application, RegionSubmission)
+    return application
+
+
+def launch(application: RegionSubmission, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.task.region_submission.os.environ", {"PATH": ""})
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: None)
+    application._launch(application.new_job(ATTEMPT), spec(), Path("/x"))
 
 
 def _job() -> Any:
@@ -176,11 +212,17 @@ def _job() -> Any:
 
 def spec() -> Any:
     from airflow_recovery.driver.region_spec import StoreSpec
-    from airflow_recovery.model.records import RunIdentity
 
     store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")
     return SimpleNamespace(
-        results=store, journal=store, identity=RunIdentity("d", "k", GROUP), region="right", attempt=3, tag="tag"
+        job="dagjobs.shapes:diamond",
+        results=store,
+        journal=store,
+        identity=IDENTITY,
+        region="right",
+        attempt=3,
+        tag="tag",
+        to_json=str,
     )
 
 
@@ -239,17 +281,26 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def submitting(mode: str, **given: Any) -> Any:
-    task = tasks(conn_id="cluster", **MODES[mode][1], **given)["right"].prepare_for_execution()
+    return tasks(conn_id="cluster", **MODES[mode][1], **given)["right"]
+
+
+def submitted_as(mode: str, name: str, context: Any, **given: Any) -> SparkSubmission:
+    """A plain submission that has ended."""
+    unused: Any = None
+    task = submitting(mode, **given)
     task.application = "app.py"
-    return task
+    submission = SparkSubmission(task, context, unused, unused)
+    submission.stop()  # nothing was submitted
+    submission.submit(submission.new_job(ATTEMPT), name)
+    return submission
 
 
 def test_every_mode_submits_with_the_guard_and_a_key_an_attempt(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, task, context = FakeSubmission(monkeypatch), submitting(mode), task_context()
+    fake, context = FakeSubmission(monkeypatch), task_context()
     old = {"spark_job_id": "old", "spark_job_id/2": "older"}
     context["task_state_store"].update(old)
 
-    task.submit_attempt(context, 3)
+    submitted_as(mode, "3", context)
 
     (told,) = fake.submitted
     assert (told["application"], told["preexec_fn"]) == ("app.py", die_with_parent)
@@ -261,28 +312,24 @@ def test_control_with_the_providers_key_a_clear_computes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["standalone cluster"][0]))
-    fake, task, context = FakeSubmission(monkeypatch), submitting("standalone cluster"), task_context()
+    fake, context = FakeSubmission(monkeypatch), task_context()
+    task = submitting("standalone cluster").prepare_for_execution()
     context["task_state_store"]["spark_job_id"] = "old"
     SparkSubmitOperator.execute(task, context)
     assert fake.submitted == []
 
 
 def test_every_mode_is_killed_as_the_provider_kills_it(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, task = FakeSubmission(monkeypatch), submitting(mode)
-    task.kill_attempt()
-    assert fake.killed == []  # nothing was submitted
-    task.submit_attempt(task_context(), 1)
-    task.kill_attempt()
+    fake = FakeSubmission(monkeypatch)
+    submission = submitted_as(mode, "1", task_context())
+    assert fake.killed == []
+    submission.stop()
     assert fake.killed == (["application_1_0001"] if mode.startswith("yarn cluster") else ["hook"])
 
 
 def test_the_spec_is_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, task = FakeSubmission(monkeypatch), submitting(mode, files="my.csv")
-    stores = open_stores(RecoverySettings("/journal", "/results"))
-    application = task._make_application(_job(), task_context(), stores)
-    assert isinstance(application, SubmittedApplication)
-    monkeypatch.setattr("airflow_recovery.operators.region.os.environ", {"PATH": ""})
-    application._submit(spec(), Path("/x/tag.json"))
+    fake = FakeSubmission(monkeypatch)
+    launch(region_submission(submitting(mode, files="my.csv")), monkeypatch)
     assert fake.submitted[0]["files"] == ("my.csv,/x/tag.json" if "cluster" in mode else "my.csv")
 
 
@@ -297,7 +344,7 @@ def test_openlineages_settings_reach_spark(monkeypatch: pytest.MonkeyPatch) -> N
         )
     fake = FakeSubmission(monkeypatch)
     given = {"openlineage_inject_parent_job_info": True, "openlineage_inject_transport_info": True}
-    submitting("local", **given).submit_attempt(task_context(), 1)
+    submitted_as("local", "1", task_context(), **given)
     assert {"spark.openlineage.parent_job", "spark.openlineage.transport"} <= set(fake.submitted[0]["conf"])
 
 
@@ -319,9 +366,13 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
     )
     task = tasks(conn_id="cluster", conf={"spark.sql.shuffle.partitions": 4})["aside"]
     stores = open_stores(RecoverySettings("/journal", "/results"))
-    application = task._make_application(_job(), task_context(), stores)
-    assert isinstance(application, ConnectApplication)
-    application.run(SimpleNamespace(job="dagjobs.shapes:diamond"), Path("/x"))  # type: ignore[arg-type]
+    program: Any = SimpleNamespace(
+        job=_job(), stores=stores, run=lambda attempt, launch: launch(spec(), Path("/x")), identity=IDENTITY
+    )
+    context: Any = task_context()
+    application = region_application(program, task, BaseHook.get_connection("cluster"), context)
+    assert isinstance(application, RegionSession)
+    application.run(ATTEMPT)
     assert told["url"] == "sc://server:15002/;user_id=me;token=t0ken"
     assert (told["user_id"], told["conf"]) == ("me", {"spark.sql.shuffle.partitions": "4"})
     # The vertices are called in the task's process, which knows this secret.

@@ -11,9 +11,8 @@ import pytest
 from job_tasks import Drivers, job_dag
 from tries import RUN_KEY, journal_in, run_try
 
-from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import RunFacts, plan_job
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.exit_report import write_failure, write_receipt
 from airflow_recovery.driver.outcome import finish_attempt
@@ -25,7 +24,7 @@ from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, InputPin, Outcome, RunIdentity
-from airflow_recovery.task.region_runner import RegionRunner, region_failed
+from airflow_recovery.task.region_program import RegionProgram, region_failed
 
 log = logging.getLogger("tests.operators")
 IDENTITY = RunIdentity("d", RUN_KEY, "g")
@@ -36,24 +35,15 @@ RESULT = AttemptResult((), 1.5, "app-1")
 class Application:
     """Stands in for Spark; ``run`` is what it does with the spec."""
 
-    drivers = BOUND
-
     def __init__(self, run: Callable[[RegionSpec], None]) -> None:
         self._run = run
         self.spec: RegionSpec | None = None
         self.folder: Path | None = None
-        self.calls: list[Any] = []
 
-    def run(self, spec: RegionSpec, folder: Path) -> None:
+    def launch(self, spec: RegionSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
         assert folder.is_dir()
         self._run(spec)
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-
-    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
-        self.calls.append((identity, claim.attempt))
 
 
 def manifest(result: str, attempt: int = 1) -> PartitionManifest:
@@ -70,20 +60,16 @@ def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
     return ClaimedAttempt(claim, {each.region: each for each in inputs}, (), "fingerprint")
 
 
-def runner(
-    recovery: Path, application: Application, region: str, ref: str = "dagjobs.shapes:diamond", **more: Any
-) -> RegionRunner:
+def program(region: str, ref: str = "dagjobs.shapes:diamond") -> RegionProgram:
     job = load_job(ref)
-    return RegionRunner(
+    return RegionProgram(
         job=job,
         ref=ref,
         region=plan_job(job, ref, FACTS).regions[region],
         facts=FACTS,
         identity=IDENTITY,
         stores=open_stores(RecoverySettings.load()),
-        application=application,
         log=log,
-        **more,
     )
 
 
@@ -96,7 +82,7 @@ def finish(spec: RegionSpec) -> None:
 
 def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> None:
     application = Application(finish)
-    runner(recovery, application, "joined").run(claimed("joined", finished("left", "left"), finished("right", "right")))
+    program("joined").run(claimed("joined", finished("left", "left"), finished("right", "right")), application.launch)
 
     spec = application.spec
     assert spec is not None
@@ -111,14 +97,14 @@ def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> 
 
 def test_only_what_a_region_reads_of_its_producer_is_named(recovery: Path) -> None:
     application = Application(finish)
-    runner(recovery, application, "left").run(claimed("left", finished("cleaned", "cleaned", "unread")))
+    program("left").run(claimed("left", finished("cleaned", "cleaned", "unread")), application.launch)
     assert application.spec is not None
     assert [each.result for each in application.spec.inputs] == ["cleaned"]
 
 
 def test_parameters_arrive_rendered_and_nothing_else_of_the_run(recovery: Path) -> None:
     application = Application(finish)
-    runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    program("cleaned").run(claimed("cleaned"), application.launch)
     assert application.spec is not None
     assert {each.name: each.params for each in application.spec.vertices} == {
         "raw": {},
@@ -132,7 +118,7 @@ def test_parameters_arrive_rendered_and_nothing_else_of_the_run(recovery: Path) 
 def test_only_an_unstable_pipelined_vertex_with_several_readers_goes_to_scratch(recovery: Path) -> None:
     application = Application(finish)
     (region,) = load_job("dagjobs.shapes:readers").regions().regions
-    runner(recovery, application, region.name, "dagjobs.shapes:readers").run(claimed(region.name))
+    program(region.name, "dagjobs.shapes:readers").run(claimed(region.name), application.launch)
     assert application.spec is not None
     assert {each.name: (each.is_result, each.is_scratch) for each in application.spec.vertices} == {
         "noisy": (False, True),  # two readers
@@ -149,7 +135,7 @@ def test_a_verified_result_is_digested_where_another_region_reads_it(
 ) -> None:
     application = Application(finish)
     read = [finished("counted", "counted")] if region == "shown" else []
-    runner(recovery, application, region, "dagjobs.shapes:verified").run(claimed(region, *read))
+    program(region, "dagjobs.shapes:verified").run(claimed(region, *read), application.launch)
     assert application.spec is not None
     assert [each.is_digested for each in application.spec.vertices] == [is_digested]
 
@@ -158,9 +144,9 @@ def test_externals_are_the_files_of_the_rendered_pattern(recovery: Path, monkeyp
     (recovery / "lake").mkdir()
     (recovery / "lake" / "a.csv").write_text("1")
     monkeypatch.setitem(FACTS.params, "lake", str(recovery / "lake"))
-    (found,) = runner(recovery, Application(finish), "cleaned").externals()
+    (found,) = program("cleaned").externals()
     assert (found.vertex, found.uri, found.size) == ("raw", f"file://{recovery}/lake/a.csv", 1)
-    assert runner(recovery, Application(finish), "left").externals() == ()
+    assert program("left").externals() == ()
 
 
 # --- how it ends ------------------------------------------------------------------------------------------------------
@@ -171,7 +157,7 @@ def test_a_driver_on_this_machine_hands_back_the_outcome_without_a_request(
 ) -> None:
     monkeypatch.setattr(Journal, "read_outcome", lambda *_: pytest.fail("the journal was asked"))
     application = Application(finish)
-    outcome = runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    outcome = program("cleaned").run(claimed("cleaned"), application.launch)
     monkeypatch.undo()
 
     assert outcome == journal_in(recovery, "g").read_outcome("cleaned", 1)
@@ -182,14 +168,14 @@ def test_a_driver_on_this_machine_hands_back_the_outcome_without_a_request(
 
 
 def test_without_a_receipt_the_outcome_is_to_be_looked_for(recovery: Path) -> None:
-    assert runner(recovery, Application(lambda spec: None), "cleaned").run(claimed("cleaned")) is None
+    assert program("cleaned").run(claimed("cleaned"), lambda spec, folder: None) is None
 
 
 def test_a_receipt_of_another_attempt_does_not_count(recovery: Path) -> None:
     def mislead(spec: RegionSpec) -> None:
         write_receipt(spec, Outcome("cleaned", 1, AttemptState.FINISHED, "another writer", "now"))
 
-    assert runner(recovery, Application(mislead), "cleaned").run(claimed("cleaned")) is None
+    assert program("cleaned").run(claimed("cleaned"), Application(mislead).launch) is None
 
 
 def fail(failure: Failure | None) -> Callable[[RegionSpec], None]:
@@ -215,7 +201,7 @@ FAILURES = [
 @pytest.mark.parametrize(("failure", "is_users"), FAILURES, ids=lambda each: getattr(each, "type", str(each)))
 def test_fault_78_a_failure_is_told_and_classified(recovery: Path, failure: Failure | None, is_users: bool) -> None:
     with pytest.raises(RegionFailed, match="cleaned@1") as caught:
-        runner(recovery, Application(fail(failure)), "cleaned").run(claimed("cleaned"))
+        program("cleaned").run(claimed("cleaned"), Application(fail(failure)).launch)
     assert isinstance(caught.value, UserCodeError) is is_users
     said_nothing = Failure("DriverLost", "It ended without an outcome and said nothing. (Error code is: 1)")
     assert caught.value.cause == (failure or said_nothing)
@@ -251,34 +237,17 @@ def test_fault_119_what_the_driver_said_stays_until_it_is_in_the_journal(
 def test_fault_78_control_without_the_classification_it_would_be_retried(
     recovery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_recovery.task.region_runner.is_user_error", lambda failure: False)
+    monkeypatch.setattr("airflow_recovery.task.region_program.is_user_error", lambda failure: False)
     with pytest.raises(RegionFailed) as caught:
-        runner(recovery, Application(fail(FAILURES[0][0])), "cleaned").run(claimed("cleaned"))
+        program("cleaned").run(claimed("cleaned"), Application(fail(FAILURES[0][0])).launch)
     assert not isinstance(caught.value, UserCodeError)
 
 
 def test_what_a_failure_says(recovery: Path) -> None:
     application = Application(finish)
-    runner(recovery, application, "cleaned").run(claimed("cleaned"))
+    program("cleaned").run(claimed("cleaned"), application.launch)
     assert application.spec is not None
     told = str(region_failed(application.spec, FAILURES[0][0], RuntimeError("x")))
     assert told.startswith("cleaned@1 failed in vertex a: AnalysisException: no t [TABLE_OR_VIEW_NOT_FOUND, 42P01].")
     assert "is not retried" in told
     assert "was killed, or never started. (x)" in str(region_failed(application.spec, None, RuntimeError("x")))
-
-
-def test_what_takes_time_begins_when_it_is_known_that_the_region_runs(recovery: Path) -> None:
-    begun: list[str] = []
-    made = runner(recovery, Application(finish), "left", prepare=lambda: begun.append("begun"))
-    made.externals()
-    assert begun == []  # a region that is kept imports no Spark
-    made.check_target(None)
-    assert begun == ["begun"]
-
-
-def test_stopping_is_passed_on(recovery: Path) -> None:
-    application = Application(finish)
-    made = runner(recovery, application, "cleaned")
-    made.stop()
-    made.stop_orphan(claimed("cleaned").claim)
-    assert application.calls == ["stop", (IDENTITY, 1)]

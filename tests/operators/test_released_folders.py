@@ -22,12 +22,12 @@ from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
 from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import FenceCause, RunIdentity
-from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.release import Releaser
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.task import application_runner
+from airflow_recovery.task import drop_in
 from airflow_recovery.task.dag_operators import OPERATORS_GROUP
+from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_proxy import Fate
 
@@ -105,14 +105,14 @@ def race(
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", found.endpoint_url)
         monkeypatch.setenv("AWS_DEFAULT_REGION", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))
         monkeypatch.setattr(stores, "Timeouts", partial(stores.Timeouts, read_attempts=1))
-        submit = RecoverableSparkSubmitOperator.submit_application
+        submit = SparkSubmission.submit
 
-        def submit_and_tell(operator: Any, context: Any, arguments: Any, attempt: Any) -> None:
-            submit(operator, context, arguments, attempt)
-            if operator.task_id == "c":
+        def submit_and_tell(submission: SparkSubmission, job: Any, name: str) -> None:
+            submit(submission, job, name)
+            if job.task_id == "c":
                 found.application_ended.set()
 
-        monkeypatch.setattr(RecoverableSparkSubmitOperator, "submit_application", submit_and_tell)
+        monkeypatch.setattr(SparkSubmission, "submit", submit_and_tell)
         yield found
 
 
@@ -173,7 +173,7 @@ def test_fault_121_without_any_answer_nothing_is_finished(race: Race) -> None:
 def test_fault_121_control_where_the_finish_does_not_wait_half_of_the_input_is_green(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application_runner, "ensure_inputs_kept", lambda run, attempt: None)
+    monkeypatch.setattr(drop_in, "ensure_inputs_kept", lambda run, attempt: None)
     run_try(tasks()["p"])
     race.before_claim = race.release_p
     race.lists_when = race.finish_seen

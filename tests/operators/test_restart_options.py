@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Connection
 from tries import task_context
 
-from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import Failure, JobDefinitionError
@@ -19,6 +20,8 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobT
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.task.spark_connection import region_application
+from airflow_recovery.task.spark_submission import SparkSubmission
 
 
 def operator(*, default_args: dict[str, Any] | None = None, **arguments: Any) -> RecoverableSparkSubmitOperator:
@@ -188,22 +191,31 @@ def attempt_after(*failures: Failure) -> ClaimedAttempt:
 HEAP = Failure("Py4JJavaError", "java.lang.OutOfMemoryError: Java heap space")
 
 
+def submission(task: Any) -> SparkSubmission:
+    context: Any = {}
+    unused: Any = None
+    return SparkSubmission(task, context, unused, unused, memory_policy=task.memory_policy)
+
+
 def test_fault_74_the_next_attempt_gets_more_memory() -> None:
     task = operator(driver_memory="2g", memory_policy=RaiseMemory(max_driver_memory="8g"))
-    task.raise_memory(attempt_after(HEAP))
-    assert (task._driver_memory, task.conf) == ("4096m", {"spark.driver.memory": "4096m"})
+    job = submission(task).new_job(attempt_after(HEAP))
+    assert (job._driver_memory, job.conf) == ("4096m", {"spark.driver.memory": "4096m"})
+    assert (task._driver_memory, task.conf) == ("2g", None)
 
 
 def test_fault_74_control_without_a_policy_it_fails_the_same_way_again() -> None:
-    task = operator(driver_memory="2g")
-    task.raise_memory(attempt_after(HEAP))
-    assert task._driver_memory == "2g"
+    job = submission(operator(driver_memory="2g")).new_job(attempt_after(HEAP))
+    assert job._driver_memory == "2g"
 
 
 def test_fault_74_over_connect_it_is_said_what_cannot_be_done(caplog: pytest.LogCaptureFixture) -> None:
     task = operator(memory_policy=RaiseMemory(max_driver_memory="8g"))
-    task.raise_memory(attempt_after(HEAP), is_fixed=True)
-    assert task._driver_memory is None
+    connection = Connection(conn_id="warm", conn_type="spark_connect", host="sc://server")
+    program: Any = SimpleNamespace(run=lambda attempt, launch: None)
+    context: Any = {}
+    application = region_application(program, task, connection, context, memory_policy=task.memory_policy)
+    application.run(attempt_after(HEAP))
     assert "a Spark Connect server keeps the memory that it was started with" in caplog.text
 
 

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
-from airflow_recovery.attempt.shared import SharedRunner
+from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.heartbeat import Heartbeat
 from airflow_recovery.driver.outcome import finish_attempt
@@ -91,8 +91,8 @@ def test_dates_that_begin_at_the_same_moment_wait_there_too_and_no_failure_is_co
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one sees nobody before its own claim. One slot a waiting date would stop a large backfill."""
-    monkeypatch.setattr(SharedRunner, "find_maker", lambda self: None)
-    monkeypatch.setattr(SharedRunner, "_wait", lambda *arguments: pytest.fail("it waits in a worker"))
+    monkeypatch.setattr(SharedApplication, "find_maker", lambda self: None)
+    monkeypatch.setattr(SharedApplication, "_wait", lambda *arguments: pytest.fail("it waits in a worker"))
     found = deferred(drivers, monkeypatch)
     assert isinstance(found.trigger, SharedResultTrigger)
     given_up = own_journal(recovery, 3).read_outcome("airports", 1)
@@ -130,7 +130,7 @@ def test_a_dag_may_ask_for_waiting_in_the_worker(
     key = []
 
     def second() -> None:
-        monkeypatch.setattr("airflow_recovery.attempt.shared.SharedRunner._wait", ends_first)
+        monkeypatch.setattr("airflow_recovery.attempt.shared.SharedApplication._wait", ends_first)
         run_try(airports(deferrable=False), logical_date=SECOND)
 
     def ends_first(self: Any, journal: Journal, found: Any) -> None:

@@ -15,8 +15,8 @@ from tries import run_try, submissions, task_context
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.task.application_runner import application_fingerprint
 from airflow_recovery.task.dag_operators import plan_of_dag
+from airflow_recovery.task.drop_in import application_fingerprint
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 WRITER = str(Path(__file__).parent / "code" / "writer.py")
@@ -142,7 +142,7 @@ def fingerprint(changes: dict[str, Any] | None = None, ds: str = "2024-01-02") -
     ).prepare_for_execution()
     context = task_context()
     task.render_template_fields(context | {"ds": ds})
-    return application_fingerprint(task)
+    return application_fingerprint(task, task.drop_in)
 
 
 def test_rendered_arguments_belong_to_the_fingerprint_and_placeholders_do_not() -> None:

@@ -11,7 +11,7 @@ from airflow_recovery.job import files, job
 from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.splits.mode import LostSplit, PartRef, SplitOutcome
-from airflow_recovery.task.split_connection import check_split_connection
+from airflow_recovery.task.spark_connection import check_split_connection
 from airflow_recovery.task.summary import summary_of
 
 flights = job("flights")

@@ -8,21 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from job_tasks import job_dag
+from job_tasks import Drivers, job_dag
 from tries import RUN_KEY, run_try, task_context
 
-from airflow_recovery.attempt.drivers import BOUND
-from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.splits.split import Split
@@ -32,12 +29,11 @@ from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 IDENTITY = RunIdentity("d", RUN_KEY, "g")
 
 
-class PartDrivers:
+class PartDrivers(Drivers):
     """Each reads file by file, and commits each. ``read`` has what was read; ``dies_at``: the batch of its death."""
 
-    drivers = BOUND
-
     def __init__(self) -> None:
+        super().__init__()
         self.read: list[str] = []
         self.dies_at: int | None = None
 
@@ -66,15 +62,11 @@ class PartDrivers:
 
         SplitDriver(journal, stores.results, row_of, begins=begins).run(attempt, (spec.region,))
 
-    def stop(self) -> None: ...
-
-    def stop_orphan(self, *_: Any) -> None: ...
-
 
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> PartDrivers:
     found = PartDrivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
+    found.install(monkeypatch)
     return found
 
 

@@ -33,7 +33,7 @@ from airflow_recovery.streaming.consuming import commit_batch, create_view, make
 from airflow_recovery.streaming.producing import open_producer
 from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.task import stages as stages_module
-from airflow_recovery.task.stages import StageRunner
+from airflow_recovery.task.stages import StageApplication
 from airflow_recovery.triggers import ChannelOpenTrigger
 
 JOB = "dagjobs.streams:scoring"
@@ -44,7 +44,7 @@ STAGES = ("events", "scores", "table")
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> StageDrivers:
     found = StageDrivers()
-    monkeypatch.setattr(SparkRegionOperator, "_make_application", lambda self, *arguments: found)
+    found.install(monkeypatch)
     return found
 
 
@@ -166,7 +166,7 @@ def test_without_the_gate_it_would_have_claimed_at_once(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test before."""
-    monkeypatch.setattr(StageRunner, "check_target", lambda self, state: None)
+    monkeypatch.setattr(StageApplication, "before_claim", lambda self, state: None)
     with pytest.raises(RegionFailed):
         run_stage("scores", states=states(events="running"))
     assert attempts(recovery, "scores") == [1]
@@ -194,7 +194,7 @@ def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the two tests before and of `test_a_producer_whose_consumer_never_comes_fails_by_name`."""
-    monkeypatch.setattr(StageRunner, "_producer_state", lambda self, producer: None)
+    monkeypatch.setattr(StageApplication, "_producer_state", lambda self, producer: None)
     assert deferred("scores", states=states(events="failed")).deadline is None
 
 
@@ -360,7 +360,7 @@ def test_a_running_consumer_hears_of_a_producer_that_was_killed_in_its_last_try(
     client = client_of(recovery, "events")
     client.append(lambda state: open_producer(state, 1, subpartitions=1, schema=""))
     monkeypatch.setattr(stages_module, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(StageRunner.__init__, "__kwdefaults__", {"slots_each": 1, "watch_interval_s": 0.01})
+    monkeypatch.setattr(StageApplication.__init__, "__kwdefaults__", {"slots_each": 1, "watch_interval_s": 0.01})
     now: dict[str, str | None] = states(events="running")
     heard = threading.Event()
 

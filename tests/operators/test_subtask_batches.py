@@ -26,8 +26,9 @@ from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.planning.restart_strategy import FixedDelay
-from airflow_recovery.task import open_run, region_runner
+from airflow_recovery.task import open_run, region_program
 from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.task.subtask_batch import BeforeClaim, SubtaskBatch, batch_of
 
 FIRST, SECOND, LAST = "mon..tue (2)", "wed..thu (2)", "fri"
@@ -191,7 +192,7 @@ def mon_is_wrong_and_tue_dies(dag: DAG, drivers: Drivers, monkeypatch: pytest.Mo
         drivers.meanwhile = die()
         raise errors.UserCodeError("wrong", Failure("TypeError", "int and str"))
 
-    monkeypatch.setattr(region_runner, "region_failed", lambda spec, failure, error: as_is(error))
+    monkeypatch.setattr(region_program, "region_failed", lambda spec, failure, error: as_is(error))
     drivers.meanwhile = wrong
     with pytest.raises(SubtasksFailed):
         run(dag, "drawn", FIRST)
@@ -236,13 +237,13 @@ def test_no_subtask_inherits_what_another_ones_submission_has_changed(
 ) -> None:
     monkeypatch.setenv("SUBMIT_ONLY", "1")
     keys: list[str] = []
-    submit = SparkRegionOperator.submit_attempt
+    submit = SparkSubmission.submit
 
-    def noted(self: SparkRegionOperator, context: Any, attempt: int | str) -> None:
-        submit(self, context, attempt)
-        keys.append(str(self.external_id_key))
+    def noted(self: SparkSubmission, job: Any, name: str) -> None:
+        submit(self, job, name)
+        keys.append(str(job.external_id_key))
 
-    monkeypatch.setattr(SparkRegionOperator, "submit_attempt", noted)
+    monkeypatch.setattr(SparkSubmission, "submit", noted)
     with pytest.raises(SubtasksFailed):
         run(days(conf={"a": "b"}, py_files="mine.zip"), "drawn", FIRST)
     options = [each["options"] for each in submissions(submitted)]

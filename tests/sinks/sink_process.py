@@ -17,13 +17,13 @@ from typing import Any
 
 from staging import ROWS, Warehouse, stage
 
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.model.records import Claim, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan, RunIdentity
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks import postgres as module
@@ -59,7 +59,7 @@ class SteppingStore(LocalStore):
         return super().put_if_absent(key, body)
 
 
-class Prepares:
+class Prepares(SparkApplication):
     """In place of Spark: writes the rows below the attempt's own prefix, and the finish."""
 
     def __init__(self, case: Case, journal: Journal) -> None:
@@ -69,9 +69,7 @@ class Prepares:
     def externals(self) -> tuple[()]:
         return ()
 
-    def check_target(self, state: RunState) -> None: ...
-
-    def run(self, attempt: ClaimedAttempt) -> object:
+    def run(self, attempt: ClaimedAttempt) -> Outcome:
         claim = attempt.claim
         data = JournalLayout(IDENTITY).data_of(REGION, claim.attempt)
         manifest = stage(self._case.warehouse.store, data, self._case.rows)
@@ -81,8 +79,6 @@ class Prepares:
         return outcome
 
     def stop(self) -> None: ...
-
-    def stop_orphan(self, claim: Claim) -> None: ...
 
 
 @dataclass(frozen=True)

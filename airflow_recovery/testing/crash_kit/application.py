@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_recovery.attempt.drivers import BOUND
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.model.records import Claim, RunIdentity
+from airflow_recovery.model.records import ExternalObject, Outcome
+from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step, When
 
@@ -22,16 +23,23 @@ class DriverDied(Exception):
     """The driver ended with another exit code than 0. What it said of itself is in its failure file."""
 
 
-class ForkedApplication:
-    """The `airflow_recovery.task.region_runner.SparkApplication` of one attempt."""
+class ForkedApplication(SparkApplication):
+    """Runs ``program`` without spark-submit."""
 
-    drivers = BOUND
-
-    def __init__(self, drive: Drive, crasher: Crasher) -> None:
+    def __init__(self, program: RegionProgram, drive: Drive, crasher: Crasher) -> None:
+        self._program = program
         self._drive = drive
         self._crasher = crasher
 
-    def run(self, spec: RegionSpec, folder: Path) -> None:
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """As the region's program says."""
+        return self._program.externals()
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As `RegionProgram.run`."""
+        return self._program.run(attempt, self._launch)
+
+    def _launch(self, spec: RegionSpec, folder: Path) -> None:
         """Fork, and wait for the driver's end. Raises `DriverDied`."""
         del folder
         self._crasher.passes(When.BEFORE, Step.SUBMIT)
@@ -46,9 +54,6 @@ class ForkedApplication:
 
     def stop(self) -> None:
         """Nothing to do: it is never asked to, since one task runs at a time."""
-
-    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
-        """Nothing to do: a driver on this machine died with its task."""
 
     def _be_the_driver(self, spec: RegionSpec) -> None:
         code = 1

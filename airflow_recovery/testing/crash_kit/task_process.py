@@ -30,7 +30,7 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
-from airflow_recovery.task.region_runner import RegionRunner
+from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.plain_driver import drive_plain
@@ -111,17 +111,17 @@ def _try(stage: Stage, own: TaskTry, grant: RetryGrant, door: PipeDoor, crasher:
 
 
 def _region_task(stage: Stage, region: str, run: Run, stores: Stores, crasher: Crasher) -> RegionTask:
-    runner = RegionRunner(
+    program = RegionProgram(
         job=stage.job,
         ref=stage.reference,
         region=stage.plan.regions[region],
         facts=stage.facts,
         identity=stage.identity,
         stores=stores,
-        application=ForkedApplication(_drive(stage.engine), crasher),
         log=run.log,
     )
-    return RegionTask(run, region, runner, prepare_journal=lambda: probe(stores.journal))
+    application = ForkedApplication(program, _drive(stage.engine), crasher)
+    return RegionTask(run, region, application, prepare_journal=lambda: probe(stores.journal))
 
 
 def _drive(engine: Engine) -> Drive:

@@ -11,11 +11,9 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_recovery.attempt.drivers import BoundDrivers
-from airflow_recovery.attempt.runner import ClaimedAttempt
+from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
-from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.splits.mode import SplitPlan
@@ -50,8 +48,10 @@ class Cluster:
     wrong: list[str] = field(default_factory=list)
 
 
-class FakeSpark(BoundDrivers):
-    """The `RegionRunner` of one try, and what is known of its `Drivers`: their signs of life, and no more."""
+class FakeSpark(SparkApplication):
+    """That of one try. Of an earlier one nothing is known but its signs of life."""
+
+    outlives_task = False
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class FakeSpark(BoundDrivers):
         self._journal = journal
         self._results = results
         self._driver: Process | None = None
-        self.outlive_their_task = cluster.rng.random() < cluster.detached_share
+        self.outlives_task = cluster.rng.random() < cluster.detached_share
         self._is_stopped = False
         self._beats = 0
         self._outcome: Outcome | None = None
@@ -79,16 +79,12 @@ class FakeSpark(BoundDrivers):
         """The splits of a region that commits split by split; no other external input is simulated."""
         return tuple(each.external(self._region) for each in self._job.splits_of(self._region))
 
-    def check_target(self, state: RunState) -> None:
-        """Every attempt has a place of its own."""
-        del state
-
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
         cluster, claim = self._cluster, attempt.claim
         cluster.ran.append((claim.region, claim.attempt))
         self._note_haste(claim)
-        if self.outlive_their_task and not self._is_stopped:
+        if self.outlives_task and not self._is_stopped:
             driver = Process(f"driver of {claim.region}@{claim.attempt}", self._process.weight)
             self._driver = cluster.drivers[claim.region, claim.attempt] = driver
             cluster.processes.append(driver)
@@ -112,7 +108,7 @@ class FakeSpark(BoundDrivers):
         if self._driver is not None:
             self._driver.is_dead = True
 
-    def stop_orphan(self, claim: Claim) -> None:
+    def stop_previous(self, claim: Claim) -> None:
         """Best effort: it may not be found."""
         driver = self._cluster.drivers.get((claim.region, claim.attempt))
         if driver is not None and self._cluster.rng.random() < 0.5:

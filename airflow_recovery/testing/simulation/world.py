@@ -147,7 +147,7 @@ class World:
         journal = run.journal
         assert isinstance(journal, SimulatedJournal)
         spark = FakeSpark(self.cluster, self.job, own.task_id, process, journal, ProcessStore(self.results))
-        return RegionTask(run, own.task_id, spark, epoch=self.epoch, drivers=spark).execute().attempt
+        return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
 
 
 def _ask_airflow(request: str) -> None:

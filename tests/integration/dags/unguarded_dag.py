@@ -6,10 +6,11 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_recovery.operators import SparkJobTaskGroup, submitting
+from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.task import spark_submission
 
 # Each DAG file is loaded in a process of its own, by the parser as by a task: nobody else meets this.
-submitting.die_with_parent = lambda: None
+spark_submission.die_with_parent = lambda: None
 
 # On a busy machine a sign of life may come late.
 PATIENT = {"execution.batch.job-recovery.previous-worker.recovery.timeout": "2 min"}

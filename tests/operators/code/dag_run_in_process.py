@@ -7,17 +7,16 @@ import logging
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_recovery.attempt.drivers import BOUND
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.store.opening import open_store
+from airflow_recovery.task.region_program import RegionProgram
 
 LOG = logging.getLogger(__name__)
 EVENTS: list[str] = []
@@ -26,8 +25,6 @@ LOSE = sys.argv[1] == "lose"
 
 class Drivers:
     """`left` fails once. With "lose", it also deletes the result of `cleaned` before it fails."""
-
-    drivers = BOUND
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
         EVENTS.append(f"{spec.region}@{spec.attempt}")
@@ -44,16 +41,13 @@ class Drivers:
                 outputs.append(PartitionManifest(vertex.name, f"{spec.location}/{vertex.name}", objects, 1))
         finish_attempt(spec, AttemptResult(tuple(outputs), 1.0, None), LOG)
 
-    def stop(self) -> None: ...
-
-    def stop_orphan(self, *_: Any) -> None: ...
-
 
 with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), params={"lake": sys.argv[2]}) as dag:
     SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamond")
 
 if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
-    SparkRegionOperator._make_application = lambda self, job, context, journal: Drivers()  # type: ignore[assignment]
+    run_program = RegionProgram.run
+    RegionProgram.run = lambda program, attempt, launch: run_program(program, attempt, Drivers().run)  # type: ignore[method-assign]
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
     states = {each.task_id: each.state for each in run.get_task_instances()}
     print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))

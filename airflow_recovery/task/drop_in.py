@@ -7,11 +7,10 @@ import time
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.attempt.drivers import Drivers, DriverStatus
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
@@ -33,24 +32,23 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, RunIdentity
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.task.cluster_drivers import ClusterDrivers
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
-from airflow_recovery.task.references import OutputReference, filled, qualified
+from airflow_recovery.task.references import DropIn, OutputReference, filled, qualified
+from airflow_recovery.task.spark_submission import SparkSubmission, described
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-    from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
     from airflow_recovery.task.open_run import OpenRun
 
 _CHUNK_BYTES = 1024 * 1024
 
 
-def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
+def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> str:
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
     ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
@@ -59,68 +57,67 @@ def application_fingerprint(operator: RecoverableSparkSubmitOperator) -> str:
     rotate.
     """
     if not operator.application:
-        raise JobDefinitionError(f"{operator.task_id}: expected an application, found none.")
-    described = {
-        "application": _content(operator.application),
-        "py_files": [_content(each) for each in _listed(operator.py_files)],
-        "jars": [_content(each) for each in _listed(operator.jars)],
-        "files": [_content(each) for each in _listed(operator.files)],
-        "archives": [_content(each) for each in _listed(operator._archives)],
-        "packages": _listed(operator.packages),
-        "java_class": operator._java_class,
-        "arguments": [str(each) for each in operator.application_args or ()],
-        "outputs": sorted((name, uri or "") for name, uri in operator.outputs.items()),
+        raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
+    given = described(operator)
+    told = {
+        "application": _content(given["application"] or ""),
+        **{
+            name: [_content(path) for path in _listed(given[name])]
+            for name in ("py_files", "jars", "files", "archives")
+        },
+        "packages": _listed(given["packages"]),
+        "java_class": given["java_class"],
+        "arguments": [str(argument) for argument in operator.application_args or ()],
+        "outputs": sorted((name, uri or "") for name, uri in drop_in.outputs.items()),
         "inputs": sorted(
-            (name, f"{each.task_id}/{each.name}" if isinstance(each, OutputReference) else each)
-            for name, each in operator.inputs.items()
+            (name, f"{read.task_id}/{read.name}" if isinstance(read, OutputReference) else read)
+            for name, read in drop_in.inputs.items()
         ),
-        **({"commit": asdict(operator.commit_spec)} if operator.commit_spec else {}),
+        **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
     }
-    return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical_json(told).encode()).hexdigest()[:32]
 
 
-class ApplicationRunner:
-    """The `airflow_recovery.attempt.runner.RegionRunner` of a drop-in operator."""
+class DropInSubmission(SparkSubmission):
+    """A drop-in operator's application. It knows nothing of attempts: its task registers its outputs, and finishes.
 
-    def __init__(
-        self,
-        operator: RecoverableSparkSubmitOperator,
-        context: Context,
-        opened: OpenRun,
-        identity: RunIdentity,
-    ) -> None:
-        self._operator = operator
-        self._context = context
+    One on a cluster that was submitted with other code or other external inputs than today's is not waited for.
+    """
+
+    def __init__(self, drop_in: DropIn, opened: OpenRun, operator: SparkSubmitOperator, **kwargs: Any) -> None:
+        identity = opened.run.journal.identity
+        super().__init__(operator, identity=identity, results=opened.stores.results, **kwargs)
+        self._drop_in = drop_in
         self._run = opened.run
         self._stores = opened.stores
-        self._identity = identity
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The objects at the URIs among the inputs, as they are now."""
         found: list[ExternalObject] = []
-        for name, given in self._operator.inputs.items():
+        for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
                 found += list_external(self._stores, given, name)
         return tuple(found)
 
-    def check_target(self, state: RunState) -> None:
+    def before_claim(self, state: RunState) -> None:
         """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
 
         Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
         """
-        if self._operator.on_altered is OnAltered.RECOMPUTE:
+        drop_in = self._drop_in
+        if drop_in.on_altered is OnAltered.RECOMPUTE:
             return
-        last = _last_finish(state.of(self._operator.task_id))
+        last = _last_finish(state.of(drop_in.task_id))
         if last is None:
             return
-        targets = {comparable(uri) for uri in self._operator.outputs.values() if uri is not None}
+        targets = {comparable(uri) for uri in drop_in.outputs.values() if uri is not None}
         for manifest in last.outputs:
             if manifest.managed or comparable(manifest.location) not in targets:
                 continue
             found = probe_manifest(self._stores.open_external(manifest.location), manifest)
             if found.altered or found.added:
                 raise OutputAltered(
-                    f"{self._operator.task_id} must run again, and {manifest.location} is not as attempt "
+                    f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
                     f"{last.attempt} left it ({found.evidence[0]}): it may hold newer data, so it is not overwritten. "
                     "Move that data away and clear this task, or declare on_altered='recompute'."
                 )
@@ -128,22 +125,22 @@ class ApplicationRunner:
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Submit with the placeholders filled; then register every output and finish the attempt."""
         claim = attempt.claim
-        arguments = filled(self._operator.application_args, self._locations(attempt))
-        self._operator.raise_memory(attempt)
-        if self._operator.allow_duplicates and claim.attempt > 1:
+        job = self.new_job(attempt)
+        job.application_args = filled(self.operator.application_args, self._locations(attempt))
+        if self._drop_in.allow_duplicates and claim.attempt > 1:
             self._run.log.warning(
                 "Attempt %d: what it appends, an earlier attempt may have appended already (allow_duplicates).",
                 claim.attempt,
             )
         started = time.monotonic()
         try:
-            if self.drivers.outlive_their_task:
+            if self.outlives_task:
                 rests_on = _rests_on(attempt.fingerprint, attempt.externals)
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
-                self._operator.submit_application(self._context, arguments, claim.tag)
+                self.submit(job, claim.tag)
             else:
-                with self._signs_of_life(claim):
-                    self._operator.submit_application(self._context, arguments, claim.tag)
+                with self._heartbeat(claim):
+                    self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
             raise
@@ -157,21 +154,26 @@ class ApplicationRunner:
             raise ERRORS[classify(failure)](told, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))
 
+    def status(self, claim: Claim) -> ApplicationStatus:
+        """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
+        if self.outlives_task and not self._is_as_today(claim):
+            return ApplicationStatus.OVER
+        return super().status(claim)
+
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Register what it has written."""
+        return self._finish(attempt, None)
+
+    def _is_as_today(self, claim: Claim) -> bool:
+        submitted = self._context["task_state_store"].get(_rests_on_key(claim))
+        return submitted is None or submitted == self._rests_on_today
+
     @cached_property
-    def drivers(self) -> Drivers:
-        """What becomes of the application when the task's process is gone."""
-        return _ApplicationDrivers(self)
+    def _rests_on_today(self) -> str:
+        region = self._run.regions[self._drop_in.task_id]
+        return _rests_on(region.fingerprint or "", self.externals())
 
-    def stop(self) -> None:
-        """Kill the application that `run` waits for."""
-        self._operator.kill_attempt()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        """An application on this machine died with its task; one on a cluster is killed where its id is known."""
-        if self.drivers.outlive_their_task:
-            self._operator.kill_driver(self._context, claim.tag)
-
-    def _signs_of_life(self, claim: Claim) -> Heartbeat:
+    def _heartbeat(self, claim: Claim) -> Heartbeat:
         """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
         journal, every_s = self._run.journal, interval_s(self._run.patience.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
@@ -180,9 +182,9 @@ class ApplicationRunner:
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
         claim = attempt.claim
-        outputs = tuple(self._register(claim, name, uri) for name, uri in self._operator.outputs.items())
-        if self._operator.commit is not None:
-            check_prepared(self._operator.commit, outputs[0], f"{claim.region}@{claim.attempt}")
+        outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
+        if self._drop_in.commit is not None:
+            check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
         outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
         try:
@@ -206,9 +208,9 @@ class ApplicationRunner:
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         found = {
             ("output", name): spark_path(uri or self._managed(attempt.claim, name))
-            for name, uri in self._operator.outputs.items()
+            for name, uri in self._drop_in.outputs.items()
         }
-        for name, given in self._operator.inputs.items():
+        for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
                 found["input", name] = spark_path(given)
             else:
@@ -217,7 +219,7 @@ class ApplicationRunner:
         return found
 
     def _manifests_read(self, attempt: ClaimedAttempt) -> list[PartitionManifest]:
-        references = self._operator.references().values()
+        references = self._drop_in.references.values()
         read = {qualified(each.task_id, each.name) for each in references}
         return [each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read]
 
@@ -237,41 +239,6 @@ class ApplicationRunner:
         objects = tuple(ResultObject(each.key, each.size, each.etag) for each in listed if not _is_hidden(each.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
-
-
-class _ApplicationDrivers(ClusterDrivers):
-    """A user's own applications on a cluster, which know nothing of attempts: the cluster manager tells how they end.
-
-    One that was submitted with other code or other external inputs than today's is not waited for.
-    """
-
-    def __init__(self, runner: ApplicationRunner) -> None:
-        super().__init__(runner._operator, runner._context, runner._stores.results)
-        self._runner = runner
-
-    @cached_property
-    def outlive_their_task(self) -> bool:
-        """Only in deploy mode ``cluster``; to know that, the connection may have to be asked for."""
-        return self._operator.submits_to_cluster()
-
-    def status(self, claim: Claim) -> DriverStatus:
-        """As the cluster manager says; `DriverStatus.OVER` where its result would not be used."""
-        if not self.outlive_their_task:
-            return DriverStatus.UNKNOWN
-        return super().status(claim) if self._is_as_today(claim) else DriverStatus.OVER
-
-    def adopt(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Register what it has written."""
-        return self._runner._finish(attempt, None)
-
-    def _is_as_today(self, claim: Claim) -> bool:
-        submitted = self._context["task_state_store"].get(_rests_on_key(claim))
-        return submitted is None or submitted == self._rests_on_today
-
-    @cached_property
-    def _rests_on_today(self) -> str:
-        region = self._runner._run.regions[self._runner._operator.task_id]
-        return _rests_on(region.fingerprint or "", self._runner.externals())
 
 
 def _rests_on_key(claim: Claim) -> str:

@@ -1,4 +1,4 @@
-"""Runs one region of a declared job: makes its spec, submits it, reads back how it ended."""
+"""What a region of a declared job gives to its Spark application, and what comes back: spec, outcome, failure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from airflow_recovery.attempt.drivers import Drivers
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import ExecutionRegion
-from airflow_recovery.attempt.runner import ClaimedAttempt
 from airflow_recovery.driver.cached import STORAGE_LEVELS
 from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
 from airflow_recovery.driver.failure import is_user_error
@@ -28,8 +26,7 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
+from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
@@ -38,32 +35,14 @@ from airflow_recovery.streaming.options import StageOutput
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.task.externals import RegionSplits
 
+Launch = Callable[[RegionSpec, Path], None]
+"""Runs the application of a spec to its end, and raises where it failed. The folder is this try's own."""
+
 _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 
 
-class SparkApplication(Protocol):
-    """How one attempt's spec becomes a running Spark application. Two ways: spark-submit, and Spark Connect."""
-
-    @property
-    def drivers(self) -> Drivers:
-        """What becomes of its driver when the task's process is gone."""
-        ...
-
-    def run(self, spec: RegionSpec, folder: Path) -> None:
-        """Run to the end; raises where it failed. ``folder`` is this try's own, and goes with it."""
-        ...
-
-    def stop(self) -> None:
-        """Stop what `run` waits for; may be called from another thread or a signal handler."""
-        ...
-
-    def stop_orphan(self, identity: RunIdentity, claim: Claim) -> None:
-        """Stop what an earlier attempt may have left running. Best effort."""
-        ...
-
-
-class RegionRunner:
-    """The `airflow_recovery.attempt.runner.RegionRunner` of a job's region."""
+class RegionProgram:
+    """One region of a declared job, however its application is started: over spark-submit, or over Spark Connect."""
 
     def __init__(
         self,
@@ -74,46 +53,43 @@ class RegionRunner:
         facts: RunFacts,
         identity: RunIdentity,
         stores: Stores,
-        application: SparkApplication,
         log: logging.Logger,
         journal: Journal | None = None,
         on_claim: Callable[[ClaimedAttempt], None] = lambda attempt: None,
-        prepare: Callable[[], None] = lambda: None,
         heartbeat_s: float = INTERVAL_S,
     ) -> None:
-        self._job = job
-        self._ref = ref
+        self.job = job
+        self.ref = ref
+        self.identity = identity
+        self.stores = stores
         self._region = region
         self._facts = facts
-        self._identity = identity
-        self._stores = stores
-        self._application = application
         self._log = log
         self._on_claim = on_claim
-        self._prepare = prepare
         self._heartbeat_s = heartbeat_s
         if journal is None or journal.identity != identity:
             journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
         # The run's own, where it has one: what it has read of the splits is not read twice.
         self._splits = RegionSplits(job, region, stores, journal, log=log)
 
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """The Spark settings that the region's vertices ask for."""
+        return self.job.region_spark_conf(self._region.region.name)
+
     def externals(self) -> tuple[ExternalObject, ...]:
         """The splits that the region's sources would read now."""
         return self._splits.today()
 
-    def check_target(self, state: RunState) -> None:
-        """Nothing to check: results go below the attempt's own prefix. It will run: what can begin before it may."""
-        self._prepare()
-
-    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Run the region's application to its outcome. Raises `RegionFailed` or `UserCodeError` with what it said."""
+    def run(self, attempt: ClaimedAttempt, launch: Launch) -> Outcome | None:
+        """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
         self._splits.check_readable(attempt.splits.todo if attempt.splits is not None else ())
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
             folder = Path(name)
             spec = self._spec(attempt, folder)
             try:
-                self._application.run(spec, folder)
+                launch(spec, folder)
             except Exception as error:
                 failed = region_failed(spec, read_failure(spec) or start_failure(error), error)
                 failed.forget = partial(forget_failure, spec, self._log)
@@ -121,21 +97,13 @@ class RegionRunner:
             # A driver on this machine leaves the outcome; one elsewhere is asked for in the journal.
             return read_receipt(spec)
 
-    def stop(self) -> None:
-        """Stop the application that `run` waits for."""
-        self._application.stop()
-
-    def stop_orphan(self, claim: Claim) -> None:
-        """Stop what an earlier attempt may have left running."""
-        self._application.stop_orphan(self._identity, claim)
-
     def _spec(self, attempt: ClaimedAttempt, folder: Path) -> RegionSpec:
         claim = attempt.claim
         read = {each.result for each in self._region.region.inputs}
-        data = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        data = JournalLayout(self.identity).data_of(claim.region, claim.attempt)
         return RegionSpec(
-            job=self._ref,
-            identity=self._identity,
+            job=self.ref,
+            identity=self.identity,
             trace=attempt.trace,
             tag=claim.tag,
             vertices=tuple(self._vertex(name) for name in self._region.region.vertices),
@@ -143,9 +111,9 @@ class RegionRunner:
                 each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read
             ),
             run=self._facts.dates,
-            location=f"{self._stores.results.base_uri}/{data}",
-            journal=self._stores.journal_spec,
-            results=self._stores.results_spec,
+            location=f"{self.stores.results.base_uri}/{data}",
+            journal=self.stores.journal_spec,
+            results=self.stores.results_spec,
             receipt=str(folder / "receipt.json"),
             heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
@@ -158,11 +126,11 @@ class RegionRunner:
         work, region = attempt.stage, self._region.region
         if work is None:
             return None
-        streaming = streaming_of(region, self._job.vertices)
+        streaming = streaming_of(region, self.job.vertices)
         generation = {each.result: each.generation for each in work.pins}
 
         def channel(result: str, drained: tuple[int, ...] = ()) -> ChannelSpec:
-            declared = channel_of(self._job.vertices[result])
+            declared = channel_of(self.job.vertices[result])
             return ChannelSpec(
                 result=result,
                 generation=generation[result],
@@ -192,22 +160,22 @@ class RegionRunner:
 
     def _split_spec(self, attempt: ClaimedAttempt) -> SplitSpec | None:
         """How the attempt commits split by split; `None` where its region ends as a whole."""
-        source = split_source(self._region.region, self._job.vertices)
+        source = split_source(self._region.region, self.job.vertices)
         if source is None:
             return None
-        reading = reading_of(self._job.vertices[source])
+        reading = reading_of(self.job.vertices[source])
         is_pulled = reading.assignment is SplitAssignment.DYNAMIC
         return SplitSpec(
             source, reading.batch_bytes, SplitClaim.of(attempt.claim).base, reading.loss_budget, is_pulled=is_pulled
         )
 
     def _read_elsewhere(self) -> set[str]:
-        return {each.result for region in self._job.regions().regions for each in region.inputs}
+        return {each.result for region in self.job.regions().regions for each in region.inputs}
 
     def _vertex(self, name: str) -> VertexSpec:
-        vertex = self._job.vertices[name]
+        vertex = self.job.vertices[name]
         region = self._region.region
-        readers = sum(1 for each in region.vertices for read in self._job.vertices[each].inputs if read.vertex == name)
+        readers = sum(1 for each in region.vertices for read in self.job.vertices[each].inputs if read.vertex == name)
         is_result = name in region.results
         return VertexSpec(
             name=name,

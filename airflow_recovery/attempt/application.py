@@ -1,0 +1,189 @@
+"""The Spark application of a region, as one try of the region's task asks for it: start, watch, stop, reconnect.
+
+Airflow's implementations are in `airflow_recovery.task`; those of the simulations and of the crash kit in
+`airflow_recovery.testing`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from airflow_recovery.errors import Failure
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.mode import BATCH
+from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
+from airflow_recovery.splits.parts import SplitWork
+from airflow_recovery.streaming.mode import StreamingClaim, StreamingOutcome
+from airflow_recovery.streaming.work import StageWork
+
+
+@dataclass(frozen=True)
+class ClaimedAttempt:
+    """What an application is given: its claim, the outcomes of what it reads, and its external inputs."""
+
+    claim: Claim
+    inputs: Mapping[str, Outcome]
+    externals: tuple[ExternalObject, ...]
+    fingerprint: str
+    earlier_failures: tuple[Failure, ...] = ()
+    """Those that count in the region's restart budget, oldest first."""
+    coordinators: tuple[CoordinatorSnapshot, ...] = ()
+    """What the coordinators of its vertices are restored from."""
+    commit: CommitSpec | None = None
+    """What its finish is prepared for."""
+    splits: SplitWork | None = None
+    """Of a region that commits split by split: what is to be read, and what its claim takes over."""
+    stage: StageWork | None = None
+    """Of a stage: the channels at its ends, and what it goes on from."""
+    comes_back: bool = False
+    """Its run was closed before: what was there of it at the listing may have been purged since."""
+    found_inputs_kept: Callable[[], bool] | None = None
+    """Waits for the look for released inputs that this process makes beside Spark's start."""
+
+    @property
+    def trace(self) -> AttemptTrace:
+        """What its outcome will say that it rests on."""
+        claim = self.claim
+        commit = None if self.commit is None else replace(self.commit, number=claim.commit_number)
+        return AttemptTrace(
+            claim.region,
+            claim.attempt,
+            claim.writer,
+            self.fingerprint,
+            claim.inputs,
+            self.externals,
+            commit,
+            StreamingOutcome(StreamingClaim.of(claim).channels) if self.stage is not None else BATCH,
+        )
+
+
+class ApplicationStatus(str, Enum):
+    """What the cluster manager says of an application. Never proof of a result: only the outcome object is."""
+
+    UNKNOWN = "unknown"
+    """It can't be asked, does not answer, or does not know the application."""
+    ACTIVE = "active"
+    """Queued or running."""
+    SUCCEEDED = "succeeded"
+    OVER = "over"
+    """Failed or killed."""
+
+
+class SparkApplication(ABC):
+    """Runs the attempts of one region, each as one Spark application, and looks after what earlier tries have left.
+
+    What is not abstract holds for an application that ends with the task process that started it (client mode, Spark
+    Connect): nothing of it is left, and nobody can be asked about it.
+    """
+
+    @abstractmethod
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """Today's external inputs of the region. Raises where they can't be listed."""
+
+    def before_claim(self, state: RunState) -> None:
+        """May the region run now? Raises where it may not, for example since that would overwrite newer data."""
+        del state
+
+    @abstractmethod
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Start it, and wait for its end. Returns the outcome that is in the journal; `None`: it is to be looked for.
+
+        Raises `RegionFailed` (or `UserCodeError`) where the application failed.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop what `run` waits for; called from another thread, or from a signal handler."""
+
+    # what an earlier try has left open
+
+    @property
+    def outlives_task(self) -> bool:
+        """The driver lives on when the task process that started it is gone (deploy mode ``cluster``)."""
+        return False
+
+    @property
+    def is_killed(self) -> bool:
+        """This task process was told to end: no application is waited for any more."""
+        return False
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        """What the cluster manager says now of the application of ``claim``. Raises nothing."""
+        del claim
+        return ApplicationStatus.UNKNOWN
+
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Finish an attempt whose application has succeeded, in place of its task. `None`: a driver does it itself."""
+        del attempt
+        return None
+
+    def stop_previous(self, claim: Claim) -> None:
+        """Stop what may be left running of an earlier attempt. Best effort: fencing is what makes it harmless."""
+        del claim
+
+    def failure_of(self, claim: Claim) -> Failure | None:
+        """What the driver of an earlier attempt said of its failure, where it said anything."""
+        del claim
+        return None
+
+    def forget_failure(self, claim: Claim) -> None:
+        """Delete that: it is in the journal now. Raises nothing."""
+        del claim
+
+
+class WrappedApplication(SparkApplication):
+    """``inner``, to which a subclass adds something."""
+
+    def __init__(self, inner: SparkApplication) -> None:
+        self._inner = inner
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """As ``inner``."""
+        return self._inner.externals()
+
+    def before_claim(self, state: RunState) -> None:
+        """As ``inner``."""
+        self._inner.before_claim(state)
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As ``inner``."""
+        return self._inner.run(attempt)
+
+    def stop(self) -> None:
+        """As ``inner``."""
+        self._inner.stop()
+
+    @property
+    def outlives_task(self) -> bool:
+        """As ``inner``."""
+        return self._inner.outlives_task
+
+    @property
+    def is_killed(self) -> bool:
+        """As ``inner``."""
+        return self._inner.is_killed
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        """As ``inner``."""
+        return self._inner.status(claim)
+
+    def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As ``inner``."""
+        return self._inner.finish_previous(attempt)
+
+    def stop_previous(self, claim: Claim) -> None:
+        """As ``inner``."""
+        self._inner.stop_previous(claim)
+
+    def failure_of(self, claim: Claim) -> Failure | None:
+        """As ``inner``."""
+        return self._inner.failure_of(claim)
+
+    def forget_failure(self, claim: Claim) -> None:
+        """As ``inner``."""
+        self._inner.forget_failure(claim)

@@ -1,0 +1,60 @@
+"""A declared job's region as one spark-submit of our driver program."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from airflow_recovery.attempt.application import ClaimedAttempt
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.model.records import ExternalObject, Outcome
+from airflow_recovery.task.region_program import RegionProgram
+from airflow_recovery.task.spark_submission import SparkSubmission
+
+_PROVIDERS_DEFAULT_NAME = "arrow-spark"
+
+
+class RegionSubmission(SparkSubmission):
+    """Submits our driver with the region's spec, with everything that the operator was given passed through.
+
+    The driver finishes its attempt by itself, so that nothing of `finish_previous` is left to do.
+    """
+
+    def __init__(self, program: RegionProgram, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._program = program
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """The splits that the region's sources would read now."""
+        return self._program.externals()
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """As `RegionProgram.run`."""
+        return self._program.run(attempt, partial(self._launch, self.new_job(attempt)))
+
+    def _launch(self, job: Any, spec: RegionSpec, folder: Path) -> None:
+        os.environ.update(submit_environment(os.environ))
+        path = folder / f"{spec.tag}.json"
+        path.write_text(spec.to_json(), encoding="utf-8")
+        conf = dict(QUIET_CONF)
+        # Spark itself never touches the journal, but sources may be where it is while results are on a disk.
+        conf |= s3a_conf(spec.results, os.environ) or s3a_conf(spec.journal, os.environ)
+        conf |= job.conf or {}
+        conf |= self._program.spark_conf
+        job.conf = conf
+        job.application = APPLICATION
+        job.application_args = [str(path)]
+        job.py_files = _joined(job.py_files, str(build_archive(spec.job, self._program.job.packages)))
+        if self.outlives_task:
+            job.files = _joined(job.files, str(path))
+        if job.name == _PROVIDERS_DEFAULT_NAME:
+            job.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"
+        self.submit(job, spec.tag)
+
+
+def _joined(given: str | None, ours: str) -> str:
+    return ours if not given else f"{given},{ours}"

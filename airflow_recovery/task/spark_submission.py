@@ -1,0 +1,281 @@
+"""One spark-submit an attempt, through the Spark provider's operator: start it, watch it, stop it, find it again.
+
+The only file that touches private names of the provider's operator and hook. Each attempt is submitted by a copy of the
+task's operator, so that what one attempt changes (name, settings, memory) is not there for the next.
+
+**Drivers on a cluster** (deploy mode ``cluster``) live on when the task that submitted them is gone. The driver of a
+declared job's region gives signs of life and finishes its attempt by itself; the cluster manager is asked as well,
+since it alone knows a driver that is still queued, or was killed. Of a user's own application only the cluster manager
+can tell what becomes of it.
+
+Why not `execute_resumable`'s own reconnection: it takes a job that has succeeded for the answer, whatever was cleared
+since, and submits again in place of one that has failed. Here an attempt is submitted once, and the journal tells
+whether another one is needed. The job's id is kept where the provider keeps it, under a key that names the claim's tag:
+no other attempt, run or operator has it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
+from airflow_recovery.driver.exit_report import forget_failure_at, read_failure_at
+from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
+from airflow_recovery.errors import StoreError
+from airflow_recovery.journal.layout import JournalLayout
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Connection, Context
+
+    from airflow_recovery.attempt.application import ClaimedAttempt
+    from airflow_recovery.errors import Failure
+    from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
+    from airflow_recovery.store.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+ASK_EVERY_S = 10.0
+"""How often a cluster manager is asked at most: the provider logs each answer."""
+
+_NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
+"""A master that recovers, a pod that was collected: no answer about the job."""
+
+
+class SparkSubmission(SparkApplication):
+    """The application that ``operator`` declares, submitted as it is; subclasses say what an attempt changes.
+
+    ``identity`` and ``results`` tell where a driver leaves what it says of its failure. ``is_killed``: Airflow has told
+    this process to end. ``connection`` is the operator's, where it has been read already: each read is a request to the
+    API server.
+    """
+
+    def __init__(
+        self,
+        operator: SparkSubmitOperator,
+        context: Context,
+        identity: RunIdentity,
+        results: ObjectStore,
+        *,
+        is_killed: Callable[[], bool] = lambda: False,
+        memory_policy: RaiseMemory | None = None,
+        connection: Connection | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.operator = operator
+        self._context = context
+        self._identity = identity
+        self._results = results
+        self._is_killed = is_killed
+        self._memory_policy = memory_policy
+        self._connection = connection
+        self._clock = clock
+        self._job: SparkSubmitOperator | None = None
+        self._asked: tuple[str, float, ApplicationStatus] | None = None
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """Nothing is known of what it reads."""
+        return ()
+
+    def run(self, attempt: ClaimedAttempt) -> Outcome | None:
+        """Submit it, and wait for its end. Raises Airflow's exception where it failed."""
+        self.submit(self.new_job(attempt), attempt.claim.tag)
+        return None
+
+    def new_job(self, attempt: ClaimedAttempt) -> Any:
+        """A copy of the operator for ``attempt``, with the memory that it is to have: for `submit`."""
+        job = copy.copy(self.operator)
+        job._hook = None
+        raised = raised_memory(self.operator, self._memory_policy, attempt, is_local=self._is_local)
+        for side, size in (("driver", raised.driver), ("executor", raised.executor)):
+            if size is not None:
+                log.info("An earlier attempt ran out of %s memory: this one gets %s.", side, size)
+                setattr(job, f"_{side}_memory", size)
+                job.conf = {**(job.conf or {}), f"spark.{side}.memory": size}
+        return job
+
+    def submit(self, job: SparkSubmitOperator, name: str) -> None:
+        """Submit what the attributes of ``job`` say, and wait. Raises Airflow's exception where it failed.
+
+        ``name`` is one that no other attempt of this task instance has. In cluster modes the provider's operator keeps
+        the job's id in Airflow and connects to it again. Its keys outlive a clear and would hand the job of an old
+        attempt to a new one: here they name the attempt.
+        """
+        _name_job(job, name)
+        output: deque[str] = deque(maxlen=MAX_LINES)
+        # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
+        setattr(job, "_get_hook", partial(_guarded_hook, job, output))  # noqa: B010
+        self._job = job
+        try:
+            # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
+            inspect.unwrap(SparkSubmitOperator.execute)(job, self._context)
+        except Exception as error:
+            keep_output(error, output)
+            raise
+
+    def stop(self) -> None:
+        """Kill what `submit` waits for, or `status` has found: spark-submit, and the driver in cluster modes."""
+        if self._job is not None and self._job._hook is not None:
+            SparkSubmitOperator.on_kill(self._job)
+
+    @cached_property
+    def outlives_task(self) -> bool:
+        """The driver runs on the cluster, and not in a process of this machine."""
+        mode = self.operator._deploy_mode
+        if mode is None and self._connection is not None:
+            mode = self._connection.extra_dejson.get("deploy-mode")
+        elif mode is None:
+            mode = SparkSubmitOperator._get_hook(self.operator)._connection["deploy_mode"]
+        return bool(mode == "cluster")
+
+    @property
+    def is_killed(self) -> bool:
+        """Airflow has told this process to end."""
+        return self._is_killed()
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        """What the cluster manager said within the last `ASK_EVERY_S` seconds. From now on `stop` kills that job."""
+        if not self.outlives_task:
+            return ApplicationStatus.UNKNOWN
+        now = self._clock()
+        if self._asked is None or self._asked[0] != claim.tag or now - self._asked[1] >= ASK_EVERY_S:
+            self._asked = (claim.tag, now, self._ask_status(claim.tag))
+        return self._asked[2]
+
+    def stop_previous(self, claim: Claim) -> None:
+        """A driver on this machine died with its task; one on a cluster is killed where its id is known."""
+        if not self.outlives_task:
+            return
+        try:
+            if self._find_job(claim.tag) is not None:
+                self.stop()
+        except Exception as error:
+            log.warning("The driver of attempt %s could not be killed: %s", claim.tag, error)
+
+    def failure_of(self, claim: Claim) -> Failure | None:
+        """What a driver on a cluster has left beside its results."""
+        return read_failure_at(self._results, self._data_of(claim)) if self.outlives_task else None
+
+    def forget_failure(self, claim: Claim) -> None:
+        """Delete that."""
+        try:
+            forget_failure_at(self._results, self._data_of(claim))
+        except StoreError as error:
+            log.warning("What the driver of %s@%d said is left behind: %s", claim.region, claim.attempt, error)
+
+    @property
+    def _is_local(self) -> bool:
+        connection = self._connection
+        if connection is None:
+            return False
+        return str(connection.host or "").startswith("local") or connection.conn_type == "local"
+
+    def _data_of(self, claim: Claim) -> str:
+        return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+
+    def _ask_status(self, name: str) -> ApplicationStatus:
+        """Never raises: a cluster manager that can't be asked is no answer."""
+        try:
+            external_id = self._find_job(name)
+            if external_id is None or self._job is None:
+                return ApplicationStatus.UNKNOWN
+            status = self._job.get_job_status(external_id, self._context)
+            if status.upper() in _NOT_KNOWN:
+                return ApplicationStatus.UNKNOWN
+            if self._job.is_job_active(status):
+                return ApplicationStatus.ACTIVE
+            return ApplicationStatus.SUCCEEDED if self._job.is_job_succeeded(status) else ApplicationStatus.OVER
+        except Exception as error:
+            log.warning("The cluster manager could not be asked about attempt %s: %s", name, error)
+            return ApplicationStatus.UNKNOWN
+
+    def _find_job(self, name: str) -> str | None:
+        """The id that the cluster manager gave to the job of this name, in any try; `None` where none was kept."""
+        key = _key_of(name)
+        kept = self._context["task_state_store"].get(key)
+        if not isinstance(kept, str):
+            return None
+        job = self._job
+        if job is None or job._hook is None or job.external_id_key != key:
+            job = copy.copy(self.operator)
+            _name_job(job, name)
+            job._hook = SparkSubmitOperator._get_hook(job)
+        hook = job._hook
+        if hook._is_yarn_cluster_mode:
+            hook._yarn_application_id = kept
+        elif hook._is_kubernetes:
+            hook._kubernetes_driver_pod = job._parse_k8s_external_id(kept)[1]
+        else:
+            hook._driver_id = kept
+        self._job = job
+        return kept
+
+
+def raised_memory(
+    operator: SparkSubmitOperator, policy: RaiseMemory | None, attempt: ClaimedAttempt, *, is_local: bool = False
+) -> Memory:
+    """What ``policy`` gives to ``attempt`` over what the operator declares; nothing without a policy."""
+    if policy is None:
+        return Memory(None, None)
+    conf = operator.conf or {}
+    return policy.raised(
+        attempt.earlier_failures,
+        driver=operator._driver_memory or conf.get("spark.driver.memory"),
+        executor=operator._executor_memory or conf.get("spark.executor.memory"),
+        is_local=is_local,
+    )
+
+
+def described(operator: SparkSubmitOperator) -> dict[str, str | None]:
+    """What the application consists of: the values, by the names of the operator's arguments."""
+    return {
+        "application": operator.application,
+        "py_files": operator.py_files,
+        "jars": operator.jars,
+        "files": operator.files,
+        "archives": operator._archives,
+        "packages": operator.packages,
+        "java_class": operator._java_class,
+    }
+
+
+def connection_id(operator: SparkSubmitOperator) -> str:
+    """The id of the connection that it submits with."""
+    return operator._conn_id
+
+
+def _key_of(name: str) -> str:
+    return f"spark_job_id/{name}"
+
+
+def _name_job(job: SparkSubmitOperator, name: str) -> None:
+    job.external_id_key = _key_of(name)
+    job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{name}"
+
+
+def _guarded_hook(job: SparkSubmitOperator, output: deque[str]) -> SparkSubmitHook:
+    """The provider's hook, whose spark-submit dies with this process. The end of its output is kept in ``output``."""
+    hook = SparkSubmitOperator._get_hook(job)
+    # Its JVM would otherwise run on after kill -9.
+    setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
+    # The provider's error ends with the last twenty lines, which may all be frames of one stack.
+    process = hook._process_spark_submit_log
+    setattr(hook, "_process_spark_submit_log", lambda lines: process(_overheard(lines, output)))  # noqa: B010
+    return hook
+
+
+def _overheard(lines: Iterable[str], output: deque[str]) -> Iterator[str]:
+    for line in lines:
+        output += relevant([line])
+        yield line
