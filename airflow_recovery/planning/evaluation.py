@@ -23,7 +23,7 @@ want nothing yet: another input of theirs that is gone is made again once it is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -40,14 +40,36 @@ Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
 
 
+class Assumptions:
+    """What is assumed of a run beside its records. This base assumes nothing: the run is as it is."""
+
+    def standing(self, region: str, reason: Reason | None) -> Reason | None:
+        """Why ``region`` does not stand, where its records say ``reason``. Asked in topological order, once each."""
+        del region
+        return reason
+
+    def has_same_rows(self, pin: InputPin, edge: Sequence[tuple[str, Determinism]]) -> bool:
+        """Whether what was made again has the rows that were read at ``pin``.
+
+        ``edge``: the results that are read, each with what is declared of its determinism.
+        """
+        del pin, edge
+        return False
+
+    def must_run(self, region: str) -> Reason | None:
+        """Why ``region`` must run whatever its records say."""
+        del region
+        return None
+
+
 class Judgement:
     """One state of one run, judged. Every answer is computed once; nothing is cached between two judgements.
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
     ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed. Where there is
-    none, a subtask is not judged by whose its splits are. What was judged stays readable: ``topology``, ``state`` and
-    ``externals``.
+    none, a subtask is not judged by whose its splits are. ``assumed``: beside what the records say. What was judged
+    stays readable: ``topology``, ``state`` and ``externals``.
     """
 
     def __init__(
@@ -58,6 +80,7 @@ class Judgement:
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
         books: Mapping[str, SplitBook] | None = None,
+        assumed: Assumptions | None = None,
     ) -> None:
         self.topology = plan
         self.state = state
@@ -71,6 +94,7 @@ class Judgement:
         self._probe = available
         self.externals = externals or {}
         self._books = books or {}
+        self._assumed = assumed or Assumptions()
         splits = [SplitPlan.of(region) for region in plan.regions]
         self._subtasks = Counter(each.split_source for each in splits if each.pulls_splits)
         self._standing: dict[str, Reason | None] = {}
@@ -78,7 +102,7 @@ class Judgement:
         self._unavailable: dict[str, Reason | None] = {}
         self._must: dict[str, Reason | None] = {}
         for name in self._order:
-            self._standing[name] = self._judge_standing(name)
+            self._standing[name] = self._assumed.standing(name, self._judge_standing(name))
             if self._awaits_a_producer(name):
                 self._may_stand.add(name)
 
@@ -306,9 +330,12 @@ class Judgement:
         now = self._remade(pin)
         if now is None:
             return None
+        edge = self._edge(consumer, pin.region)
+        if self._assumed.has_same_rows(pin, edge):
+            return None
         read = f"read {pin.region}@{pin.attempt}, now @{now.number}"
         digests, present = dict(pin.digests), _manifests(now)
-        for result, mode in self._edge(consumer, pin.region):
+        for result, mode in edge:
             if mode is Determinism.ALWAYS:
                 return Reason(consumer, Why.INPUT_REMADE, read, source=pin.region)
             if mode is Determinism.ASSUME:
@@ -353,6 +380,9 @@ class Judgement:
         return None
 
     def _judge_must_run(self, name: str) -> Reason | None:
+        assumed = self._assumed.must_run(name)
+        if assumed is not None:
+            return assumed
         reason = self._standing[name]
         if reason is not None and name not in self._may_stand:
             return reason

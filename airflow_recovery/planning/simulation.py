@@ -6,13 +6,14 @@ may want results that are gone. Here the same rules are applied to the state tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, InputPin, Outcome
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Assumptions, Judgement
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingOutcome, StreamingPlan
 
@@ -28,52 +29,65 @@ def foresee(judged: Judgement, *, same_rows: bool, ask: bool = True) -> dict[str
     """
     lost: dict[str, Reason] = {}
     while True:
-        seen = _Foresight(judged, lost, same_rows, ask)
-        found = {each.name: seen.why_must_run(each.name) for each in judged.topology.regions}
+        made = _MadeAgain(judged, lost, same_rows)
+        seen = made.judge(ask=ask)
+        found = {region.name: seen.why_must_run(region.name) for region in judged.topology.regions}
         must = {name: reason for name, reason in found.items() if reason is not None}
         # What is wanted and gone is made again too, and then has consumers of its own: look once more.
-        new = must.keys() - seen.made.keys()
+        new = must.keys() - made.reasons.keys()
         if not new:
             return must
         lost |= {name: must[name] for name in new}
 
 
-class _Foresight(Judgement):
-    """Regions are judged in topological order, and each that must run has finished before its consumers are judged."""
+class _MadeAgain(Assumptions):
+    """Regions are judged in topological order, and each that must run has finished before its consumers are judged.
 
-    def __init__(self, judged: Judgement, lost: dict[str, Reason], same_rows: bool, ask: bool) -> None:
-        self.made: dict[str, Reason] = {}
+    ``lost``: what is made again although it stands. ``reasons``: why each region is made again.
+    """
+
+    def __init__(self, judged: Judgement, lost: dict[str, Reason], same_rows: bool) -> None:
+        self.reasons: dict[str, Reason] = {}
+        self._judged = judged
         self._lost = lost
         self._same_rows = same_rows
+        self._regions = {region.name: region for region in judged.topology.regions}
         self._future = dict(judged.state.regions)
+        self._state = replace(judged.state, regions=self._future)
+
+    def judge(self, *, ask: bool) -> Judgement:
+        """The run as it will be."""
+        judged = self._judged
 
         def available(region: str, attempt: Attempt) -> Reason | None:
             is_known = ask or attempt.is_released or judged.was_asked(region)
-            return judged.why_not_available(region) if is_known and region not in self.made else None
+            return judged.why_not_available(region) if is_known and region not in self.reasons else None
 
-        state = replace(judged.state, regions=self._future)
-        super().__init__(judged.topology, state, available=available, externals=judged.externals)
+        return Judgement(judged.topology, self._state, available=available, externals=judged.externals, assumed=self)
 
-    def _judge_standing(self, name: str) -> Reason | None:
-        reason = super()._judge_standing(name) or self._lost.get(name)
-        if reason is not None:
-            self.made[name] = reason
-            self._future[name] = self._finished_again(name)
+    def standing(self, region: str, reason: Reason | None) -> Reason | None:
+        """Whatever does not stand has finished once more, and stands."""
+        why = reason or self._lost.get(region)
+        if why is not None:
+            self.reasons[region] = why
+            self._future[region] = self._finished_again(region)
         return None
 
-    def _why_superseded(self, consumer: str, pin: InputPin) -> Reason | None:
-        if self._same_rows and pin.region in self.made and not self.always_follows(consumer, pin.region):
-            digested = dict(pin.digests)
-            edge = self._edge(consumer, pin.region)
-            if all(result in digested for result, mode in edge if mode is Determinism.VERIFY):
-                return None
-        return super()._why_superseded(consumer, pin)
+    def has_same_rows(self, pin: InputPin, edge: Sequence[tuple[str, Determinism]]) -> bool:
+        """Of what is made again and read by an edge that can tell, where that is assumed."""
+        if not self._same_rows or pin.region not in self.reasons:
+            return False
+        digested = dict(pin.digests)
+        modes = {mode for _, mode in edge}
+        verified = [result for result, mode in edge if mode is Determinism.VERIFY]
+        return Determinism.ALWAYS not in modes and all(result in digested for result in verified)
 
-    def _judge_must_run(self, name: str) -> Reason | None:
-        return self.made.get(name) or super()._judge_must_run(name)
+    def must_run(self, region: str) -> Reason | None:
+        """Whatever is made again."""
+        return self.reasons.get(region)
 
     def _finished_again(self, name: str) -> RegionState:
-        before = self.state.of(name)
+        before = self._state.of(name)
         n = max(before.top, before.mark) + 1
         # Its rows matter where somebody compares them.
         modes = self._regions[name].determinism
@@ -97,4 +111,4 @@ class _Foresight(Judgement):
         return RegionState({n: attempt}, before.closed_at)
 
     def _pin(self, channel: ChannelPlan) -> ChannelPin:
-        return ChannelPin(channel.result, self.state.of(channel.producer).generations[-1])
+        return ChannelPin(channel.result, self._state.of(channel.producer).generations[-1])
