@@ -29,6 +29,7 @@ from airflow_recovery.attempt.task_instances import (
     TaskTry,
 )
 from airflow_recovery.errors import Kind, NotMine, RecoveryError
+from airflow_recovery.model.keys import TaskKey
 
 if TYPE_CHECKING:
     from airflow.serialization.definitions.dag import SerializedDAG
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
 
 USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred", "up_for_reschedule"}
 """States of a task that works with what a setup has made, or is about to: nobody looks at its upstream any more."""
-
-
-MAX_MAP_INDEX = 2**31 - 1
-"""The largest number that the column holds."""
 
 
 class RunMissing(RecoveryError, LookupError):
@@ -156,7 +153,7 @@ def _blocked(
     """What stayed ``upstream_failed`` below the caller and below what is cleared (fault 65)."""
     roots = {each.task_id for each in cleared}
     if own_key is not None:
-        roots.add(own_key.partition("|")[0])
+        roots.add(TaskKey.parse(own_key).task_id)
     below: set[str] = set()
     for task_id in roots:
         if dag.has_task(task_id):
@@ -202,8 +199,9 @@ def _setups(
 
 
 def instances_of(dag_id: str, run_id: str, keys: Iterable[str]) -> Select[Any]:
-    """The task instances with these keys, locked when they are read."""
-    pairs = [_split(key) for key in keys]
+    """The task instances with these keys, locked when they are read. Raises `ValueError` for what can't be a key."""
+    tasks = map(TaskKey.parse, keys)
+    pairs = [(task.task_id, task.map_index) for task in tasks]
     return _lockable(
         select(TaskInstance).where(
             TaskInstance.dag_id == dag_id,
@@ -223,20 +221,9 @@ def _run(dag_id: str, run_id: str) -> Select[Any]:
     return select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
 
 
-def _split(key: str) -> tuple[str, int]:
-    """Raises `ValueError` for what can't be a task's key: the database would refuse it, and the client ask again."""
-    task_id, mapped, index = key.partition("|")
-    if not mapped:
-        return task_id, -1
-    digits = index if index.isascii() and index.isdecimal() and len(index) <= len(str(MAX_MAP_INDEX)) else "-1"
-    if not 0 <= int(digits) <= MAX_MAP_INDEX:
-        raise ValueError(f"expected a map index from 0 to {MAX_MAP_INDEX} after the task id, found {key[:200]!r}")
-    return task_id, int(digits)
-
-
 def key_of(instance: TaskInstance) -> str:
     """`airflow_recovery.attempt.task_instances.TaskTry.key`."""
-    return instance.task_id if instance.map_index < 0 else f"{instance.task_id}|{instance.map_index}"
+    return str(TaskKey(instance.task_id, instance.map_index))
 
 
 def state_of(instance: TaskInstance) -> str | None:

@@ -23,6 +23,7 @@ from airflow.state.metastore import MetastoreBackend
 from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Caller, Operation
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.model.codec import to_json
+from airflow_recovery.model.keys import TaskKey
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,8 +58,8 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
         elif call.operation is Operation.OBSERVE or call.request is None:
             found = Answer(call_id, observation=observe(session, scope.dag_id, scope.run_id))
         else:
-            own = scope.task_id if scope.map_index < 0 else f"{scope.task_id}|{scope.map_index}"
-            done = clear(session, scope.dag_id, scope.run_id, call.request, caller=Caller(own))
+            own = TaskKey(scope.task_id, scope.map_index)
+            done = clear(session, scope.dag_id, scope.run_id, call.request, caller=Caller(str(own)))
             found = Answer(call_id, result=done)
     except (ValueError, RecursionError, RecoveryError) as error:
         found = Answer(call_id, error=str(error))

@@ -7,15 +7,15 @@ late one once a later attempt is there.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_recovery.attempt.commit import declared, token_of_finish
+from airflow_recovery.attempt.commit import declared, recovery_command, token_of_finish
 from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import CommitEnd, Committed, CommitterTurn
 from airflow_recovery.sinks.committer import Committer, Probe
 
@@ -55,14 +55,13 @@ def look_at_abandon(
             f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to abandon."
         )
     outcome, spec, turn = prepared.outcome, prepared.outcome.commit, max(prepared.turns, 1)
-    name, identity = f"{region}@{prepared.number}", journal.identity
+    name = f"{region}@{prepared.number}"
     if prepared.dead_turns < turn and (spec.kind, spec.mode) != (CommitKind.TOKEN, CommitMode.REPLACE):
-        which = (identity.dag_id, identity.run_key, region, "--group", identity.group_id)
         writer = outcome.writer if turn == 1 else journal.read_turn(region, prepared.number, turn).writer
         raise Refused(
             f"Expected the process that might still commit {name} to be confirmed dead, found {writer}, of which "
             "nobody has said so. Make sure that it does not run any more (worker, supervisor, pod), then: "
-            f"{shlex.join(('airflow', 'recovery', 'confirm', *which))}; and abandon it after that."
+            f"{recovery_command('confirm', RegionKey.of(journal.identity, region))}; and abandon it after that."
         )
     if not_applied:
         return Abandonable(region, prepared.number, turn, spec, "not asked")

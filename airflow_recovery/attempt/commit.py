@@ -36,6 +36,7 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterTurn, Outcome, RunIdentity
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
@@ -145,7 +146,7 @@ def _appended(region: str, number: int) -> str:
 
 def token_of(identity: RunIdentity, region: str, attempt: int) -> CommitToken:
     """The token of an attempt, without its writer."""
-    return CommitToken(identity.dag_id, identity.run_key, identity.group_id, region, attempt)
+    return CommitToken(*RegionKey.of(identity, region), attempt)
 
 
 def token_of_finish(identity: RunIdentity, outcome: Outcome) -> CommitToken:
@@ -172,10 +173,9 @@ def declared(prepared: CommitSpec, specs: Iterable[CommitSpec], name: str, where
     )
 
 
-def abandon_command(identity: RunIdentity, region: str, *more: str) -> str:
-    """The command that gives up the commit of ``region``."""
-    which = (identity.dag_id, identity.run_key, region, "--group", identity.group_id)
-    return shlex.join(("airflow", "recovery", "abandon", *which, *more))
+def recovery_command(verb: str, region: RegionKey, *more: str) -> str:
+    """``airflow recovery abandon`` or ``confirm`` of a region's commit, to be typed."""
+    return shlex.join(("airflow", "recovery", verb, *region.arguments, *more))
 
 
 class _Commit:
@@ -285,7 +285,7 @@ class _Commit:
         )
 
     def _abandon(self, *more: str) -> str:
-        return abandon_command(self._run.journal.identity, self._outcome.region, *more)
+        return recovery_command("abandon", RegionKey.of(self._run.journal.identity, self._outcome.region), *more)
 
     def _why_gone(self) -> str | None:
         if self._prepared.is_released:
@@ -296,8 +296,7 @@ class _Commit:
     def _in_doubt(self, gone: str | None) -> SinkInDoubt:
         identity, outcome = self._run.journal.identity, self._outcome
         which = f"turn {self._turn} of the commit" if self._turn > 1 else f"process {outcome.writer}, which finished it"
-        which_commit = (identity.dag_id, identity.run_key, outcome.region, "--group", identity.group_id)
-        command = shlex.join(("airflow", "recovery", "confirm", *which_commit))
+        command = recovery_command("confirm", RegionKey.of(identity, outcome.region))
         lost = f", and what it had prepared is gone ({gone})" if gone is not None else ""
         return SinkInDoubt(
             f"{self._name}: expected its sink to be committed or its process to be known dead, found neither: the "

@@ -22,6 +22,7 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.regions import Region
@@ -58,16 +59,8 @@ class JobPlan:
     regions: Mapping[str, ExecutionRegion]
 
     def task_keys(self, group_id: str) -> dict[str, str]:
-        """The key in Airflow of each region's task: ``<group>.<region>``, and ``|<map index>`` for a subtask.
-
-        The subtasks of one batch have one task.
-        """
-        return {
-            each.name: f"{group_id}.{each.name}"
-            if each.subtask is None
-            else f"{group_id}.{each.subtask.of}|{each.subtask.map_index}"
-            for each in self.record.regions
-        }
+        """The key in Airflow of each region's task (`TaskKey`). The subtasks of one batch have one task."""
+        return {region.name: str(TaskKey.of_region(region, group_id)) for region in self.record.regions}
 
     def in_batches(self, size_of: Callable[[int], int]) -> JobPlan:
         """This plan with the batch of each subtask. ``size_of(n)``: how many of n subtasks one task instance runs."""

@@ -35,6 +35,7 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import (
     AttemptState,
@@ -303,8 +304,7 @@ class SharedApplication(SparkApplication):
         return self._run.journal.beside(shared_identity(key))
 
     def _owner(self, attempt: int) -> RunAttempt:
-        identity = self._run.journal.identity
-        return RunAttempt(identity.dag_id, identity.run_key, identity.group_id, self._region, attempt)
+        return RunAttempt(*RegionKey.of(self._run.journal.identity, self._region), attempt)
 
 
 class _WithInputs(WrappedApplication):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_recovery.model.codec import OrMinusOne, from_json, needed, to_json
+from airflow_recovery.model.keys import TaskKey
 
 FINISHED_STATES = frozenset({"success", "failed", "upstream_failed"})
 """States out of which a clear makes a task run again.
@@ -41,8 +42,8 @@ class TaskTry:
 
     @property
     def key(self) -> str:
-        """``task_id``, or ``task_id|map_index`` for a mapped task instance."""
-        return self.task_id if self.map_index < 0 else f"{self.task_id}|{self.map_index}"
+        """Its `TaskKey`, printed."""
+        return str(TaskKey(self.task_id, self.map_index))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
     """The Connect session of an attempt: the same on every machine, so that a later attempt can find it."""
-    name = json.dumps([identity.dag_id, identity.run_key, identity.group_id, region, attempt])
+    name = json.dumps([*RegionKey.of(identity, region), attempt])
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 

@@ -22,6 +22,7 @@ from airflow_recovery.attempt.task_instances import (
     clear_in_slices,
 )
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.keys import TaskKey
 
 if TYPE_CHECKING:
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -47,9 +48,7 @@ class OwnTaskInstance:
         self.dag_id = str(instance.dag_id)
         self.run_id = str(instance.run_id)
         self.ti_id = str(instance.id)
-        map_index = instance.map_index
-        mapped = map_index is not None and map_index >= 0
-        self.key = f"{instance.task_id}|{map_index}" if mapped else str(instance.task_id)
+        self.key = str(TaskKey(str(instance.task_id), -1 if instance.map_index is None else instance.map_index))
 
     def write(self, key: str, value: Any) -> None:
         """Write to its own state store. Raises `NotMine` where Airflow says that it is gone (404, 410)."""
@@ -80,9 +79,9 @@ class OwnTaskInstance:
         """The states of tasks of its run, by key; `None` before it is scheduled, and where there is none."""
         tasks: dict[int, dict[str, str]] = {}
         for key in keys:
-            task_id, _, mapped = key.partition("|")
+            task = TaskKey.parse(key)
             # The answer calls a mapped task "<task id>_<index>": asked for one index alone, that is not ambiguous.
-            tasks.setdefault(int(mapped or -1), {})[key] = task_id
+            tasks.setdefault(task.map_index, {})[key] = task.task_id
         states: dict[str, str | None] = {}
         for index, named in tasks.items():
             answer = self._instance.get_task_states(

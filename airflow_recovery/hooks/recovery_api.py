@@ -14,6 +14,7 @@ from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, O
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.keys import TaskKey
 
 if TYPE_CHECKING:
     import requests
@@ -115,9 +116,10 @@ class RecoveryApiHook(BaseHook):
 
     def note(self, dag_id: str, run_id: str, task_key: str, note: str) -> None:
         """Give a task instance a note, by Airflow's own REST API; one that a person has written stays."""
-        task_id, _, index = task_key.partition("|")
-        path = "/".join(quote(each, safe="") for each in ("dags", dag_id, "dagRuns", run_id, "taskInstances", task_id))
-        path = f"/api/v2/{path}/{index}" if index else f"/api/v2/{path}"
+        task = TaskKey.parse(task_key)
+        names = ("dags", dag_id, "dagRuns", run_id, "taskInstances", task.task_id)
+        path = "/".join(("/api/v2", *(quote(name, safe="") for name in names)))
+        path = path if task.map_index < 0 else f"{path}/{task.map_index}"
         found = self._ask("GET", path, None).get("note")
         if not found or str(found).startswith(NOTE_SIGN):
             self._ask("PATCH", path, {"note": note})

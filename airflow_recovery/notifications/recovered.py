@@ -66,8 +66,8 @@ def _groups(context: Context) -> dict[str, Recovered]:
     from airflow_recovery.hooks.stores import open_stores
     from airflow_recovery.journal.in_use import read_run
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.model.keys import OPERATORS_GROUP
     from airflow_recovery.story.run_events import events_of
-    from airflow_recovery.task.dag_operators import OPERATORS_GROUP
     from airflow_recovery.task.run_context import run_identity
 
     store = open_stores(RecoverySettings.load()).journal

@@ -107,7 +107,8 @@ class RecoveryPublishOperator(BaseOperator):
         from airflow_recovery.task.open_run import open_run
 
         if self.job is None or self.group_id is None:
-            from airflow_recovery.task.dag_operators import OPERATORS_GROUP, on_altered_of, plan_of_dag
+            from airflow_recovery.model.keys import OPERATORS_GROUP
+            from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag
 
             plan = plan_of_dag(self.get_dag())
             keys = {each.name: each.name for each in plan.regions}

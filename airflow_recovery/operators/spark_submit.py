@@ -176,8 +176,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.attempt.release import release_consumed
+        from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.task.dag_operators import (
-            OPERATORS_GROUP,
             on_altered_of,
             plan_of_dag,
             publish_tasks_of,

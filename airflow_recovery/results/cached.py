@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.records import RunIdentity
 
@@ -61,8 +62,8 @@ def cached_view_name(journal: str, identity: RunIdentity, region: str, attempt: 
     ``journal`` is the base URI of the store that holds the journals: several deployments may share a server, and have
     DAGs of the same name. Lower case, as Spark keeps names of views; what stands before the hash is for people.
     """
-    run = [comparable(journal).rstrip("/"), identity.dag_id, identity.run_key, identity.group_id]
-    digest = hashlib.sha256(json.dumps([*run, region, attempt, result]).encode()).hexdigest()[:32]
+    name = [comparable(journal).rstrip("/"), *RegionKey.of(identity, region), attempt, result]
+    digest = hashlib.sha256(json.dumps(name).encode()).hexdigest()[:32]
     readable = re.sub(r"[^a-z0-9]", "_", result.lower())[:_MAX_READABLE]
     return f"{VIEW_PREFIX}{readable}_{attempt}_{digest}"
 

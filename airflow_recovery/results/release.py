@@ -22,9 +22,9 @@ from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -242,7 +242,7 @@ class Releaser:
         deleted = Deleted(sum(one.objects for one in each), sum(one.size for one in each))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
-            owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, attempt.number)
+            owner = RunAttempt(*RegionKey.of(identity, region), attempt.number)
             end_pin(self._journal, attempt.outcome.shared, owner, self._who)
         return deleted
 
@@ -309,7 +309,7 @@ def pinned_by(claim: Claim) -> set[tuple[str, int]]:
 
 def pin_name(owner: RunAttempt) -> str:
     """The name of a reading region in the journal of shared results. Region names have no slash, so none is like it."""
-    return "/".join(encode(each) for each in (owner.dag_id, owner.run_key, owner.group_id, owner.region))
+    return RegionKey(owner.dag_id, owner.run_key, owner.group_id, owner.region).path
 
 
 def end_pin(journal: Journal, shared: SharedPin, owner: RunAttempt, who: str) -> None:

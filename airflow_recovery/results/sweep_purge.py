@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
 from airflow_recovery.model.retention import duration_text
@@ -180,7 +181,7 @@ class Purge:
             for number, attempt in state.attempts.items():
                 shared = attempt.outcome.shared if attempt.outcome is not None else None
                 if shared is not None and number <= state.closed_at and not self._options.dry_run:
-                    owner = RunAttempt(identity.dag_id, identity.run_key, identity.group_id, region, number)
+                    owner = RunAttempt(*RegionKey.of(identity, region), number)
                     end_pin(self._journal, shared, owner, self._who)
 
     def _purged_data(self) -> list[tuple[str, int]]:

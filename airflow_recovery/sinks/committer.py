@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from airflow_recovery.errors import HoldsOther
 from airflow_recovery.model.committing import CommitMode
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.names import encode
 from airflow_recovery.store.object_store import ObjectStore
 
 
@@ -32,7 +32,7 @@ class CommitToken:
     @property
     def lineage(self) -> str:
         """The token without its attempt: of one lineage, a target holds one attempt."""
-        return "/".join(encode(each) for each in (self.dag_id, self.run_key, self.group_id, self.region))
+        return RegionKey(self.dag_id, self.run_key, self.group_id, self.region).path
 
     @property
     def text(self) -> str:

@@ -7,20 +7,13 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import RegionPlan, RunIdentity
-
-OPERATORS_GROUP = "(operators)"
-"""The group id of operators outside a group (`airflow_recovery.task.dag_operators`): a region is a task id."""
 
 
 def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]:
     """The tasks of ``regions``: ``group.region``, and ``group.region|3`` for a subtask; each once."""
-    prefix = "" if identity.group_id == OPERATORS_GROUP else f"{identity.group_id}."
-    keys = (
-        f"{prefix}{each.name}" if each.subtask is None else f"{prefix}{each.subtask.of}|{each.subtask.map_index}"
-        for each in regions
-    )
-    return list(dict.fromkeys(keys))
+    return list(dict.fromkeys(str(TaskKey.of_region(region, identity.group_id)) for region in regions))
 
 
 def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:
@@ -32,7 +25,8 @@ def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:
     command = _command(identity, keys)
     if command is not None:
         lines += [f"  {command}", "", "or, on the API server:", ""]
-    ids: list[object] = [[key.partition("|")[0], int(key.partition("|")[2])] if "|" in key else key for key in keys]
+    tasks = [TaskKey.parse(key) for key in keys]
+    ids = [task.task_id if task.map_index < 0 else [task.task_id, task.map_index] for task in tasks]
     body = {"dry_run": False, "dag_run_id": run_id, "task_ids": ids, "only_failed": False, "reset_dag_runs": True}
     path = f"/api/v2/dags/{identity.dag_id}/clearTaskInstances"
     return "\n".join([*lines, f"  POST {path}", f"  {json.dumps(body)}"])
@@ -44,6 +38,6 @@ def _command(identity: RunIdentity, keys: Sequence[str]) -> str | None:
     if found is None:
         return None
     date = f"{found[1]}:{found[2]}:{found[3]}+00:00"
-    tasks = "|".join(re.escape(each) for each in dict.fromkeys(key.partition("|")[0] for key in keys))
+    tasks = "|".join(re.escape(each) for each in dict.fromkeys(TaskKey.parse(key).task_id for key in keys))
     words = ["airflow", "tasks", "clear", identity.dag_id, "--task-regex", f"^({tasks})$"]
     return shlex.join([*words, "--start-date", date, "--end-date", date, "--yes"])

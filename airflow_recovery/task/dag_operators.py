@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from airflow_recovery.model.retention import Retention
     from airflow_recovery.task.references import DropIn
 
-OPERATORS_GROUP = "(operators)"
-"""The group id in the journal; no task group can have it."""
-
 
 def drop_ins_of(dag: Any) -> dict[str, DropIn]:
     """What the recoverable operators of ``dag`` declare, by task id, each after the ones that it reads.

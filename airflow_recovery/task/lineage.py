@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.splits.split import SCHEME
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 
 NAMESPACE = "airflow-recovery"
-_OPERATORS_GROUP = "(operators)"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _made(identity: RunIdentity, attempt: int, manifest: PartitionManifest) -> L
 
 
 def _logical(identity: RunIdentity, result: str) -> str:
-    if identity.group_id == _OPERATORS_GROUP:
+    if identity.group_id == OPERATORS_GROUP:
         return f"{identity.dag_id}.{result}"
     return f"{identity.dag_id}.{identity.group_id}.{result}"
 

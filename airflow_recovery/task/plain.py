@@ -158,7 +158,7 @@ def run_plain_application(
 
     Raises `ConfigurationError` for one that commits.
     """
-    from airflow_recovery.task.dag_operators import OPERATORS_GROUP
+    from airflow_recovery.model.keys import OPERATORS_GROUP
 
     _check_not_committed(drop_in.task_id, drop_in.commit is not None)
     run = PlainRun(context, OPERATORS_GROUP)

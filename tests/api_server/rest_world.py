@@ -35,9 +35,9 @@ from airflow_recovery.api_server.store_routes import StoreGate
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore, open_store
-from airflow_recovery.story.clearing import OPERATORS_GROUP
 
 DAG, KEY, RUN = "flights", "date-2026-01-01T000000Z", "scheduled__2026-01-01T00:00:00+00:00"
 DIAMOND = {"raw": (), "by_route": ("raw",), "by_carrier": ("raw",), "busiest": ("by_route", "by_carrier")}

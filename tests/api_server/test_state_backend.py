@@ -16,10 +16,10 @@ from sqlalchemy import Integer, Text, column, create_engine, select, table, text
 from sqlalchemy.orm import Session
 
 from airflow_recovery.api_server import compare_and_clear
-from airflow_recovery.api_server.compare_and_clear import MAX_MAP_INDEX
 from airflow_recovery.api_server.state_backend import answer
 from airflow_recovery.attempt.clear_protocol import Answer
 from airflow_recovery.model.codec import from_json
+from airflow_recovery.model.keys import MAX_MAP_INDEX, TaskKey
 
 SCOPE = TaskScope(dag_id="d", run_id="r", task_id="t", map_index=-1)
 ODD = ["P|1" + "0" * 30, f"P|{MAX_MAP_INDEX + 1}", "P|-1", "P|", "P|x", "P|\u0663", "P| 3", "P|1|2", "P|1e3"]
@@ -32,7 +32,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     asked: list[Any] = []
 
     def found(dag_id: str, run_id: str, keys: Any) -> Any:
-        pairs = [compare_and_clear._split(key) for key in keys]
+        pairs = [(task.task_id, task.map_index) for task in map(TaskKey.parse, keys)]
         asked.extend(pairs)
         return select(instances.c.task_id).where(tuple_(instances.c.task_id, instances.c.map_index).in_(pairs))
 
@@ -69,7 +69,7 @@ def test_any_other_key_is_looked_up(looked_up: list[Any], key: str) -> None:
 def test_control_without_the_look_at_keys_the_database_raises(
     looked_up: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare_and_clear, "_split", lambda key: ("P", int(key.partition("|")[2])))
+    monkeypatch.setattr(TaskKey, "parse", lambda key: TaskKey("P", int(key.partition("|")[2])))
     with pytest.raises(OverflowError):
         said(clearing(ODD[0]))
 

@@ -12,8 +12,8 @@ from airflow.sdk import DAG
 from tries import run_try, state_in
 
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
 APPENDER = str(Path(__file__).parent / "code" / "appender.py")
 WRITER = str(Path(__file__).parent / "code" / "writer.py")

@@ -16,12 +16,13 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import InputLost, NoDoor, OutputAltered, RegionFailed
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.places import Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task import drop_in
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.spark_submission import SparkSubmission
 
 WRITER = str(Path(__file__).parent / "code" / "writer.py")

@@ -19,10 +19,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.attempt.application import ApplicationStatus
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import Claim, FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.task import drop_in, spark_submission
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 from airflow_recovery.task.spark_submission import SparkSubmission
 
 DRIVER = "driver-20240102000000-0000"

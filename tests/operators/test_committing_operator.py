@@ -21,9 +21,10 @@ from airflow_recovery.attempt import commit, region_task
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP, plan_of_dag
+from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.drop_in import application_fingerprint
 
 WRITER = str(Path(__file__).parent / "code" / "parquet_writer.py")

@@ -17,8 +17,8 @@ from tries import journal_in, run_try
 
 from airflow_recovery.driver import code_archive as shipping
 from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.task import drop_in, region_program
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 
 STARTS_PYTHON = f"""#!{sys.executable}
 import subprocess, sys

@@ -21,12 +21,12 @@ from tries import RUN_KEY, run_try
 from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
 from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import FenceCause, RunIdentity
 from airflow_recovery.results.release import Releaser
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import drop_in
-from airflow_recovery.task.dag_operators import OPERATORS_GROUP
 from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_proxy import Fate

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RegionPlan, RunIdentity, SubtaskPlan
-from airflow_recovery.story.clearing import OPERATORS_GROUP, task_keys
+from airflow_recovery.story.clearing import task_keys
 
 
 def region(name: str, subtask: SubtaskPlan | None = None) -> RegionPlan:

@@ -18,9 +18,9 @@ from browser import Browser
 
 from airflow_recovery.journal.codec import resealed
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import open_store
-from airflow_recovery.story.clearing import OPERATORS_GROUP
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.local_airflow.settings import Login
 

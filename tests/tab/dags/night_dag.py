@@ -23,6 +23,7 @@ def region(name: str) -> Any:
         from airflow_recovery.errors import Failure
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.journal.plans import plan_hash
+        from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.model.manifest import PartitionManifest, ResultObject
         from airflow_recovery.model.records import (
             AttemptState,
@@ -34,7 +35,6 @@ def region(name: str) -> Any:
             RegionPlan,
         )
         from airflow_recovery.store import open_store
-        from airflow_recovery.story.clearing import OPERATORS_GROUP
         from airflow_recovery.task.run_context import run_identity
 
         context = get_current_context()

@@ -1,0 +1,74 @@
+"""The name of a task instance and the name of a region. Each is built, printed and parsed here alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_recovery.model.names import encode
+
+if TYPE_CHECKING:
+    from airflow_recovery.model.records import RegionPlan, RunIdentity
+
+OPERATORS_GROUP = "(operators)"
+"""The group id of the operators of a DAG that are in no group: there, a region is named as its task."""
+
+MAX_MAP_INDEX = 2**31 - 1
+"""The largest number that Airflow's database holds."""
+
+
+@dataclass(frozen=True)
+class TaskKey:
+    """One task instance of a DAG run, as plans, requests and messages name it: ``task_id``, or ``task_id|map_index``.
+
+    ``map_index`` is -1, as in Airflow, where the task is not mapped. No id of a task in Airflow has a ``|``.
+    """
+
+    task_id: str
+    map_index: int = -1
+
+    def __str__(self) -> str:
+        return self.task_id if self.map_index < 0 else f"{self.task_id}|{self.map_index}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskKey:
+        """The inverse of `str`. Raises `ValueError` for what no task instance can be: a database would refuse it."""
+        task_id, is_mapped, index = text.partition("|")
+        if not is_mapped:
+            return cls(task_id)
+        digits = index if index.isascii() and index.isdecimal() and len(index) <= len(str(MAX_MAP_INDEX)) else "-1"
+        if not 0 <= int(digits) <= MAX_MAP_INDEX:
+            raise ValueError(f"expected a map index from 0 to {MAX_MAP_INDEX} after the task id, found {text[:200]!r}")
+        return cls(task_id, int(digits))
+
+    @classmethod
+    def of_region(cls, region: RegionPlan, group_id: str) -> TaskKey:
+        """The task that runs ``region``: ``<group>.<region>``, mapped for a subtask. A batch of subtasks has one."""
+        prefix = "" if group_id == OPERATORS_GROUP else f"{group_id}."
+        if region.subtask is None:
+            return cls(f"{prefix}{region.name}")
+        return cls(f"{prefix}{region.subtask.of}", region.subtask.map_index)
+
+
+class RegionKey(NamedTuple):
+    """One region of one DAG run, whatever the attempt: what stays the same when it is made again."""
+
+    dag_id: str
+    run_key: str
+    group_id: str
+    region: str
+
+    @classmethod
+    def of(cls, run: RunIdentity, region: str) -> RegionKey:
+        """The region named ``region`` of ``run``."""
+        return cls(run.dag_id, run.run_key, run.group_id, region)
+
+    @property
+    def path(self) -> str:
+        """All four names, encoded, with slashes between them: no two regions have the same."""
+        return "/".join(encode(name) for name in self)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """How a command of ``airflow recovery`` is told which region."""
+        return (self.dag_id, self.run_key, self.region, "--group", self.group_id)
