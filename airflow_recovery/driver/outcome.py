@@ -22,7 +22,6 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.records import ReadMetrics
-from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
 
@@ -87,7 +86,7 @@ def finish_attempt(
         accumulators=result.accumulators,
         worker=socket.gethostname(),
         coordinators=result.coordinators,
-        mode=SplitOutcome(parts=result.parts, lost_splits=result.lost_splits),
+        mode=result.mode,
     )
     try:
         info = journal.finish(outcome)

@@ -15,7 +15,7 @@ from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, 
 from airflow_recovery.splits.batches import StaticAssignment
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.loop import SplitLoop
-from airflow_recovery.splits.mode import SplitClaim
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import (
     accumulated,
     check_cover,
@@ -98,8 +98,7 @@ def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Par
         application_id=None,
         accumulators=accumulated(parts),
         externals=_read_by(region.spec, parts),
-        parts=refs_of(parts),
-        lost_splits=lost_splits_of(parts, splits),
+        mode=SplitOutcome(refs_of(parts), lost_splits_of(parts, splits)),
     )
 
 

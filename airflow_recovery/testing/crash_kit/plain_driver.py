@@ -22,6 +22,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
+from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.splits.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.splits.split import Split
@@ -75,7 +76,7 @@ def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: l
         union_of(folder_of(parts), [each.name for each in results], parts),
         round(time.monotonic() - started, 3),
         application_id=None,
-        parts=refs_of(parts),
+        mode=SplitOutcome(refs_of(parts)),
     )
 
 
