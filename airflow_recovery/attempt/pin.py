@@ -7,7 +7,6 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.records import Hold
 from airflow_recovery.results.parts_in_use import made_of
-from airflow_recovery.splits.mode import SplitOutcome
 
 
 def finished_attempt(state: RunState, region: str, number: int | None) -> Attempt:
@@ -26,8 +25,8 @@ def hold(journal: Journal, state: RunState, region: str, number: int | None, who
     """Pin the data of an attempt: no release policy, `gc` or purge deletes them. Pinning twice is once.
 
     Whoever holds writes that, *then* looks for ``released``; whoever releases writes ``released``, *then* looks for
-    holds. So of two that race, one sees the other. A finish that was committed split by split is pinned with the parts
-    that it took over; not once a later one counts, since the sweeper may have deleted what that does not use.
+    holds. So of two that race, one sees the other. A finish that took over parts of earlier attempts is pinned with
+    them; not once a later one counts, since the sweeper may have deleted what that does not use.
 
     Raises `NothingRecorded` without such a finish, and `Refused` where the data were released.
     """
@@ -60,12 +59,12 @@ def let_go(journal: Journal, state: RunState, region: str, number: int | None, w
 
 
 def _check_is_whole(found: RegionState, region: str, attempt: Attempt) -> None:
-    if attempt.outcome is None or not SplitOutcome.of(attempt.outcome).parts or found.current is None:
+    if attempt.outcome is None or not attempt.outcome.mode.attempts or found.current is None:
         return
     if found.current.number > attempt.number:
         raise Refused(
-            f"{region}@{attempt.number} was committed split by split, and @{found.current.number} counts now: some of "
-            "its files may be gone. Pin that one."
+            f"{region}@{attempt.number} was committed in parts, and @{found.current.number} counts now: some of its "
+            "files may be gone. Pin that one."
         )
 
 

@@ -40,7 +40,12 @@ class RegionMode:
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """Of an outcome: the attempts whose work it is made of, where these are others than its own."""
+        """Of a claim: the attempts whose work it takes over. Of an outcome: those whose work it is made of."""
+        return ()
+
+    @property
+    def parts_used(self) -> tuple[tuple[int, int], ...]:
+        """Of a claim or an outcome: which parts of their work these are, as (attempt, number)."""
         return ()
 
 

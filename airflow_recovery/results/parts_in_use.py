@@ -1,10 +1,11 @@
-"""Which parts of which attempts are still used, of regions that commit split by split.
+"""Which parts of which attempts are still used, of regions whose mode commits their work in parts.
 
-A finish of such a region names objects of several attempts, and so does the base of a claim. So what may be deleted is
-found by what manifests and bases name, and never by the attempt that something lies under.
+A finish of such a region is made of parts of several attempts, and a claim may take some over. So what may be deleted
+is found by what finishes and claims rest on, and never by the attempt that something lies under.
 
     used    the parts of the finish that counts, of the one that the newest publish names, and of those that are pinned
-            the base of the newest claim, and that attempt's own log: what its driver, or the next claim, builds on
+            what the newest claim takes over, and the parts of its own attempt: its driver, or the next claim, builds
+            on them
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Collection, Iterable, Mapping
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.records import Claim
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import numbers_of
 
 PartsOf = Mapping[int, frozenset[int]]
 """The numbers of parts, by attempt."""
@@ -39,30 +38,26 @@ def parts_in_use(
     ``but_finish``: as if the finish of this attempt did not count, and nothing were built on it.
     """
     used: dict[int, set[int]] = {}
-    held = {each.number for each in state.pinned}
+    held = {attempt.number for attempt in state.pinned}
     finishes = {state.current.number if state.current is not None else 0, *published, *held} - {but_finish}
     for number in finishes:
         attempt = state.attempts.get(number)
         if attempt is not None and attempt.outcome is not None and (number in held or not attempt.is_released):
-            for part in SplitOutcome.of(attempt.outcome).parts:
-                used.setdefault(part.attempt, set()).add(part.number)
+            for maker, part in attempt.outcome.mode.parts_used:
+                used.setdefault(maker, set()).add(part)
     if claim is not None and claim.attempt != but_finish and claim.attempt > state.void_up_to:
-        log = AdoptedParts(claim.attempt, state.attempts[claim.attempt].parts)
-        for number, part_number in numbers_of((*SplitClaim.of(claim).base, log)):
-            if not state.is_let_go(number):
-                used.setdefault(number, set()).add(part_number)
-    return {number: frozenset(found) for number, found in used.items()}
+        own = ((claim.attempt, number) for number in range(state.attempts[claim.attempt].parts))
+        for maker, part in (*claim.mode.parts_used, *own):
+            if not state.is_let_go(maker):
+                used.setdefault(maker, set()).add(part)
+    return {maker: frozenset(parts) for maker, parts in used.items()}
 
 
 def made_of(state: RegionState, number: int) -> tuple[int, ...]:
     """The attempts whose parts the finish of this attempt is made of, but for its own."""
     attempt = state.attempts.get(number)
     outcome = attempt.outcome if attempt is not None else None
-    return (
-        tuple(sorted({each.attempt for each in SplitOutcome.of(outcome).parts} - {number}))
-        if outcome is not None
-        else ()
-    )
+    return tuple(sorted({*outcome.mode.attempts} - {number})) if outcome is not None else ()
 
 
 def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
 that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
-earlier attempt reads it, and its finish goes on to do so. What was committed split by split is made of files of several
+earlier attempt reads it, and its finish goes on to do so. What was committed in parts is made of files of several
 attempts (`airflow_recovery.results.parts_in_use`): they go together, less those that somebody else uses.
 """
 
@@ -40,7 +40,6 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Judgement
 from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
-from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
@@ -57,7 +56,7 @@ class ReleaseRule:
 
     ``age_s(keys)`` is how long ago the newest of these journal objects was stored, by the store's own clock.
     ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same. ``claims`` are the newest ones
-    of the regions that commit split by split.
+    of the regions that have parts.
     """
 
     def __init__(
@@ -302,9 +301,8 @@ def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
 
 def pinned_by(claim: Claim) -> set[tuple[str, int]]:
     """(region, attempt) of everything that an open claim rests on."""
-    return {(pin.region, pin.attempt) for pin in claim.inputs} | {
-        (claim.region, each.attempt) for each in SplitClaim.of(claim).base
-    }
+    inputs = {(pin.region, pin.attempt) for pin in claim.inputs}
+    return inputs | {(claim.region, attempt) for attempt in claim.mode.attempts}
 
 
 def pin_name(owner: RunAttempt) -> str:

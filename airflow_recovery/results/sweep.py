@@ -39,7 +39,6 @@ from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
-from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -231,7 +230,7 @@ class Sweeper:
     def _delete_surplus(
         self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
     ) -> Deleted:
-        """Of an attempt that commits split by split and stays: what no part names that is used, and is old enough."""
+        """Of an attempt with parts that stays: what is in no part that is used, and is old enough."""
         state = run.state.of(region)
         used = rule.used_parts(region).get(number)
         if not used or not is_settled(state, number):
@@ -252,11 +251,7 @@ class Sweeper:
         for region, state in run.state.regions.items():
             for number, attempt in state.attempts.items():
                 outcome = attempt.outcome
-                if (
-                    outcome is not None
-                    and (outcome.shared or SplitOutcome.of(outcome).parts)
-                    and not attempt.is_released
-                ):
+                if outcome is not None and (outcome.shared or outcome.mode.attempts) and not attempt.is_released:
                     found.add((encode(region), number))
         return sorted(found)
 

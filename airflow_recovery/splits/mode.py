@@ -73,6 +73,16 @@ class SplitClaim(SplitMode):
     base: tuple[AdoptedParts, ...] = later(())
     reading: str | None = later(None)
 
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """Those that ``base`` is of."""
+        return tuple(adopted.attempt for adopted in self.base)
+
+    @property
+    def parts_used(self) -> tuple[tuple[int, int], ...]:
+        """Those that are adopted."""
+        return tuple((adopted.attempt, number) for adopted in self.base for number in adopted.numbers)
+
 
 @dataclass(frozen=True)
 class SplitOutcome(SplitMode):
@@ -85,6 +95,11 @@ class SplitOutcome(SplitMode):
     def attempts(self) -> tuple[int, ...]:
         """The attempts whose work the finish is made of."""
         return tuple(part.attempt for part in self.parts)
+
+    @property
+    def parts_used(self) -> tuple[tuple[int, int], ...]:
+        """Those that the outputs are put together of."""
+        return tuple((part.attempt, part.number) for part in self.parts)
 
 
 IN_RECORDS = {RegionPlan: SplitPlan, Claim: SplitClaim, Outcome: SplitOutcome, AttemptTrace: SplitOutcome}

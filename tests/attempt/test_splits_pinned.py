@@ -105,7 +105,7 @@ def test_what_was_committed_split_by_split_can_be_pinned_while_it_counts(world, 
     clock.passes(100 * DAY_S)
     sweep(world)
     assert not is_whole(world, 2)
-    with pytest.raises(Refused, match=r"S@2 was committed split by split, and @3 counts now"):
+    with pytest.raises(Refused, match=r"S@2 was committed in parts, and @3 counts now"):
         pin(world, 2)
     assert world.state().of(SOURCE).pinned == ()
 
