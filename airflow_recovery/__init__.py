@@ -46,8 +46,8 @@ from airflow_recovery.model.result_type import (
     ResultType,
 )
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.model.split import Split
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
-from airflow_recovery.splits.split import Split
 from airflow_recovery.version import __version__
 
 if TYPE_CHECKING:

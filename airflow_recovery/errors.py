@@ -262,7 +262,7 @@ class InputUnreachable(RecoveryError):
     kind = Kind.FINAL
 
 
-class NoDoor(RecoveryError):
+class ClearNotConfigured(RecoveryError):
     """Another task would have to be cleared, and neither way to do it is configured."""
 
     kind = Kind.FINAL

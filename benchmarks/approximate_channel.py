@@ -26,7 +26,7 @@ from airflow_recovery.model.records import AttemptTrace, Claim, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.streaming.channel_records import ChannelIdentity
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
@@ -155,7 +155,7 @@ class Scene:
             replays=True,
             allow_stateful_loss=False,
         )
-        pins = (ChannelPin("rows", 1),)
+        pins = (ChannelRef("rows", 1),)
         params = {"folder": f"file://{self._folder}/in"} if is_source else {}
         return RegionSpec(
             job=JOB,

@@ -23,7 +23,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
@@ -146,7 +146,7 @@ def _requests_by_region(folder: Path) -> dict[str, dict[str, int]]:
         run = Run(
             plan=plan,
             journal=journal,
-            scheduler=tasks.door(own),
+            task_instances=tasks.clear_client(own),
             available=ResultProber(lambda location: results),
             task_keys={each: each for each in CHAIN},
             task=TaskIdentity("run", own.try_number, own.ti_id),
@@ -154,7 +154,7 @@ def _requests_by_region(folder: Path) -> dict[str, dict[str, int]]:
             log=log,
             events=events,
         )
-        RegionTask(run, name, WritesAtOnce(journal.beside(IDENTITY), results)).execute()
+        RegionTask(run, name, WritesAtOnce(journal.sibling(IDENTITY), results)).execute()
         events.close()
         tasks.end(own, "success")
         found[name] = _told(counted)
@@ -196,7 +196,7 @@ def _replaying(folder: Path, count: int) -> Callable[[], None]:
         writer = EventWriter(store, IDENTITY, f"writer-{at:04d}", max_waiting_events=EVENTS)
         for n in range(500):
             name = f"region_{at:04d}_{n:03d}"
-            pins = (InputPin("region_0000_000", 1),)
+            pins = (InputRef("region_0000_000", 1),)
             claim = Claim(name, 1, "w", "0a", pins, "run", 1, "ti", "tag", "now")
             outcome = Outcome(name, 1, AttemptState.FINISHED, "w", "now", "f", pins, outputs=(manifest,))
             writer.record(AttemptClaimed(occurred_at="now", claim=claim))

@@ -11,8 +11,8 @@ from statistics import median
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.model.records import AttemptState, InputRef, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
@@ -47,7 +47,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
         table.append((said, len(found.running), *summary([1000 * each for each in times])))
     text = _timed(rounds, lambda: plan_text(found))[1]
     document = _timed(rounds, lambda: Plan.from_json(json.loads(json.dumps(found.to_json()))))[1]
-    judged = _timed(rounds, lambda: _judge(topology, state))[1]
+    evaluation = _timed(rounds, lambda: _evaluate(topology, state))[1]
     growth, by_size = _growth(max(1, rounds // 2))
     first, last = by_size[SIZES[0]] / SIZES[0], by_size[SIZES[-1]] / SIZES[-1]
     return Report(
@@ -62,7 +62,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Figure("slowest of three plans", 1000 * slowest, "ms"),
             Figure("text of the plan", 1000 * median(text), "ms"),
             Figure("JSON and back", 1000 * median(document), "ms"),
-            Figure("what all regions' own pre-checks judge, for comparison", 1000 * median(judged), "ms"),
+            Figure("what all regions' own pre-checks judge, for comparison", 1000 * median(evaluation), "ms"),
             Figure(f"a vertex at {SIZES[-1]} against one at {SIZES[0]}", last / first, "times"),
         ],
         tables=[
@@ -94,7 +94,7 @@ def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
 
 def _finished(region: RegionPlan) -> Attempt:
     manifest = PartitionManifest(region.name, f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
-    pins = tuple(InputPin(each, 1) for each in region.inputs)
+    pins = tuple(InputRef(each, 1) for each in region.inputs)
     outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
 
@@ -103,9 +103,9 @@ def _there(region: str, attempt: Attempt) -> Reason | None:
     return None
 
 
-def _judge(topology: PlanRecord, state: RunState) -> int:
-    judged = Judgement(topology, state, available=_there)
-    reasons = [judged.why_must_run(each.name) for each in topology.regions]
+def _evaluate(topology: PlanRecord, state: RunState) -> int:
+    evaluation = Evaluation(topology, state, available=_there)
+    reasons = [evaluation.why_must_run(each.name) for each in topology.regions]
     return sum(each is not None and each.why is not Why.RESET for each in reasons)
 
 

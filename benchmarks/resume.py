@@ -27,7 +27,7 @@ from airflow_recovery.model.records import (
     Claim,
     ExternalObject,
     FenceCause,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
@@ -204,8 +204,8 @@ def write_finished(
     hashed = plan_hash(topology)
     failed = topology.regions[count // 2].name if has_failed else None
 
-    def pins(region: RegionPlan) -> tuple[InputPin, ...]:
-        return tuple(InputPin(each, 2 if each == failed else 1) for each in region.inputs)
+    def pins(region: RegionPlan) -> tuple[InputRef, ...]:
+        return tuple(InputRef(each, 2 if each == failed else 1) for each in region.inputs)
 
     def finish(at: int) -> None:
         region = topology.regions[at]
@@ -234,7 +234,7 @@ def _leave_a_snapshot(store: ObjectStore, identity: RunIdentity, topology: PlanR
     journal.wait_for_snapshot()
 
 
-def _claim(region: RegionPlan, attempt: int, plan: str, pins: tuple[InputPin, ...]) -> Claim:
+def _claim(region: RegionPlan, attempt: int, plan: str, pins: tuple[InputRef, ...]) -> Claim:
     return Claim(region.name, attempt, "w", plan, pins, "run", 1, f"ti-{region.name}", "tag", "now")
 
 
@@ -265,7 +265,7 @@ def _run(journal: ObjectStore, data: ObjectStore, identity: RunIdentity, topolog
     return Run(
         plan=topology,
         journal=Journal(journal, identity, writer=uuid.uuid4().hex),
-        scheduler=tasks.door(own),
+        task_instances=tasks.clear_client(own),
         available=ResultProber(lambda location: data),
         task_keys={name: name for name in names},
         task=TaskIdentity("run", 1, own.ti_id),

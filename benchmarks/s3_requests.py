@@ -234,7 +234,7 @@ def _run(stores: RecordingStores, plan: JobPlan, task: str, number: int) -> Run:
     return Run(
         plan=plan.record,
         journal=Journal(stores.journal, IDENTITY, writer=writer),
-        scheduler=tasks.door(own),
+        task_instances=tasks.clear_client(own),
         available=ResultProber(lambda location: stores.results),
         task_keys={name: name for name in _tasks(plan)},
         task=TaskIdentity("run", number, own.ti_id),

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import (
     LOG_RECORD,
     Assign,
@@ -21,7 +22,6 @@ from airflow_recovery.splits.log import (
     fold,
 )
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.split import Split
 from airflow_recovery.store.local import LocalStore
 from benchmarks.report import Figure, Report, Table, summary
 

@@ -11,17 +11,17 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+from airflow_recovery.attempt.assignment_log import AssignmentLog
+from airflow_recovery.job.enumerators import date_splits, key_range_splits, yielded_splits
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.model.records import RunIdentity, SplitGeneration
-from airflow_recovery.splits import inventory
-from airflow_recovery.splits.assignment import Assignment, advance, batches
-from airflow_recovery.splits.assignment_log import AssignmentLog
-from airflow_recovery.splits.enumerators import date_splits, key_range_splits, yielded_splits
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import Assignment, advance, batches
+from airflow_recovery.model.split_matching import Vanished, match
 from airflow_recovery.splits.log import Assign, Discovered, LogRecord, fold
-from airflow_recovery.splits.matching import Vanished, match
-from airflow_recovery.splits.split import Split
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.task import inventory
 from benchmarks.report import Figure, Report, Table, summary
 
 KEYS = 100_000

@@ -11,7 +11,7 @@ from airflow_recovery.attempt.run import LISTING_ROUNDS
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, PagesDisagree, PlanOutdated
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import InputPin, Reset
+from airflow_recovery.model.records import InputRef, Reset
 from airflow_recovery.planning.plan import Plan, PlannedRegion
 
 
@@ -24,7 +24,7 @@ class AppliedPlan:
     has ended without telling the journal.
     """
 
-    resets: tuple[InputPin, ...]
+    resets: tuple[InputRef, ...]
     clear: tuple[str, ...]
     at_work: tuple[str, ...] = ()
 
@@ -62,11 +62,13 @@ def _is_at_work(plan: Plan, region: str, now: RegionState) -> bool:
 
 def _check_unchanged(journal: Journal, planned: PlannedRegion, now: RegionState) -> None:
     name = planned.name
-    if now.top != planned.top:
-        raise PlanOutdated(f"this plan is outdated: attempt {now.top} of {name} has started. {_AGAIN}")
-    if now.mark != planned.mark:
-        reset = journal.read_reset(name, now.mark)
-        raise PlanOutdated(f"this plan is outdated: {name}@{now.mark} was reset by {reset.who} ({reset.why}). {_AGAIN}")
+    if now.latest_attempt != planned.latest_attempt:
+        raise PlanOutdated(f"this plan is outdated: attempt {now.latest_attempt} of {name} has started. {_AGAIN}")
+    if now.reset_watermark != planned.reset_watermark:
+        reset = journal.read_reset(name, now.reset_watermark)
+        raise PlanOutdated(
+            f"this plan is outdated: {name}@{now.reset_watermark} was reset by {reset.who} ({reset.why}). {_AGAIN}"
+        )
 
 
 _AGAIN = "Nothing was changed; make a new plan."

@@ -16,7 +16,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import Claim, InputPin, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.model.records import Claim, InputRef, Outcome, RegionPlan, RunAttempt
 from airflow_recovery.splits.adoption import finish_without_spark
 from airflow_recovery.splits.dynamic_assignment import finish_pulled
 from airflow_recovery.streaming.failover import check_channels
@@ -26,7 +26,7 @@ def claim_attempt(
     run: Run,
     region: str,
     state: RunState,
-    inputs: Sequence[InputPin],
+    inputs: Sequence[InputRef],
     *,
     mode: RegionMode,
     epoch: str | None,
@@ -43,11 +43,11 @@ def claim_attempt(
     count it as.
     ``prepare_journal`` is called before the first claim with this plan.
     """
-    run.scheduler.live_check()
+    run.task_instances.live_check()
     if run.plan_hash not in state.plans:
         prepare_journal()
         run.journal.put_plan(run.plan)
-    number = state.of(region).top + 1
+    number = state.of(region).latest_attempt + 1
     claim = Claim(
         region=region,
         attempt=number,
@@ -76,17 +76,17 @@ def claim_attempt(
     return claim
 
 
-def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputPin, ...]:
+def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputRef, ...]:
     """What an attempt of ``region`` pins that reads ``inputs``."""
     return tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items())
 
 
-def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputPin:
+def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
     """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
     digests = (
         (each.result, each.digest) for each in outcome.outputs if not reader.reads or each.result in reader.reads
     )
-    return InputPin(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
+    return InputRef(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
 
 
 def run_claimed(

@@ -13,28 +13,28 @@ from collections.abc import Mapping
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
-    HOW_TO_GET_A_DOOR,
+    HOW_TO_CONFIGURE_CLEARS,
     REMOVED_STATE,
     RUNNING_STATES,
     ClearRequest,
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import InputLost, InputSkipped, InputUnreachable, NoDoor, ObjectMissing
+from airflow_recovery.errors import ClearNotConfigured, InputLost, InputSkipped, InputUnreachable, ObjectMissing
 from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
-from airflow_recovery.model.records import InputPin, Lost
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.model.records import InputRef, Lost
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import plan_of
 from airflow_recovery.planning.plan_text import brief, plan_line
 from airflow_recovery.planning.reason import Reason
 
 
-def wake_producers(
-    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+def clear_producers(
+    run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], observation: Observation
 ) -> InputLost:
     """Report and wake. Returns the exception for the caller to raise: its retry waits for the producers.
 
-    ``observation`` was made before the listing that ``judged`` rests on. Raises `InputSkipped` where a producer was
+    ``observation`` was made before the listing that ``evaluation`` rests on. Raises `InputSkipped` where a producer was
     skipped in this run, `InputUnreachable` where its task was removed from the run, or where it has verified its result
     since an earlier report and this process still does not see it.
     """
@@ -53,13 +53,15 @@ def wake_producers(
             "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
             "version."
         )
-    plan = _report(run, judged, caller, lost, tries)
+    plan = _report(run, evaluation, caller, lost, tries)
     request = ClearRequest(
         producers={run.task_keys[each]: tries[each].ti_id for each in lost if each in tries},
-        consumers=_readers(run, judged, caller, lost, observation),
+        consumers=_readers(run, evaluation, caller, lost, observation),
     )
-    result = run.scheduler.clear(request)
-    gone = tuple(InputPin(region, attempt.number) for region in lost if (attempt := judged.current(region)) is not None)
+    result = run.task_instances.clear(request)
+    gone = tuple(
+        InputRef(region, attempt.number) for region in lost if (attempt := evaluation.current(region)) is not None
+    )
     run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
     said = "; ".join(reason.text() for reason in lost.values())
     woken = ", ".join(result.cleared) or "nobody: they are awake already"
@@ -69,32 +71,34 @@ def wake_producers(
     )
 
 
-def refuse_without_door(run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason]) -> NoDoor:
+def refuse_without_clear_client(
+    run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason]
+) -> ClearNotConfigured:
     """The error where producers would have to be woken and nothing is configured to do it.
 
     The loss is reported all the same, so that a producer that is cleared by hand looks at its data.
     """
-    _report(run, judged, caller, lost, {})
+    _report(run, evaluation, caller, lost, {})
     said = "; ".join(reason.text() for reason in lost.values())
-    return NoDoor(
+    return ClearNotConfigured(
         f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
         f"task. By hand: clear {', '.join(run.task_keys[each] for each in lost)}, each with its downstream tasks, this "
-        f"one among them; what still stands is kept. {HOW_TO_GET_A_DOOR}"
+        f"one among them; what still stands is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
 
 
 def _report(
-    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], tries: Mapping[str, TaskTry]
+    run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], tries: Mapping[str, TaskTry]
 ) -> tuple[tuple[str, str], ...]:
     """Write `.lost` for each result that is gone. Returns what will run and why, as it is shown to a person."""
     # A wake-up must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
-    planned = plan_of(judged, ask=False)
+    planned = plan_of(evaluation, ask=False)
     plan = brief(planned)
     run.log.info("The failover as planned: %s.", plan_line(planned))
     for region, reason in lost.items():
-        attempt = judged.current(region)
+        attempt = evaluation.current(region)
         # Nothing is reported of a region that does not stand: there is no result that could be gone.
-        if attempt is None or judged.why_not_standing(region) is not None:
+        if attempt is None or evaluation.invalid_because(region) is not None:
             continue
         seen = tries.get(region)
         if attempt.is_lost and seen is not None and seen.state == "success":
@@ -120,27 +124,27 @@ def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: st
 
 
 def _readers(
-    run: Run, judged: Judgement, caller: str, lost: Mapping[str, Reason], observation: Observation
+    run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], observation: Observation
 ) -> dict[str, str]:
     """Consumers that rest on what will be made again, and run again whatever that writes (forward cancellation).
 
-    Not those that may turn out to stand: they are looked at when the producer has finished (`settle`).
+    Not those that may turn out to stand: they are looked at when the producer has finished (`final_check`).
     """
     tries = run.tries(observation)
     found: dict[str, str] = {}
     for producer in lost:
-        current = judged.current(producer)
+        current = evaluation.current(producer)
         if current is None:
             continue
         for consumer in run.consumers[producer]:
             seen = tries.get(consumer)
             if consumer == caller or consumer in lost or seen is None:
                 continue
-            if not judged.always_follows(consumer, producer):
+            if not evaluation.always_follows(consumer, producer):
                 continue
             if seen.state not in FINISHED_STATES | RUNNING_STATES:
                 continue
-            basis = judged.basis(consumer, seen.ti_id) or ()
+            basis = evaluation.basis(consumer, seen.ti_id) or ()
             if any(pin.region == producer and pin.attempt == current.number for pin in basis):
                 found[run.task_keys[consumer]] = seen.ti_id
     return found

@@ -54,7 +54,7 @@ def roll_forward(run: Run, prepared: Attempt, mine: RegionState, why_run: Callab
     ``why_run``: why the region would run again with this finish committed, if it would. Raises `SinkInDoubt` where it
     can't be decided what the target has, and what the committer raises.
     """
-    _Commit(run, prepared).complete(is_void=prepared.number <= mine.void_up_to, why_run=why_run)
+    _Commit(run, prepared).complete(is_void=prepared.number <= mine.invalid_up_to, why_run=why_run)
 
 
 def check_not_appended(run: Run, region: str, state: RunState) -> None:
@@ -102,7 +102,7 @@ def number_in_target(run: Run, region: str, state: RunState) -> int | None:
         return None
     mine = state.of(region)
     earlier = [each.outcome.commit for each in mine.attempts.values() if each.outcome is not None]
-    least = max([mine.top, *(each.number or 0 for each in earlier if each is not None)])
+    least = max([mine.latest_attempt, *(each.number or 0 for each in earlier if each is not None)])
     if spec.kind is CommitKind.TOKEN and spec.mode is CommitMode.REPLACE:
         committer = run.open_committer(spec)
         if isinstance(committer, RemembersAttempts):

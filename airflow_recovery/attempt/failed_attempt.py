@@ -25,10 +25,10 @@ from airflow_recovery.errors import (
     StoreError,
 )
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, FenceCause, Outcome
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
 
 
@@ -37,7 +37,7 @@ class _After:
     """What was found after a failure. The observation was made before the listing that the judgement rests on."""
 
     state: RunState
-    judged: Judgement
+    evaluation: Evaluation
     observation: Observation
     lost: Mapping[str, Reason]
 
@@ -78,9 +78,9 @@ class FailedAttempt:
         # Where a failure restarts everything, the next try does it.
         is_full = run.plan.failover_strategy is FailoverStrategy.FULL
         if after is not None and lost and not is_full:
-            from airflow_recovery.attempt.clear_producers import wake_producers  # only a failover needs it
+            from airflow_recovery.attempt.clear_producers import clear_producers  # only a failover needs it
 
-            raise wake_producers(run, after.judged, claim.region, lost, after.observation) from error
+            raise clear_producers(run, after.evaluation, claim.region, lost, after.observation) from error
         # What is wrong with the code or its place uses up no budget: it fails at once.
         uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
         if cause is FenceCause.OWN_FAILURE and uses_budget:
@@ -92,12 +92,12 @@ class FailedAttempt:
         if not isinstance(error, RegionFailed):
             return None
         try:
-            observation = self._run.scheduler.observe()
+            observation = self._run.task_instances.observe()
             if observation is None:
                 return None
             state = self._run.journal.load(self._run.list())
-            judged = self._run.judge(state)
-            return _After(state, judged, observation, judged.lost_inputs(self._claim.region))
+            evaluation = self._run.evaluate(state)
+            return _After(state, evaluation, observation, evaluation.lost_inputs(self._claim.region))
         except Exception as second:
             # The failure itself is what is told, and the attempt is still to be fenced; the next try looks again.
             self._run.log.warning("Whether an input is lost could not be looked at: %s", second)
@@ -105,10 +105,10 @@ class FailedAttempt:
 
     def _own_or_superseded(self, error: BaseException) -> FenceCause:
         """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result."""
-        if isinstance(error, SharedMadeElsewhere):
+        if isinstance(error, BuiltElsewhere):
             return FenceCause.SUPERSEDED
         try:
-            self._run.scheduler.live_check()
+            self._run.task_instances.live_check()
         except NotMine:
             return FenceCause.SUPERSEDED
         except Exception as second:

@@ -54,10 +54,10 @@ def failover_restart(
 def _failure(state: RunState, region: str, why: Reason, lost: Mapping[str, Reason]) -> str | None:
     """An own attempt that failed, a result of its own that is gone, or an input that is."""
     mine = state.of(region)
-    newest = mine.attempts.get(mine.top)
-    outcome = newest.outcome if newest is not None and mine.top > mine.mark else None
+    newest = mine.attempts.get(mine.latest_attempt)
+    outcome = newest.outcome if newest is not None and mine.latest_attempt > mine.reset_watermark else None
     if outcome is not None and outcome.cause in (FenceCause.OWN_FAILURE, FenceCause.LOST_INPUT):
-        return f"{region}@{mine.top} ended: {outcome.cause.value}"
+        return f"{region}@{mine.latest_attempt} ended: {outcome.cause.value}"
     return next((each.text() for each in (why, *lost.values()) if each.why in LOST_DATA), None)
 
 
@@ -66,12 +66,12 @@ def restart_others(run: Run, state: RunState, restart: FailoverRestart, observat
 
     Without a door (``observation`` is `None`) the resets stand all the same; who may not clear others says so later.
     """
-    run.scheduler.live_check()
+    run.task_instances.live_check()
     run.log.warning("%s: %s, since %s.", restart.region, restart.what, restart.cause)
     started = [name for name in (*restart.others, restart.region) if has_started(state.of(name))]
     for name in started:
         who, why = run.task.airflow_run_id, f"{restart.what}: {restart.cause}"
-        run.journal.reset(Reset(name, state.of(name).top, who, why, failover=True, answers=restart.answers))
+        run.journal.reset(Reset(name, state.of(name).latest_attempt, who, why, failover=True, answers=restart.answers))
     if observation is None:
         return
     tries = run.tries(observation)
@@ -80,5 +80,5 @@ def restart_others(run: Run, state: RunState, restart: FailoverRestart, observat
         for name in restart.others
         if name in tries and tries[name].state in FINISHED_STATES | RUNNING_STATES
     }
-    cleared = run.scheduler.clear(ClearRequest(consumers=others, unblock=True)).cleared
+    cleared = run.task_instances.clear(ClearRequest(consumers=others, unblock=True)).cleared
     run.log.info("Cleared: %s.", ", ".join(cleared) or "nobody, they are awake already")

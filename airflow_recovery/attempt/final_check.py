@@ -11,15 +11,15 @@ import logging
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
-    HOW_TO_GET_A_DOOR,
+    HOW_TO_CONFIGURE_CLEARS,
     RUNNING_STATES,
     ClearRequest,
     Observation,
 )
-from airflow_recovery.errors import NoDoor, Overtaken, PagesDisagree
+from airflow_recovery.errors import ClearNotConfigured, Overtaken, PagesDisagree
 from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.streaming.mode import StreamingOutcome
 
@@ -27,18 +27,18 @@ GREEN_STATES = RUNNING_STATES | {"success"}
 """States in which a task has reported a success, or may report one without looking again."""
 
 
-def settle(run: Run, region: str, attempt: int) -> None:
+def final_check(run: Run, region: str, attempt: int) -> None:
     """Returns once ``region`` may report success with ``attempt``; clears whoever stands on a superseded input.
 
     An inner region at its first attempt and try has superseded nobody, and its consumers look at it themselves: it
-    skips this. Raises `Overtaken` where its own basis is superseded, `NoDoor` where somebody would have to be cleared
+    skips this. Raises `Overtaken` where its own basis is superseded, `ClearNotConfigured` where somebody would have to be cleared
     and no way is configured.
     """
     first_try = attempt == 1 and run.task.try_number <= 1
     if run.consumers[region] and first_try:
         return
     # Observe, then list, in this order: a try that starts between the two is no longer the observed one.
-    observation = None if first_try else run.scheduler.observe()
+    observation = None if first_try else run.task_instances.observe()
     is_observed = not first_try
     for _ in range(LISTING_ROUNDS):
         listing = run.list()
@@ -46,40 +46,40 @@ def settle(run: Run, region: str, attempt: int) -> None:
             return
         if not is_observed:
             is_observed = True
-            observation = run.scheduler.observe()
+            observation = run.task_instances.observe()
             if observation is not None:
                 continue
         try:
             state = run.journal.load(listing)
         except PagesDisagree:
             continue
-        judged = run.judge(state)
-        mine = judged.current(region)
+        evaluation = run.evaluate(state)
+        mine = evaluation.current(region)
         outcome = mine.outcome if mine is not None else None
-        why = judged.why_overtaken(region, outcome.inputs if outcome is not None else None)
+        why = evaluation.why_overtaken(region, outcome.inputs if outcome is not None else None)
         if why is None and outcome is not None:
-            why = judged.why_other_channels(region, StreamingOutcome.of(outcome).channels)
+            why = evaluation.why_other_channels(region, StreamingOutcome.of(outcome).channels)
         if mine is None or why is not None:
             raise Overtaken(
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
                 "This task retries and is judged again."
             )
-        publish_anew = _why_published_anew(run, state, judged)
+        publish_anew = _why_published_anew(run, state, evaluation)
         if observation is None:
-            _refuse_overtaken(run, region, judged, publish_anew)
+            _refuse_overtaken(run, region, evaluation, publish_anew)
         else:
-            _clear_overtaken(run, region, judged, observation, publish_anew)
-        _tell_who_is_kept(run, region, judged)
+            _clear_overtaken(run, region, evaluation, observation, publish_anew)
+        _tell_who_is_kept(run, region, evaluation)
         return
     raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
 
 
-def _why_published_anew(run: Run, state: RunState, judged: Judgement) -> str | None:
+def _why_published_anew(run: Run, state: RunState, evaluation: Evaluation) -> str | None:
     """What the newest publish names that is superseded: its readers would wait for it, or miss it, for ever."""
     if not run.publish_keys or not state.newest_publish:
         return None
     for each in run.journal.read_publish(state.newest_publish).regions:
-        now = judged.current(each.region) if each.region in run.regions else None
+        now = evaluation.current(each.region) if each.region in run.regions else None
         if now is not None and now.number != each.attempt:
             return f"publish {state.newest_publish} names {each.region}@{each.attempt}, now @{now.number}"
     return None
@@ -92,14 +92,14 @@ def _of_other_tasks(run: Run, region: str) -> list[str]:
 
 
 def _clear_overtaken(
-    run: Run, region: str, judged: Judgement, observation: Observation, publish_anew: str | None
+    run: Run, region: str, evaluation: Evaluation, observation: Observation, publish_anew: str | None
 ) -> None:
     tries = run.tries(observation)
     targets: dict[str, str] = {}
     reasons: list[str] = []
     for other in _of_other_tasks(run, region):
         seen = tries.get(other)
-        why = _why_overtaken(judged, other, seen.ti_id if seen is not None else None)
+        why = _why_overtaken(evaluation, other, seen.ti_id if seen is not None else None)
         if why is not None and seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
             targets[run.task_keys[other]] = seen.ti_id
             reasons.append(why.text())
@@ -110,50 +110,52 @@ def _clear_overtaken(
                 targets[key] = task.ti_id
                 reasons.append(publish_anew)
     if targets or _is_blocked(observation):
-        result = run.scheduler.clear(ClearRequest(consumers=targets, unblock=_is_blocked(observation)))
+        result = run.task_instances.clear(ClearRequest(consumers=targets, unblock=_is_blocked(observation)))
         run.log.info("Settled: %s; cleared %s.", "; ".join(reasons) or "downstream was blocked", result.cleared)
 
 
-def _why_overtaken(judged: Judgement, region: str, ti_id: str | None) -> Reason | None:
+def _why_overtaken(evaluation: Evaluation, region: str, ti_id: str | None) -> Reason | None:
     """Why the task instance ``ti_id`` of a region rests on what does not count any more: inputs, or channels."""
-    basis = judged.basis(region, ti_id)
-    why = judged.why_overtaken(region, basis)
+    basis = evaluation.basis(region, ti_id)
+    why = evaluation.why_overtaken(region, basis)
     if why is not None or basis is None:
         return why
-    return judged.why_other_channels(region, judged.channel_basis(region, ti_id))
+    return evaluation.why_other_channels(region, evaluation.channel_basis(region, ti_id))
 
 
-def _refuse_overtaken(run: Run, region: str, judged: Judgement, publish_anew: str | None) -> None:
-    """No door: raises `NoDoor` where a task that has succeeded, or still may, stands on a superseded input.
+def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_anew: str | None) -> None:
+    """No door: raises `ClearNotConfigured` where a task that has succeeded, or still may, stands on a superseded input.
 
     A task in any other state, above all one that was cleared by hand, begins with its own pre-check and sees what this
     region has made: asked for its state after the own finish, it can't have begun before it.
     """
     overtaken = {
-        other: why for other in _of_other_tasks(run, region) if (why := _why_overtaken(judged, other, None)) is not None
+        other: why
+        for other in _of_other_tasks(run, region)
+        if (why := _why_overtaken(evaluation, other, None)) is not None
     }
     if overtaken:
-        states = run.scheduler.states([run.task_keys[each] for each in overtaken])
+        states = run.task_instances.states([run.task_keys[each] for each in overtaken])
         clear = [other for other in overtaken if states.get(run.task_keys[other]) in GREEN_STATES]
         if clear:
-            raise NoDoor(
+            raise ClearNotConfigured(
                 f"{region} has made again what others had read "
                 f"({'; '.join(overtaken[each].text() for each in clear)}), and this deployment gives no way to clear "
                 f"them. By hand: clear {run.task_keys[region]} with its downstream tasks in one go (or first "
                 f"{', '.join(run.task_keys[each] for each in clear)}, then {run.task_keys[region]}, then what is "
-                f"upstream_failed); what still stands is kept. {HOW_TO_GET_A_DOOR}"
+                f"upstream_failed); what still stands is kept. {HOW_TO_CONFIGURE_CLEARS}"
             )
     if publish_anew is not None:
         keys = ", ".join(run.publish_keys)
         run.log.warning("%s; this deployment gives no way to clear %s: clear it by hand.", publish_anew, keys)
 
 
-def _tell_who_is_kept(run: Run, region: str, judged: Judgement) -> None:
+def _tell_who_is_kept(run: Run, region: str, evaluation: Evaluation) -> None:
     """For people: which consumers keep results that they made of an earlier attempt, and by what right."""
     for consumer in run.consumers[region]:
-        current = judged.current(consumer)
+        current = evaluation.current(consumer)
         read = current.outcome.inputs if current is not None and current.outcome is not None else None
-        for each in judged.early_cutoffs(consumer, read):
+        for each in evaluation.early_cutoffs(consumer, read):
             if each.producer != region:
                 continue
             # Nobody has checked it: that rows have changed all the same is worth a look (fault 51).

@@ -18,7 +18,7 @@ from airflow_recovery.model.records import Claim
 
 
 @dataclass(frozen=True)
-class Patience:
+class HeartbeatTimeouts:
     """For how long a sign of life is waited for. ``timeout_s`` 0: not at all, an open attempt is ended at once."""
 
     timeout_s: float = 0.0
@@ -27,12 +27,12 @@ class Patience:
     sleep: Callable[[float], object] = time.sleep
 
     @classmethod
-    def of(cls, timeout_s: float) -> Patience:
+    def of(cls, timeout_s: float) -> HeartbeatTimeouts:
         """With looks often enough for that time-out."""
         return cls(timeout_s, poll_s=min(cls.poll_s, max(0.1, timeout_s / 10)))
 
 
-NO_PATIENCE = Patience()
+NO_HEARTBEAT_TIMEOUTS = HeartbeatTimeouts()
 
 
 def last_beat(journal: Journal, region: str, attempt: int) -> str | None:
@@ -55,7 +55,7 @@ def beat_of(journal: Journal, claim: Claim) -> Beat | None:
     return beat if beat is not None and beat.tag == claim.tag else None
 
 
-class SilenceWatch:
+class HeartbeatWatch:
     """Says when an attempt has given no new sign of life for ``timeout_s`` of this process's own time."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class SilenceWatch:
         self._seen: tuple[int, object] | None = None
         self._since_s = 0.0
 
-    def is_silent(self, attempt: int, beat: object) -> bool:
+    def has_timed_out(self, attempt: int, beat: object) -> bool:
         """Note what is seen now. True where nothing else has been seen for long enough."""
         if self._seen != (attempt, beat):
             self._seen, self._since_s = (attempt, beat), self._clock()

@@ -88,7 +88,7 @@ def check_base(run: Run, claim: Claim) -> None:
         return
     mine = run.list().state.of(claim.region)
     adopted = [part.attempt for part in SplitClaim.of(claim).base]
-    gone = [attempt for attempt in adopted if attempt <= mine.mark or mine.is_let_go(attempt)]
+    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.is_let_go(attempt)]
     if gone:
         detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
         _fence(run, claim, detail)

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, Subtask
+from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.chains import initializers, subtask_region
 from airflow_recovery.job.fingerprint import (
     initializer_fingerprint,
@@ -27,7 +28,6 @@ from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
-from airflow_recovery.splits.batch_snapshot import takes_snapshots
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.declaration import channel_of, streaming_of

@@ -15,7 +15,7 @@ from airflow_recovery.model.records import FenceCause
 DIED = "the process of this attempt died without a word: killed, out of memory, or its worker was lost"
 
 
-def fence_predecessor(
+def fence_previous_attempt(
     run: Run,
     region: str,
     opened: Attempt,
@@ -29,7 +29,7 @@ def fence_predecessor(
     (`airflow_recovery.attempt.reconnect`).
     """
     # It may be the present try's, and this process the earlier one.
-    run.scheduler.live_check()
+    run.task_instances.live_check()
     said = None
     if opened.claim is not None:
         run.journal.noticed(opened.claim)

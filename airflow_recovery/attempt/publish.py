@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_recovery.attempt.clear_producers import refuse_without_door, wake_producers
+from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import AttemptLost, PagesDisagree
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Publish, PublishedRegion
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
 
 CALLER = "publish"
@@ -28,26 +28,26 @@ class PublishTask:
     def execute(self) -> Publish:
         """The publish that names the present cut: a new one, or the newest where nothing has changed."""
         for _ in range(LISTING_ROUNDS):
-            observation = self._run.scheduler.observe()
+            observation = self._run.task_instances.observe()
             listing = self._run.list()
             try:
                 state = self._run.journal.load(listing)
             except PagesDisagree:
                 continue
-            judged = self._run.judge(state)
+            evaluation = self._run.evaluate(state)
             skipped = self._skipped(state, observation)
-            lost = self._lost(judged, skipped)
+            lost = self._lost(evaluation, skipped)
             if lost:
                 if observation is None:
-                    raise refuse_without_door(self._run, judged, CALLER, lost)
-                raise wake_producers(self._run, judged, CALLER, lost, observation)
-            cut = self._cut(judged)
+                    raise refuse_without_clear_client(self._run, evaluation, CALLER, lost)
+                raise clear_producers(self._run, evaluation, CALLER, lost, observation)
+            cut = self._cut(evaluation)
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
                 self._run.log.info("Publish %d names these results already.", newest.number)
                 return newest
             publish = Publish(state.newest_publish + 1, cut, skipped, self._run.now())
-            self._run.scheduler.live_check()
+            self._run.task_instances.live_check()
             try:
                 self._run.journal.publish(publish)
             except AttemptLost:
@@ -68,23 +68,23 @@ class PublishTask:
             if state.of(name).current is None and name in tries and tries[name].state == "skipped"
         )
 
-    def _lost(self, judged: Judgement, skipped: tuple[str, ...]) -> dict[str, Reason]:
+    def _lost(self, evaluation: Evaluation, skipped: tuple[str, ...]) -> dict[str, Reason]:
         lost: dict[str, Reason] = {}
         for region in self._run.plan.regions:
             if not region.final or region.name in skipped:
                 continue
-            reason = judged.why_must_run(region.name) or judged.why_not_committed(region.name)
+            reason = evaluation.why_must_run(region.name) or evaluation.why_not_committed(region.name)
             if reason is not None:
-                lost |= judged.lost_inputs(region.name)
+                lost |= evaluation.lost_inputs(region.name)
                 lost[region.name] = reason
         return {name: lost[name] for name in self._run.regions if name in lost}
 
-    def _cut(self, judged: Judgement) -> tuple[PublishedRegion, ...]:
+    def _cut(self, evaluation: Evaluation) -> tuple[PublishedRegion, ...]:
         """Every region that stands, so that the publish pins what its results rest on."""
         found = []
         for region in self._run.plan.regions:
-            attempt = judged.current(region.name)
-            if attempt is None or judged.why_not_standing(region.name) is not None:
+            attempt = evaluation.current(region.name)
+            if attempt is None or evaluation.invalid_because(region.name) is not None:
                 continue
             found.append(PublishedRegion(region.name, attempt.number, attempt.outcome_etag or "", region.results))
         return tuple(found)

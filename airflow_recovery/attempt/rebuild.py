@@ -14,7 +14,7 @@ from airflow_recovery.errors import OutputAltered
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.codec import needed
 from airflow_recovery.model.records import RegionPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 
 MAX_NOTE_CHARS = 1000
@@ -50,17 +50,17 @@ class Finished:
     left: Mapping[str, str]
 
 
-def asked_for(judged: Judgement) -> dict[str, Attempt]:
+def asked_for(evaluation: Evaluation) -> dict[str, Attempt]:
     """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
-    wanted = {each.name for each in judged.topology.regions if each.final or each.persistent}
-    for each in judged.topology.regions:
-        if judged.why_not_standing(each.name) is not None:
+    wanted = {each.name for each in evaluation.topology.regions if each.final or each.persistent}
+    for each in evaluation.topology.regions:
+        if evaluation.invalid_because(each.name) is not None:
             wanted.update(each.inputs)
-    found = {name: judged.current(name) for name in wanted if judged.why_not_standing(name) is None}
+    found = {name: evaluation.current(name) for name in wanted if evaluation.invalid_because(name) is None}
     return {name: each for name, each in found.items() if each is not None and not each.is_released}
 
 
-def finished_tasks(judged: Judgement, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
+def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
     """Every task of the judged plan. A task that runs several regions need not run if none of them must.
 
     ``key_of`` gives the key of a region's task, ``where`` the journal's URI for the notes. Raises what the judgement
@@ -68,28 +68,28 @@ def finished_tasks(judged: Judgement, key_of: Callable[[RegionPlan], str], where
     """
     notes: dict[str, list[str]] = {}
     left: dict[str, str] = {}
-    for region in judged.topology.regions:
+    for region in evaluation.topology.regions:
         key = key_of(region)
-        why = _why_left(judged, region)
+        why = _why_left(evaluation, region)
         if why is None:
-            notes.setdefault(key, []).append(_note(judged, region.name))
+            notes.setdefault(key, []).append(_note(evaluation, region.name))
         else:
             left.setdefault(key, why)
     said = {key: "; ".join(each) for key, each in notes.items() if key not in left}
     return Finished({key: _cut(f"Rebuilt from {where}: {text}") for key, text in said.items()}, left)
 
 
-def _why_left(judged: Judgement, region: RegionPlan) -> str | None:
-    state = judged.state.of(region.name)
+def _why_left(evaluation: Evaluation, region: RegionPlan) -> str | None:
+    state = evaluation.state.of(region.name)
     if state.open_attempt is not None:
-        return f"attempt {state.top} is open: its next try ends it"
+        return f"attempt {state.latest_attempt} is open: its next try ends it"
     try:
-        reason = judged.why_must_run(region.name)
+        reason = evaluation.why_must_run(region.name)
     except OutputAltered as error:
         return str(error)
     if reason is not None:
         return f"must run: {reason.text()}"
-    prepared = judged.why_not_committed(region.name)
+    prepared = evaluation.why_not_committed(region.name)
     if prepared is not None:
         return f"{prepared.text()}: its next try commits it"
     outcome = state.current.outcome if state.current is not None else None
@@ -104,10 +104,10 @@ def _why_left(judged: Judgement, region: RegionPlan) -> str | None:
     return None
 
 
-def _note(judged: Judgement, region: str) -> str:
-    current = judged.state.of(region).current
+def _note(evaluation: Evaluation, region: str) -> str:
+    current = evaluation.state.of(region).current
     ended = f", ended {current.outcome.ended_at}" if current is not None and current.outcome is not None else ""
-    return f"{region}: {why_kept(judged, region)}{ended}"
+    return f"{region}: {why_kept(evaluation, region)}{ended}"
 
 
 def _cut(text: str) -> str:

@@ -13,11 +13,11 @@ def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:
     if any(each.reset is not None and each.reset.epoch == epoch for each in mine.attempts.values()):
         return False
     if any(
-        n > mine.mark and each.is_claimed and run.journal.read_claim(region, n).epoch == epoch
+        n > mine.reset_watermark and each.is_claimed and run.journal.read_claim(region, n).epoch == epoch
         for n, each in mine.attempts.items()
     ):
         return False
-    run.scheduler.live_check()
+    run.task_instances.live_check()
     who, why = run.task.airflow_run_id, f"recompute, epoch {epoch}"
-    run.journal.reset(Reset(region, mine.top, who, why, epoch))
-    return mine.top > mine.mark
+    run.journal.reset(Reset(region, mine.latest_attempt, who, why, epoch))
+    return mine.latest_attempt > mine.reset_watermark

@@ -12,46 +12,46 @@ since its attempt is fenced before another one is claimed.
 from __future__ import annotations
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
-from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, beat_of
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, beat_of
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import is_gone, own_process
 from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import Claim, ExternalObject
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.splits.mode import SplitClaim
 
 LIVE_CHECK_EVERY_S = 15.0
 """Each live check is a write to Airflow's database; a kill of the task ends the waiting anyway."""
 
 
-def is_worth_following(
+def is_worth_reconnecting(
     run: Run,
     state: RunState,
-    judged: Judgement,
+    evaluation: Evaluation,
     opened: Attempt,
     application: SparkApplication,
     epoch: str | None,
 ) -> bool:
     """Would what the open attempt finishes be used? Not where it was reset, or rests on old inputs or on other code."""
     claim = opened.claim
-    if claim is None or run.patience.timeout_s <= 0 or application.is_killed:
+    if claim is None or run.heartbeat_timeouts.timeout_s <= 0 or application.is_killed:
         return False
     region = claim.region
-    mark = state.of(region).mark
+    mark = state.of(region).reset_watermark
     if opened.number <= mark or any(each.attempt <= mark for each in SplitClaim.of(claim).base):
         return False
     if epoch is not None and claim.epoch != epoch:
         return False
     if {pin.region for pin in claim.inputs} != set(run.regions[region].inputs):
         return False
-    if judged.why_overtaken(region, claim.inputs) is not None:
+    if evaluation.why_overtaken(region, claim.inputs) is not None:
         return False
     return claim.plan_hash == run.plan_hash or _fingerprint_then(run, claim) == _fingerprint_now(run, region)
 
 
-def follow(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
+def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
     """Wait until the attempt has ended, or is taken for dead. True: it has an outcome; judge again.
 
     False: fence it. Raises `JournalInUse` where it is another run's and lives, `NotMine` where this try was cleared or
@@ -59,8 +59,8 @@ def follow(run: Run, claim: Claim, application: SparkApplication, externals: tup
     """
     name = f"{claim.region}@{claim.attempt}"
     is_of_live_run = claim.airflow_run_id != run.task.airflow_run_id and run.is_live_run(claim.airflow_run_id)
-    watch = SilenceWatch(run.patience.timeout_s, run.patience.clock)
-    checked_s = run.patience.clock()
+    watch = HeartbeatWatch(run.heartbeat_timeouts.timeout_s, run.heartbeat_timeouts.clock)
+    checked_s = run.heartbeat_timeouts.clock()
     first = beat_of(run.journal, claim)
     active = 0
     told = ""
@@ -82,8 +82,10 @@ def follow(run: Run, claim: Claim, application: SparkApplication, externals: tup
                 f"Journal in use by run {claim.airflow_run_id}, which makes {name}: expected one DAG run at work on "
                 f"{run.journal.identity.run_key}, found two. Wait for that run to end, or end it; then clear this task."
             )
-        if watch.is_silent(claim.attempt, (beat, active)):
-            run.log.warning("%s has given no sign of life for %.0f s: it is ended.", name, run.patience.timeout_s)
+        if watch.has_timed_out(claim.attempt, (beat, active)):
+            run.log.warning(
+                "%s has given no sign of life for %.0f s: it is ended.", name, run.heartbeat_timeouts.timeout_s
+            )
             return False
         now = "lives" if lives else "may live"
         progress = f" {beat.progress}." if beat is not None and beat.progress else ""
@@ -91,11 +93,11 @@ def follow(run: Run, claim: Claim, application: SparkApplication, externals: tup
             told = now + progress
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
-        run.patience.sleep(run.patience.poll_s)
+        run.heartbeat_timeouts.sleep(run.heartbeat_timeouts.poll_s)
         if application.is_killed:
             raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")
-        if run.patience.clock() - checked_s >= LIVE_CHECK_EVERY_S:
-            checked_s = run.patience.clock()
+        if run.heartbeat_timeouts.clock() - checked_s >= LIVE_CHECK_EVERY_S:
+            checked_s = run.heartbeat_timeouts.clock()
             _check_alive(run)
 
 
@@ -112,7 +114,7 @@ def _is_over(claim: Claim, status: ApplicationStatus, beat: Beat | None) -> bool
 
 def _check_alive(run: Run) -> None:
     try:
-        run.scheduler.live_check()
+        run.task_instances.live_check()
     except NotMine:
         raise
     except Exception as error:

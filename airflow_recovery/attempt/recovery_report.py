@@ -58,7 +58,7 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
 
 def _had_ended(outcome: Outcome, other: RegionState) -> bool:
     """Whether it had when the last attempt of the ``other`` one ended: by the workers' clocks, all of them in UTC."""
-    last = other.attempts[other.top].outcome
+    last = other.attempts[other.latest_attempt].outcome
     return last is None or outcome.ended_at <= last.ended_at
 
 

@@ -26,23 +26,23 @@ from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplicatio
 from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
-from airflow_recovery.attempt.final_check import settle
+from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
-from airflow_recovery.attempt.previous_attempt import fence_predecessor
+from airflow_recovery.attempt.previous_attempt import fence_previous_attempt
 from airflow_recovery.attempt.recompute import reset_for_epoch
-from airflow_recovery.attempt.reconnect import follow, is_worth_following
+from airflow_recovery.attempt.reconnect import is_worth_reconnecting, reconnect
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import Failure, InputLost, NoDoor, PagesDisagree
+from airflow_recovery.errors import ClearNotConfigured, Failure, InputLost, PagesDisagree
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import Claim, ExternalObject, InputPin, Outcome, RunAttempt
+from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RunAttempt
 from airflow_recovery.planning.coordinators import coordinator_snapshots
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.splits.adoption import split_work
@@ -136,7 +136,7 @@ class RegionTask:
         """What one listing asks for. `None`: the journal was changed, or some time has passed; list it again."""
         opened = state.of(self._region).open_attempt
         if opened is not None:
-            self._end_predecessor(state, opened, externals)
+            self._end_previous_attempt(state, opened, externals)
             return None
         prepared = state.of(self._region).prepared_attempt
         if prepared is not None:
@@ -145,25 +145,25 @@ class RegionTask:
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None
-        judged = self._run.judge(state, {self._region: externals})
-        why = judged.why_must_run(self._region)
+        evaluation = self._run.evaluate(state, {self._region: externals})
+        why = evaluation.why_must_run(self._region)
         if why is None:
-            return self._keep(judged)
+            return self._keep(evaluation)
         if why.why is Why.CODE_CHANGED:
-            self._run.scheduler.live_check()
-        if not judged.is_undecided(self._region):
+            self._run.task_instances.live_check()
+        if not evaluation.is_undecided(self._region):
             check_not_appended(self._run, self._region, state)
         inputs = self._run.regions[self._region].inputs
-        found = {each: now for each in inputs if (now := judged.current(each)) is not None and not now.is_released}
+        found = {each: now for each in inputs if (now := evaluation.current(each)) is not None and not now.is_released}
         self._run.available.look_ahead(found)
-        lost = judged.lost_inputs(self._region)
+        lost = evaluation.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
         is_stage = isinstance(self._run.regions[self._region].mode, StreamingPlan) and restart is None
-        stages = stage_failover(self._run, judged, self._region) if is_stage else None
+        stages = stage_failover(self._run, evaluation, self._region) if is_stage else None
         if lost and restart is None and not (stages is not None and stages.anew):
             if self._observes_now():
                 return None
-            raise self._wake(judged, lost)
+            raise self._clear_producers(evaluation, lost)
         # Before every claim, not by Airflow's retry policy alone: that is not asked after a kill.
         if self._restarts.waited(state, why):
             return None
@@ -182,31 +182,31 @@ class RegionTask:
             if restart_stages(self._run, stages, observation):
                 return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        return self._run_attempt(state, _inputs_of(judged, inputs), externals, why.text())
+        return self._run_attempt(state, _inputs_of(evaluation, inputs), externals, why.text())
 
     def _observes_now(self) -> bool:
         """True for the first observation of the tries: what rests on one must be listed after it."""
         if self._observation is not None:
             return False
-        self._observation = self._run.scheduler.observe()
+        self._observation = self._run.task_instances.observe()
         return self._observation is not None
 
     def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
-        self._run.scheduler.live_check()
-        return self._run.judge(state, {self._region: externals}).why_not_standing(self._region)
+        self._run.task_instances.live_check()
+        return self._run.evaluate(state, {self._region: externals}).invalid_because(self._region)
 
     # the ways a try can go
 
-    def _keep(self, judged: Judgement) -> RegionResult:
-        attempt = judged.current(self._region)
+    def _keep(self, evaluation: Evaluation) -> RegionResult:
+        attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
         outcome = attempt.outcome
-        checked = judged.files_checked(self._region)
+        checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
-        why = why_kept(judged, self._region)
+        why = why_kept(evaluation, self._region)
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
-        settle(self._run, self._region, attempt.number)
+        final_check(self._run, self._region, attempt.number)
         self._run.journal.noticed(outcome)
         self._run.events.record(
             RegionKept(
@@ -250,42 +250,42 @@ class RegionTask:
         )
         outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
         commit_own(self._run, outcome)
-        settle(self._run, self._region, outcome.attempt)
+        final_check(self._run, self._region, outcome.attempt)
         told = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
         return RegionResult(self._region, Decision.RAN, outcome.attempt, told, outcome, cause=why)
 
-    def _wake(self, judged: Judgement, lost: Mapping[str, Reason]) -> InputLost | NoDoor:
+    def _clear_producers(self, evaluation: Evaluation, lost: Mapping[str, Reason]) -> InputLost | ClearNotConfigured:
         from airflow_recovery.attempt.clear_producers import (  # only a failover needs it
-            refuse_without_door,
-            wake_producers,
+            clear_producers,
+            refuse_without_clear_client,
         )
 
         if self._observation is None:
-            return refuse_without_door(self._run, judged, self._region, lost)
-        return wake_producers(self._run, judged, self._region, lost, self._observation)
+            return refuse_without_clear_client(self._run, evaluation, self._region, lost)
+        return clear_producers(self._run, evaluation, self._region, lost, self._observation)
 
     # what a shared result does in another way
 
-    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
-        judged = self._run.judge(state, {self._region: externals})
+    def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+        evaluation = self._run.evaluate(state, {self._region: externals})
         if (
             opened.claim is not None
             and is_current_stage(self._run, state, opened.claim)
-            and is_worth_following(self._run, state, judged, opened, self._application, self._epoch)
-            and follow(self._run, opened.claim, self._application, externals)
+            and is_worth_reconnecting(self._run, state, evaluation, opened, self._application, self._epoch)
+            and reconnect(self._run, opened.claim, self._application, externals)
         ):
             return
-        self._fence_predecessor(opened)
+        self._fence_previous_attempt(opened)
 
     def _void_attempt(self, state: RunState) -> None:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
-        before = self._run.journal.read_claim(self._region, state.of(self._region).top)
+        before = self._run.journal.read_claim(self._region, state.of(self._region).latest_attempt)
         void_attempt(self._run, self._claim(state, before.inputs, before.mode))
 
-    def _fence_predecessor(self, opened: Attempt) -> None:
-        fence_predecessor(self._run, self._region, opened, self._application, self._restarts, self._label)
+    def _fence_previous_attempt(self, opened: Attempt) -> None:
+        fence_previous_attempt(self._run, self._region, opened, self._application, self._restarts, self._label)
 
-    def _claim(self, state: RunState, inputs: Sequence[InputPin], mode: RegionMode) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
         return claim_attempt(
             self._run,
             self._region,
@@ -306,10 +306,10 @@ def _pinned(splits: SplitWork | None, stage: StageWork | None) -> RegionMode:
     return BATCH if stage is None else StreamingClaim(stage.pins, stage.code, stage.after)
 
 
-def _inputs_of(judged: Judgement, regions: tuple[str, ...]) -> dict[str, Outcome]:
+def _inputs_of(evaluation: Evaluation, regions: tuple[str, ...]) -> dict[str, Outcome]:
     inputs: dict[str, Outcome] = {}
     for region in regions:
-        attempt = judged.current(region)
+        attempt = evaluation.current(region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{region} is neither lost nor finished")
         inputs[region] = attempt.outcome

@@ -136,7 +136,7 @@ class Restarts:
         A task of one region fails at once then. Where a task runs several, it may be retried for another's sake.
         """
         mine = state.of(self._region)
-        newest = mine.attempts.get(mine.top)
+        newest = mine.attempts.get(mine.latest_attempt)
         outcome = newest.outcome if newest is not None and newest.number > _forgiven(mine) else None
         if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE:
             return

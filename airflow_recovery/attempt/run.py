@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience
-from airflow_recovery.attempt.task_instances import Observation, Scheduler, TaskTry
+from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts
+from airflow_recovery.attempt.task_instances import Observation, TaskInstances, TaskTry
 from airflow_recovery.errors import ConfigurationError, PagesDisagree
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
@@ -17,12 +17,12 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.channel_graph import Stages
-from airflow_recovery.streaming.mode import ChannelPin
+from airflow_recovery.streaming.mode import ChannelRef
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
@@ -67,7 +67,7 @@ class Run:
 
     plan: PlanRecord
     journal: Journal
-    scheduler: Scheduler
+    task_instances: TaskInstances
     available: ResultProber
     task_keys: Mapping[str, str]
     task: TaskIdentity
@@ -79,14 +79,14 @@ class Run:
     """Today's fingerprints that stay out of `plan`: one that a single task knows would make its plan its own."""
     open_committer: Callable[[CommitSpec], Committer] = no_committers
     """The way to the target of a sink that was, or is to be, prepared for."""
-    patience: Patience = NO_PATIENCE
+    heartbeat_timeouts: HeartbeatTimeouts = NO_HEARTBEAT_TIMEOUTS
     """With the driver of an attempt that an earlier try has left open."""
     is_live_run: Callable[[str], bool] = lambda run_id: True
     """Whether Airflow has the DAG run of that id, and has not ended it."""
     check_owner: Callable[[], None] = lambda: None
     """Asked before anything in the journal is taken over: is it this deployment's? Raises `ConfigurationError`. The
     first attempt of a region does not ask: the tasks of its inputs have."""
-    channel_available: Callable[[ChannelPin], bool] = lambda pin: True
+    channel_available: Callable[[ChannelRef], bool] = lambda pin: True
     """Whether the log of that generation of a channel is there. Asked where a stage has read it before, and is to go on
     with it. Raises the store's errors: "denied" is no answer."""
 
@@ -138,13 +138,15 @@ class Run:
                 return self.journal.load(self.list(), regions)
         raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
 
-    def judge(self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None) -> Judgement:
+    def evaluate(
+        self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
+    ) -> Evaluation:
         """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
         # After the listing of ``state``: what a finish has read was entered before it.
         plans = [SplitPlan.of(region) for region in self.today.regions]
         pulled = {each.split_source for each in plans if each.pulls_splits}
         books = {each: self.journal.split_log(each).read() for each in sorted(pulled)}
-        return Judgement(self.today, state, available=self.available, externals=externals, books=books)
+        return Evaluation(self.today, state, available=self.available, externals=externals, books=books)
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:
         """The observed tries by region; a region without a task instance is left out."""

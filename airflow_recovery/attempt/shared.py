@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication, WrappedApplication
-from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, last_beat
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
@@ -34,20 +34,20 @@ from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
-from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
     RunAttempt,
     RunIdentity,
-    SharedPin,
+    SharedRef,
 )
 from airflow_recovery.results.release import end_pin, pin_name
 
@@ -87,7 +87,7 @@ class SharedTask(RegionTask):
     """One try in the shared journal. Never ends another run's attempt, but one that gives no sign of life.
 
     ``silent`` is the attempt that was watched for long enough: it may be ended if it looks as it did then. Raises
-    `SharedMadeElsewhere` where somebody else is making the result.
+    `BuiltElsewhere` where somebody else is making the result.
     """
 
     def __init__(
@@ -96,35 +96,35 @@ class SharedTask(RegionTask):
         region: str,
         application: SparkApplication,
         owner: RunAttempt,
-        silent: Making | None,
+        silent: BuildInProgress | None,
     ) -> None:
         super().__init__(run, region, application)
         self._owner = owner
         self._silent = silent
 
-    def _end_predecessor(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+    def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
         claim = opened.claim
         owner = claim.owner if claim is not None else None
         if owner is None or not _is_same_task(owner, self._owner):
-            making = Making(
+            build = BuildInProgress(
                 self._run.journal.identity.run_key,
                 self._region,
                 opened.number,
                 owner,
                 last_beat(self._run.journal, self._region, opened.number),
             )
-            if making != self._silent:
-                raise SharedMadeElsewhere(making.text(), making)
-            self._run.log.warning("%s, and has given no sign of life: taking over.", making.text())
-            self._fence_predecessor(opened)
+            if build != self._silent:
+                raise BuiltElsewhere(build.text(), build)
+            self._run.log.warning("%s, and has given no sign of life: taking over.", build.text())
+            self._fence_previous_attempt(opened)
         else:
-            super()._end_predecessor(state, opened, externals)
+            super()._end_previous_attempt(state, opened, externals)
 
-    def _claim(self, state: RunState, inputs: Sequence[InputPin], mode: RegionMode) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
         try:
             return super()._claim(state, inputs, mode)
         except AttemptLost as error:
-            raise SharedMadeElsewhere(f"{self._region}: another run has claimed it first") from error
+            raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
 
 
 def _is_same_task(one: RunAttempt, other: RunAttempt | None) -> bool:
@@ -136,8 +136,8 @@ class SharedApplication(SparkApplication):
     """That of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
 
     ``make_application(identity)`` gives what starts Spark for the journal of ``identity``. ``silent``: see
-    `SharedTask`. ``timeout_s``: after how long without a sign of life the making is taken over. ``waits_here``: wait in
-    this process while another run makes the result; else the attempt is given up, and `SharedMadeElsewhere` raised, so
+    `SharedTask`. ``timeout_s``: after how long without a sign of life the build is taken over. ``waits_here``: wait in
+    this process while another run makes the result; else the attempt is given up, and `BuiltElsewhere` raised, so
     that the caller can wait where it costs nothing.
     """
 
@@ -148,7 +148,7 @@ class SharedApplication(SparkApplication):
         make_application: Callable[[RunIdentity], SparkApplication],
         *,
         timeout_s: float,
-        silent: Making | None = None,
+        silent: BuildInProgress | None = None,
         waits_here: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
@@ -163,7 +163,7 @@ class SharedApplication(SparkApplication):
         self._waits_here = waits_here
         self._stopped = threading.Event()
         self._sleep = sleep or self._stopped.wait
-        self._watch = SilenceWatch(timeout_s, clock)
+        self._watch = HeartbeatWatch(timeout_s, clock)
         self._running: SparkApplication | None = None
 
     # what RegionTask asks for
@@ -177,7 +177,7 @@ class SharedApplication(SparkApplication):
         key = shared_key(self._plan, attempt.externals, attempt.inputs)
         owner = self._owner(attempt.claim.attempt)
         shared = self._made_or_adopted(key, owner, attempt)
-        pin = SharedPin(key, self._region, shared.attempt)
+        pin = SharedRef(key, self._region, shared.attempt)
         self._pin(pin, owner, attempt.claim)
         outcome = Outcome(
             region=self._region,
@@ -208,24 +208,26 @@ class SharedApplication(SparkApplication):
 
     # before the own claim
 
-    def find_maker(self) -> Making | None:
+    def find_build(self) -> BuildInProgress | None:
         """Whose open attempt this run would have to wait for, if any: so that it waits before it claims anything."""
         try:
             state = self._run.journal.load(self._run.list())
         except PagesDisagree:
             return None
         externals = self.externals()
-        judged = self._run.judge(state, {self._region: externals})
-        if judged.why_must_run(self._region) is None or judged.lost_inputs(self._region):
+        evaluation = self._run.evaluate(state, {self._region: externals})
+        if evaluation.why_must_run(self._region) is None or evaluation.lost_inputs(self._region):
             return None
-        inputs = {each: current.outcome for each in self._plan.inputs if (current := judged.current(each)) is not None}
+        inputs = {
+            each: current.outcome for each in self._plan.inputs if (current := evaluation.current(each)) is not None
+        }
         known = {name: outcome for name, outcome in inputs.items() if outcome is not None}
         journal = self._journal(shared_key(self._plan, externals, known))
         opened = journal.load(journal.list([self._region])).of(self._region).open_attempt
         if opened is None or opened.claim is None:
             return None
         owner = opened.claim.owner
-        making = Making(
+        build = BuildInProgress(
             journal.identity.run_key,
             self._region,
             opened.number,
@@ -233,7 +235,7 @@ class SharedApplication(SparkApplication):
             last_beat(journal, self._region, opened.number),
         )
         is_own = owner is not None and _is_same_task(owner, self._owner(0))
-        return None if is_own or making == self._silent else making
+        return None if is_own or build == self._silent else build
 
     # in the shared journal
 
@@ -255,8 +257,8 @@ class SharedApplication(SparkApplication):
             )
             try:
                 result = SharedTask(run, self._region, self._running, owner, self._silent).execute()
-            except SharedMadeElsewhere as found:
-                if found.making is not None and not self._waits_here:
+            except BuiltElsewhere as found:
+                if found.build is not None and not self._waits_here:
                     raise
                 self._wait(journal, found)
             except AttemptLost as error:
@@ -268,20 +270,20 @@ class SharedApplication(SparkApplication):
             finally:
                 self._running = None
 
-    def _wait(self, journal: Journal, found: SharedMadeElsewhere) -> None:
+    def _wait(self, journal: Journal, found: BuiltElsewhere) -> None:
         """Until that attempt has ended, or for one look where it is not known which."""
-        making = found.making
+        build = found.build
         self._run.log.info("%s; waiting.", found)
-        while making is not None and not self._stopped.is_set():
-            if journal.has_outcome(making.region, making.attempt):
+        while build is not None and not self._stopped.is_set():
+            if journal.has_outcome(build.region, build.attempt):
                 return
-            beat = last_beat(journal, making.region, making.attempt)
-            if self._watch.is_silent(making.attempt, beat):
-                self._silent = replace(making, beat=beat)
+            beat = last_beat(journal, build.region, build.attempt)
+            if self._watch.has_timed_out(build.attempt, beat):
+                self._silent = replace(build, beat=beat)
                 return
             self._sleep(POLL_S)
 
-    def _pin(self, pin: SharedPin, owner: RunAttempt, own: Claim) -> None:
+    def _pin(self, pin: SharedRef, owner: RunAttempt, own: Claim) -> None:
         """Claim, then look: whoever sweeps marks, then looks."""
         journal = self._journal(pin.key)
         journal.claim(
@@ -289,7 +291,7 @@ class SharedApplication(SparkApplication):
                 own,
                 region=pin_name(owner),
                 plan_hash=plan_hash(shared_plan(self._plan)),
-                inputs=(InputPin(pin.region, pin.attempt),),
+                inputs=(InputRef(pin.region, pin.attempt),),
                 owner=owner,
             )
         )
@@ -301,7 +303,7 @@ class SharedApplication(SparkApplication):
             )
 
     def _journal(self, key: str) -> Journal:
-        return self._run.journal.beside(shared_identity(key))
+        return self._run.journal.sibling(shared_identity(key))
 
     def _owner(self, attempt: int) -> RunAttempt:
         return RunAttempt(*RegionKey.of(self._run.journal.identity, self._region), attempt)

@@ -22,12 +22,12 @@ comes back, Airflow restores it by itself.
 RUNNING_STATES = frozenset({"running"})
 REMOVED_STATE = "removed"
 
-HOW_TO_GET_A_DOOR = (
+HOW_TO_CONFIGURE_CLEARS = (
     "To have it done without you, set `[state_store] backend = "
     "airflow_recovery.api_server.state_backend.RecoveryStateBackend` on the API server, or `[recovery] api_conn_id` to "
     "a connection of type airflow_recovery."
 )
-"""The end of every message of `NoDoor`."""
+"""The end of every message of `ClearNotConfigured`."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def clear_in_slices(
     return result
 
 
-class Scheduler(Protocol):
+class TaskInstances(Protocol):
     """Airflow, as one region task may speak to it: about its own run, as its own task instance."""
 
     def observe(self) -> Observation | None:
@@ -121,7 +121,7 @@ class Scheduler(Protocol):
         ...
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `NotMine` for a zombie, `NoDoor` where no door is configured."""
+        """Compare and clear. Raises `NotMine` for a zombie, `ClearNotConfigured` where no door is configured."""
         ...
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:

@@ -25,7 +25,7 @@ class Done:
     document: dict[str, Any]
 
 
-def have_done(deployment: Deployment, view: RunView, found: Plan, asked_run: str) -> Done:
+def apply_and_clear(deployment: Deployment, view: RunView, found: Plan, asked_run: str) -> Done:
     """Write the resets of ``found`` and clear its tasks. Raises `PlanOutdated`, and nothing was changed.
 
     ``asked_run`` is the run as the person named it. Where there is no way into Airflow, the text says how to clear.

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from airflow_recovery.console.applying import have_done
+from airflow_recovery.console.applying import apply_and_clear
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
@@ -118,6 +118,6 @@ def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int
 
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
-    done = have_done(deployment, view, found, args.run)
+    done = apply_and_clear(deployment, view, found, args.run)
     print(json.dumps(done.document, indent=1) if args.json else done.text)
     return done.code

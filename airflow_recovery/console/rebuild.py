@@ -13,7 +13,7 @@ from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.run_view import view_run
 
@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity = view.journal.identity
-    judged = Judgement(view.in_use.plan, view.in_use.state, available=prober_of(args, deployment, view))
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=prober_of(args, deployment, view))
     where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
-    finished = finished_tasks(judged, lambda region: task_keys(identity, [region])[0], where)
+    finished = finished_tasks(evaluation, lambda region: task_keys(identity, [region])[0], where)
     request = RebuildRequest(identity.run_key, finished.notes, args.dry_run)
     rebuilt = deployment.rebuild(identity.dag_id, request)
     if rebuilt is None:

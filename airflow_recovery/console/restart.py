@@ -6,7 +6,7 @@ import argparse
 import json
 import uuid
 
-from airflow_recovery.console.applying import have_done
+from airflow_recovery.console.applying import apply_and_clear
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     prober = prober_of(args, deployment, view)
     found = plan_run(view, prober, request)
-    done = None if args.dry_run else have_done(deployment, view, found, args.run)
+    done = None if args.dry_run else apply_and_clear(deployment, view, found, args.run)
     if args.json:
         print(json.dumps({"plan": found.to_json(), **(done.document if done is not None else {})}, indent=1))
     else:

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def beside(work: Callable[[], T], name: str) -> Callable[[], T]:
+def in_background(work: Callable[[], T], name: str) -> Callable[[], T]:
     """Start ``work`` in a thread called ``name``; what is returned waits for it, and gives or raises what it did.
 
     The thread is a daemon: nobody waits for the work at the end of the process. Spark's active session and tags belong

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.attempt_result import AttemptResult
-from airflow_recovery.driver.background import beside
+from airflow_recovery.driver.background import in_background
 from airflow_recovery.driver.connect_session import host_of, open_session, session_id_of
 from airflow_recovery.driver.exit_report import reporting_failure
 from airflow_recovery.driver.failure import silence_query_loggers
@@ -71,7 +71,7 @@ def run_over_connect(
         try:
             spark.addTag(spec.tag)
             # No vertex is called before it has arrived; the session's settings and the inputs don't need it.
-            shipped = beside(lambda: spark.addArtifacts(str(archive), pyfile=True), "ship code")
+            shipped = in_background(lambda: spark.addArtifacts(str(archive), pyfile=True), "ship code")
             apply_spark_conf(spark, "The task", conf or {}, log)
             result = run_region(
                 spark, spec, log=log, progress=progress, results=results, ready=shipped, server=host_of(url), mask=mask

@@ -119,7 +119,7 @@ def reporting_failure(
         raise
 
 
-def leave_word(spec: RegionSpec, failure: Failure, log: logging.Logger) -> None:
+def report_failure(spec: RegionSpec, failure: Failure, log: logging.Logger) -> None:
     """Say beforehand what a kill would not: that this process died of ``failure``. Best effort, as every failure."""
     try:
         write_failure(spec, failure)

@@ -8,8 +8,8 @@ from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.job.accumulators import Accumulators
+from airflow_recovery.job.coordinator import snapshots_of
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.splits.coordinator import snapshots_of
 
 
 class DriverMode:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from airflow_recovery.driver.attempt_result import AttemptResult
-from airflow_recovery.driver.background import beside
+from airflow_recovery.driver.background import in_background
 from airflow_recovery.driver.cleanup import delete_results, delete_scratch
 from airflow_recovery.driver.exit_report import write_receipt
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
@@ -35,7 +35,7 @@ def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
             store.prepare()
         return store
 
-    return beside(open_it, "open journal")
+    return in_background(open_it, "open journal")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.attempt_result import AttemptResult
-from airflow_recovery.driver.background import beside
+from airflow_recovery.driver.background import in_background
 from airflow_recovery.driver.cached import check_after
 from airflow_recovery.driver.mode import DriverMode
 from airflow_recovery.driver.progress import Progress
@@ -57,7 +57,7 @@ def run_region(
     attempt was fenced, and the errors of the store.
     """
     started = time.monotonic()
-    application_id = beside(lambda: spark.conf.get("spark.app.id", None), "application id")
+    application_id = in_background(lambda: spark.conf.get("spark.app.id", None), "application id")
     store = results or open_spec_store(spec.results)
     region = OpenRegion(spark, spec, load_job(spec.job), store, log, ready, server)
 

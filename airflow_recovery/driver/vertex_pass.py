@@ -19,10 +19,10 @@ from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.context import RegionContext
+from airflow_recovery.job.coordinator import restored_coordinator
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.split import Split
 from airflow_recovery.results.cached import cached_view_name
-from airflow_recovery.splits.coordinator import restored_coordinator
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_recovery.driver.background import beside
+from airflow_recovery.driver.background import in_background
 from airflow_recovery.driver.digest import digest_metrics, digest_of
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.driver.reader import read_manifest
@@ -40,7 +40,9 @@ def write_result(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    described = beside(lambda: frame.schema, "schema")  # over Connect a request: it need not come before the write
+    described = in_background(
+        lambda: frame.schema, "schema"
+    )  # over Connect a request: it need not come before the write
     digested = digest_metrics(described()) if is_digested else []
     # The last node before the write: an observation before a shuffle counts a re-run map stage twice.
     observation = Observation()

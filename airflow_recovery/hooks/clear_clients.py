@@ -1,6 +1,6 @@
-"""The ways into Airflow, as a region task uses them. Each is an `airflow_recovery.attempt.task_instances.Scheduler`.
+"""The ways into Airflow, as a region task uses them. Each is an `airflow_recovery.attempt.task_instances.TaskInstances`.
 
-`open_door` gives the one to use. Every door lets the live check go through the task's own state store, since only
+`open_clear_client` gives the one to use. Every door lets the live check go through the task's own state store, since only
 Airflow's Execution API knows which process a task instance belongs to.
 """
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from airflow_recovery import errors
 from airflow_recovery.attempt.clear_protocol import ALIVE_KEY, CALL_KEY, Answer, Call, Caller, Operation, noted
 from airflow_recovery.attempt.task_instances import (
-    HOW_TO_GET_A_DOOR,
+    HOW_TO_CONFIGURE_CLEARS,
     ClearRequest,
     ClearResult,
     Observation,
-    Scheduler,
+    TaskInstances,
     clear_in_slices,
 )
 from airflow_recovery.model.codec import from_json, to_json
@@ -108,8 +108,8 @@ class OwnTaskInstance:
         )
 
 
-class Door(Scheduler, Protocol):
-    """A `Scheduler` that can also leave a note for people, and knows pools."""
+class ClearClient(TaskInstances, Protocol):
+    """A `TaskInstances` that can also leave a note for people, and knows pools."""
 
     def pool_slots(self, name: str) -> int | None:
         """How many slots a pool has: -1 without limit, `None` where it is not there or nobody can be asked."""
@@ -118,7 +118,7 @@ class Door(Scheduler, Protocol):
         """Give this task instance a note, in one line. A person's own note stays."""
 
 
-class _Door:
+class _ClearClient:
     """What every task can do with its own token, whichever door there is."""
 
     def __init__(self, own: OwnTaskInstance) -> None:
@@ -133,7 +133,7 @@ class _Door:
         return self._own.states(keys)
 
 
-class StateStoreDoor(_Door):
+class StateStoreClient(_ClearClient):
     """Door 1: calls through the task's own state store. About 50 ms a call; needs no credentials."""
 
     def observe(self) -> Observation:
@@ -189,7 +189,7 @@ class StateStoreDoor(_Door):
         return answer
 
 
-class RestDoor(_Door):
+class RestClient(_ClearClient):
     """Door 2: our endpoint, as the user of an Airflow connection."""
 
     def __init__(self, own: OwnTaskInstance, hook: RecoveryApiHook) -> None:
@@ -214,17 +214,17 @@ class RestDoor(_Door):
         self._hook.note(self._own.dag_id, self._own.run_id, self._own.key, noted(text))
 
 
-class NoDoor(_Door):
+class ClearNotConfigured(_ClearClient):
     """Neither door is configured: a region's own retry works, waking another region does not."""
 
     def observe(self) -> None:
         """`None`: there is no door."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Raises `errors.NoDoor`, naming both settings."""
-        raise errors.NoDoor(
+        """Raises `errors.ClearNotConfigured`, naming both settings."""
+        raise errors.ClearNotConfigured(
             f"{', '.join([*request.producers, *request.consumers])} of {self._own.dag_id} / {self._own.run_id} would "
-            f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_GET_A_DOOR}"
+            f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_CONFIGURE_CLEARS}"
         )
 
     def pool_slots(self, name: str) -> int | None:
@@ -236,7 +236,7 @@ class NoDoor(_Door):
         """There is no way to leave one; the log says the same."""
 
 
-class FirstDoor(_Door):
+class FirstClearClient(_ClearClient):
     """The state store door where it is installed, else the endpoint where it is configured, else no door.
 
     Asks the API server only when something is asked of it: to open it costs nothing.
@@ -245,15 +245,15 @@ class FirstDoor(_Door):
     def __init__(self, own: OwnTaskInstance, api_conn_id: str | None) -> None:
         super().__init__(own)
         self._api_conn_id = api_conn_id
-        self._chosen: Door | None = None
+        self._chosen: ClearClient | None = None
 
     def observe(self) -> Observation | None:
         """All tries of the run; `None` where neither door is configured. Raises `NotMine`."""
-        return self._ask(lambda door: door.observe())
+        return self._ask(lambda clear_client: clear_client.observe())
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `NotMine`, `errors.NoDoor`."""
-        return self._ask(lambda door: door.clear(request))
+        """Compare and clear. Raises `NotMine`, `errors.ClearNotConfigured`."""
+        return self._ask(lambda clear_client: clear_client.clear(request))
 
     def pool_slots(self, name: str) -> int | None:
         """How many slots a pool has: -1 without limit, `None` where it is not there or nobody can be asked.
@@ -261,18 +261,18 @@ class FirstDoor(_Door):
         Never raises: it is asked for advice's sake.
         """
         try:
-            return self._ask(lambda door: door.pool_slots(name))
+            return self._ask(lambda clear_client: clear_client.pool_slots(name))
         except errors.RecoveryError:
             return None
 
     def note(self, text: str) -> None:
         """Give this task instance a note; nothing where neither door is configured. Raises `NotMine`."""
-        self._ask(lambda door: door.note(text))
+        self._ask(lambda clear_client: clear_client.note(text))
 
-    def _ask(self, question: Callable[[Door], T]) -> T:
+    def _ask(self, question: Callable[[ClearClient], T]) -> T:
         """The first question is asked of the state store: the answer tells whether our backend is installed there."""
         if self._chosen is None:
-            first = StateStoreDoor(self._own)
+            first = StateStoreClient(self._own)
             try:
                 answer = question(first)
             except BackendNotInstalled:
@@ -282,14 +282,14 @@ class FirstDoor(_Door):
                 return answer
         return question(self._chosen)
 
-    def _second(self) -> Door:
+    def _second(self) -> ClearClient:
         if not self._api_conn_id:
-            return NoDoor(self._own)
+            return ClearNotConfigured(self._own)
         from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
-        return RestDoor(self._own, RecoveryApiHook(self._api_conn_id))
+        return RestClient(self._own, RecoveryApiHook(self._api_conn_id))
 
 
-def open_door(context: Mapping[str, Any], api_conn_id: str | None = None) -> Door:
+def open_clear_client(context: Mapping[str, Any], api_conn_id: str | None = None) -> ClearClient:
     """The way into Airflow for the task of ``context``; ``api_conn_id`` is `[recovery] api_conn_id`. No request yet."""
-    return FirstDoor(OwnTaskInstance(context), api_conn_id)
+    return FirstClearClient(OwnTaskInstance(context), api_conn_id)

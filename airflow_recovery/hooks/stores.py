@@ -128,7 +128,7 @@ class Stores:
     def _open(self, uri: str, conn_id: str | None) -> ObjectStore:
         if not uri.startswith(S3_SCHEMES):
             return open_store(uri)
-        return self._s3(conn_id or None).beside(uri)
+        return self._s3(conn_id or None).sibling(uri)
 
     def _s3(self, conn_id: str | None) -> S3Store:
         """All stores of a connection share its clients, whose making costs more than a small region's requests.

@@ -44,7 +44,7 @@ class Job(DeclaredJob):
         With ``splits=`` the function has a parameter ``splits`` and reads exactly these; what a source reads without it
         is unknown to recovery, which then sees no change out there. Splits are ``files(...)``, ``key_ranges(...)``,
         ``dates(...)`` or ``enumerated_by(...)``. ``coordinator`` is a class of your own for what the subtasks share
-        (``context.coordinator``); with `airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot` it outlives its
+        (``context.coordinator``); with `airflow_recovery.job.batch_snapshot.SupportsBatchSnapshot` it outlives its
         process, else all subtasks restart together. Options as in `vertex`, and:
 
         - ``commit="split"``: it is read batch by batch, each batch is committed, and an attempt that dies loses the

@@ -116,7 +116,7 @@ class _CodeUsed:
         self._packages.add(self._own_module.partition(".")[0])
         self._add_function(function, label="")
         if coordinator is not None:
-            self._follow_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
+            self.reconnect_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
         while self._queue:
             module, name = self._queue.pop()
             self._add_unit(module, name)
@@ -158,7 +158,7 @@ class _CodeUsed:
             name = value.__name__ if isinstance(value, ModuleType) else f"{value.__module__}:{value.__qualname__}"
             self._found[self._label(module), label] = name
             owner, _, attribute = name.partition(":")
-            self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
+            self.reconnect_module(owner, tuple(attribute.split(".")) if attribute else ())
         else:
             try:
                 self._found[self._label(module), label] = json.dumps(value, sort_keys=True, allow_nan=False)
@@ -212,10 +212,10 @@ class _CodeUsed:
         if absolute == module.name and path:
             # `from . import helpers` in a package's own __init__ means the submodule.
             absolute, path = f"{absolute}.{path[0]}", path[1:]
-        if not self._follow_module(absolute, path):
+        if not self.reconnect_module(absolute, path):
             outside.add(f"{absolute}:{'.'.join(path)}")
 
-    def _follow_module(self, name: str, path: tuple[str, ...]) -> bool:
+    def reconnect_module(self, name: str, path: tuple[str, ...]) -> bool:
         """Follow a use of ``path`` in a module; whether that module is the user's own and there."""
         module = find_module(name) if self._is_users(name) else None
         if module is None:
@@ -231,7 +231,7 @@ class _CodeUsed:
         if head in module.definitions or head in module.imports:
             self._follow(module, Reference(path), outside)
             self._found.update({(self._label(module), f"{'.'.join(path)} ->"): each for each in sorted(outside)})
-        elif not (module.is_package and self._follow_module(f"{name}.{head}", path[1:])):
+        elif not (module.is_package and self.reconnect_module(f"{name}.{head}", path[1:])):
             # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
             self._queue.append((module, ""))
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypeVar, overload
 
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
 
 S = TypeVar("S", bound=Sequence[Any])
 

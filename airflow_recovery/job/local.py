@@ -13,6 +13,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
+from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.handed_splits import FileSplits, Splits
 from airflow_recovery.job.parallelism import (
@@ -28,10 +29,9 @@ from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSou
 from airflow_recovery.job.templates import checked_moment, plain_json, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import advance
 from airflow_recovery.planning.graph import did_you_mean
-from airflow_recovery.splits.assignment import advance
-from airflow_recovery.splits.coordinator import restored_coordinator, snapshots_of
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,6 +15,14 @@ from typing import Any
 
 from airflow_recovery.checks import check_arguments, check_location, is_template
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.batch_snapshot import takes_snapshots
+from airflow_recovery.job.enumerators import (
+    ResumedEnumerator,
+    date_splits,
+    day_moment,
+    key_range_splits,
+    yielded_splits,
+)
 from airflow_recovery.job.handed_splits import (
     DateSplits,
     FileSplits,
@@ -23,16 +31,8 @@ from airflow_recovery.job.handed_splits import (
     files_handed,
 )
 from airflow_recovery.job.templates import plain_json
-from airflow_recovery.splits.batch_snapshot import takes_snapshots
-from airflow_recovery.splits.enumerators import (
-    ResumedEnumerator,
-    date_splits,
-    day_moment,
-    key_range_splits,
-    yielded_splits,
-)
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 
 
 class DeclaredSplits(ABC):
@@ -242,7 +242,7 @@ class EnumeratedBy(EnumeratedSource):
 
     @property
     def takes_snapshots(self) -> bool:
-        """Whether it is a class that has `airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`."""
+        """Whether it is a class that has `airflow_recovery.job.batch_snapshot.SupportsBatchSnapshot`."""
         return isinstance(self.enumerator, type) and takes_snapshots(self.enumerator)
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
@@ -333,7 +333,7 @@ def enumerated_by(
     ``enumerator`` is a function, or a class whose instances can be iterated over; it is called with ``params``, in
     which texts may be templates over the run, and yields ``Split.of(name, payload, size=bytes)``. It runs in the
     region's task before every attempt, and once more wherever a try has to know whether its input has changed. A class
-    may have `snapshot_state` and `restore` as well (`airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`).
+    may have `snapshot_state` and `restore` as well (`airflow_recovery.job.batch_snapshot.SupportsBatchSnapshot`).
     """
     if not callable(enumerator) or not hasattr(enumerator, "__qualname__"):
         raise JobDefinitionError(

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
+from airflow_recovery.job.coordinator import checked_coordinator
 from airflow_recovery.job.mode import MODE_OF_RESULT, ModeOption, ModeResult, declared_modes, modes_in
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
@@ -31,10 +32,9 @@ from airflow_recovery.model.result_type import (
     PIPELINED,
     ResultType,
 )
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
-from airflow_recovery.splits.coordinator import checked_coordinator
-from airflow_recovery.splits.matching import Vanished
 
 RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY)
 """The result types that a region's application can make and read today."""

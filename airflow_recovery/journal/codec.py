@@ -41,7 +41,7 @@ from airflow_recovery.model.records import (
     ExternalObject,
     FenceCause,
     Hold,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     Part,
@@ -55,7 +55,7 @@ from airflow_recovery.model.records import (
     Reset,
     RunAttempt,
     RunIdentity,
-    SharedPin,
+    SharedRef,
     SplitGeneration,
     SubtaskPlan,
 )
@@ -264,7 +264,7 @@ def _pair(value: Any) -> tuple[str, ...]:
     return pair
 
 
-def _homes(value: Any) -> tuple[tuple[str, int, str, int], ...]:
+def _owners(value: Any) -> tuple[tuple[str, int, str, int], ...]:
     found = []
     for each in _list(value):
         uri, size, etag, home = _list(each)
@@ -306,9 +306,9 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
         "coordinators": _tuple_of(_record(CoordinatorPlan)),
         "fixed": _tuple_of(_pair),
     },
-    InputPin: {"region": _id, "digests": _tuple_of(_pair)},
+    InputRef: {"region": _id, "digests": _tuple_of(_pair)},
     RunAttempt: {"dag_id": _id, "run_key": _id, "group_id": _id, "region": _id},
-    SharedPin: {"key": _id, "region": _id},
+    SharedRef: {"key": _id, "region": _id},
     PlanRecord: {
         "regions": _tuple_of(_record(RegionPlan)),
         "retention": _optional(_record(Retention)),
@@ -317,7 +317,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     Retention: {"policy": ReleasePolicy},
     Claim: {
         "region": _id,
-        "inputs": _tuple_of(_record(InputPin)),
+        "inputs": _tuple_of(_record(InputRef)),
         "owner": _optional(_record(RunAttempt)),
     },
     Part: {
@@ -330,12 +330,12 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     Outcome: {
         "region": _id,
         "state": AttemptState,
-        "inputs": _tuple_of(_record(InputPin)),
+        "inputs": _tuple_of(_record(InputRef)),
         "externals": _tuple_of(_record(ExternalObject)),
         "outputs": _tuple_of(_manifest),
         "cause": _optional(FenceCause),
         "failure": _optional(_record(Failure)),
-        "shared": _optional(_record(SharedPin)),
+        "shared": _optional(_record(SharedRef)),
         "subtasks": _names,
         "read": _optional(_record(ReadMetrics)),
         "accumulators": _tuple_of(_count),
@@ -344,7 +344,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     },
     Failure: {"chain": _names, "labels": _tuple_of(_pair)},
     PublishedRegion: {"region": _id, "results": _names},
-    SplitGeneration: {"vertex": _id, "splits": _homes, "gone": _homes},
+    SplitGeneration: {"vertex": _id, "splits": _owners, "gone": _owners},
     CommitSpec: {"kind": CommitKind, "mode": CommitMode},
     Committed: {"region": _id, "end": CommitEnd},
     Reset: {"region": _id},
@@ -354,7 +354,7 @@ _READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
     Hold: {"region": _id},
     Lost: {"region": _id, "evidence": _names, "plan": _tuple_of(_pair)},
     Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},
-    Closed: {"highest": _tuple_of(_record(InputPin))},
+    Closed: {"highest": _tuple_of(_record(InputRef))},
 }
 
 

@@ -21,7 +21,7 @@ from airflow_recovery.model.records import (
     CommitterDead,
     CommitterTurn,
     Hold,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     Publish,
@@ -224,7 +224,7 @@ class FailoverPlanned(JobEvent):
     """A region can't read its inputs; ``plan`` is the failover as planned: (region, why it must run)."""
 
     region: str
-    lost: tuple[InputPin, ...]
+    lost: tuple[InputRef, ...]
     plan: tuple[tuple[str, str], ...]
 
 
@@ -349,7 +349,7 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     "bool": _scalar(bool),
     "float | None": _scalar(int, float, type(None)),
     "tuple[str, ...]": _tuple(_text),
-    "tuple[InputPin, ...]": _tuple(_record(InputPin)),
+    "tuple[InputRef, ...]": _tuple(_record(InputRef)),
     "tuple[tuple[str, str], ...]": _tuple(_pair),
     **{
         each.__name__: _record(each)

@@ -36,7 +36,7 @@ from airflow_recovery.model.records import (
     CommitterDead,
     CommitterTurn,
     Hold,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     Part,
@@ -116,7 +116,7 @@ class Journal:
             self._split_logs[vertex] = found
         return found
 
-    def beside(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
+    def sibling(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
         """The journal of ``identity`` in the same store, for the same process. ``listener`` is told what it writes."""
         return Journal(
             self.store,
@@ -454,7 +454,7 @@ class Journal:
         # What is in the journal in the end: somebody else's record may be as good as ours.
         stored = masked(record, self._mask)
 
-        def judge(body: bytes) -> bool:
+        def evaluate(body: bytes) -> bool:
             nonlocal stored
             found = self._decode(kind, body, key)
             if is_mine(found):
@@ -467,7 +467,7 @@ class Journal:
                 self.store,
                 key,
                 encode_record(self.identity, stored),
-                is_mine=judge,
+                is_mine=evaluate,
                 deadline_s=self._deadline_s,
                 sleep=self._sleep,
                 clock=self._clock,
@@ -537,7 +537,7 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     for region in regions:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim
-            pins: tuple[InputPin, ...] = record.inputs if record is not None else ()
+            pins: tuple[InputRef, ...] = record.inputs if record is not None else ()
             for pin in pins:
                 producer = state.regions.get(pin.region)
                 if producer is None or pin.attempt <= producer.closed_at:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import InputPin
+from airflow_recovery.model.records import InputRef
 from airflow_recovery.results.cached import is_cached_location
 
 
@@ -47,7 +47,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}."
         )
     state = journal.load(journal.list(each.region for each in publish.regions))
-    todo, seen = [InputPin(each.region, each.attempt) for each in regions], set()
+    todo, seen = [InputRef(each.region, each.attempt) for each in regions], set()
     while todo:
         pin = todo.pop()
         if pin in seen:

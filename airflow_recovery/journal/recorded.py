@@ -29,7 +29,7 @@ def recorded_journal(journal: Journal) -> Iterator[Journal]:
     """
     events: list[JobEvent] = []
     try:
-        yield journal.beside(journal.identity, listener=Recorder(events.append, _now))
+        yield journal.sibling(journal.identity, listener=Recorder(events.append, _now))
     except Exception:
         _write(journal, events)
         raise

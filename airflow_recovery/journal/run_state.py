@@ -75,10 +75,11 @@ class Attempt:
 
 def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:
     """``attempts``, each knowing whether a later one was claimed."""
-    top = max((n for n, each in attempts.items() if each.is_claimed), default=0)
+    latest_attempt = max((n for n, each in attempts.items() if each.is_claimed), default=0)
     # Most attempts are the only one of their region: nothing to replace.
     return {
-        n: each if each.is_followed == (n < top) else replace(each, is_followed=n < top) for n, each in attempts.items()
+        n: each if each.is_followed == (n < latest_attempt) else replace(each, is_followed=n < latest_attempt)
+        for n, each in attempts.items()
     }
 
 
@@ -94,7 +95,7 @@ class RegionState:
     """Highest attempt of an earlier, purged journal of this key; new attempts start above it."""
 
     @cached_property
-    def top(self) -> int:
+    def latest_attempt(self) -> int:
         """The highest number ever claimed (0 if none).
 
         Whatever there is of an attempt tells that it was: its claim, the oldest of its objects, may have been deleted.
@@ -102,18 +103,18 @@ class RegionState:
         return max(self.closed_at, *self.attempts, 0)
 
     @cached_property
-    def mark(self) -> int:
+    def reset_watermark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
         return max((n for n, each in self.attempts.items() if each.is_reset), default=0)
 
     @cached_property
-    def void_up_to(self) -> int:
+    def invalid_up_to(self) -> int:
         """Attempts up to this one do not count: they were reset, or purged (0 if none)."""
-        return max(self.mark, self.closed_at)
+        return max(self.reset_watermark, self.closed_at)
 
     @cached_property
-    def anew_up_to(self) -> int:
-        """Of a stage: attempts up to this one have read nothing that counts. As `void_up_to`, but for those resets
+    def restarted_up_to(self) -> int:
+        """Of a stage: attempts up to this one have read nothing that counts. As `invalid_up_to`, but for those resets
         after which only its output channel is another one."""
         anew = (n for n, each in self.attempts.items() if each.is_reset and not (each.reset and each.reset.altered))
         return max(self.closed_at, *anew, 0)
@@ -124,8 +125,8 @@ class RegionState:
 
         A reset begins a new one, numbered after the attempt that it names: one record decides it for both ends.
         """
-        altered = (n + 1 for n, each in self.attempts.items() if each.is_reset and n > self.anew_up_to)
-        return (self.anew_up_to + 1, *sorted(altered))
+        altered = (n + 1 for n, each in self.attempts.items() if each.is_reset and n > self.restarted_up_to)
+        return (self.restarted_up_to + 1, *sorted(altered))
 
     @cached_property
     def current(self) -> Attempt | None:
@@ -133,15 +134,15 @@ class RegionState:
 
         Nor does one count that took over parts of an attempt up to the mark: who resets wants them made again.
         """
-        void = self.void_up_to
+        void = self.invalid_up_to
         counted = [n for n, each in self.attempts.items() if each.is_finished and n > void and each.oldest > void]
         return self.attempts[max(counted)] if counted else None
 
     @cached_property
     def open_attempt(self) -> Attempt | None:
         """The attempt that is running, if any: at most one, the highest."""
-        top = self.attempts.get(self.top)
-        return top if top is not None and top.is_open else None
+        latest_attempt = self.attempts.get(self.latest_attempt)
+        return latest_attempt if latest_attempt is not None and latest_attempt.is_open else None
 
     @cached_property
     def prepared_attempt(self) -> Attempt | None:

@@ -9,7 +9,7 @@ from airflow_recovery.model.records import RunAttempt
 
 
 @dataclass(frozen=True)
-class Making:
+class BuildInProgress:
     """Somebody's open attempt at a shared result, as one who waits for it has seen it. In no journal.
 
     ``beat`` is its last sign of life.
@@ -27,9 +27,9 @@ class Making:
         return f"{self.region} is shared ({self.key}@{self.attempt}) and is being made by {who}"
 
 
-class SharedMadeElsewhere(RecoveryError):
-    """Another run is making the shared result that this one needs. ``making`` says which attempt, where it is known."""
+class BuiltElsewhere(RecoveryError):
+    """Another run is making the shared result that this one needs. ``build`` says which attempt, where it is known."""
 
-    def __init__(self, message: str, making: Making | None = None) -> None:
+    def __init__(self, message: str, build: BuildInProgress | None = None) -> None:
         super().__init__(message)
-        self.making = making
+        self.build = build

@@ -1,4 +1,4 @@
-"""What a source's coordinator leaves behind (`airflow_recovery.splits.coordinator`), as a value."""
+"""What a source's coordinator leaves behind (`airflow_recovery.job.coordinator`), as a value."""
 
 from __future__ import annotations
 

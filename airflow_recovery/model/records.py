@@ -58,7 +58,7 @@ class FenceCause(str, Enum):
 
 
 @dataclass(frozen=True)
-class InputPin:
+class InputRef:
     """Attempt ``attempt`` of region ``region`` is what an attempt reads.
 
     ``digests``: (result, digest) for each result read whose rows were digested when they were written.
@@ -97,7 +97,7 @@ class SubtaskPlan:
 
 @dataclass(frozen=True)
 class CoordinatorPlan:
-    """The vertex ``vertex`` has a coordinator (`airflow_recovery.splits.coordinator`), which may be volatile."""
+    """The vertex ``vertex`` has a coordinator (`airflow_recovery.job.coordinator`), which may be volatile."""
 
     vertex: str
     supports_batch_snapshot: bool
@@ -178,7 +178,7 @@ class RunAttempt:
 
 
 @dataclass(frozen=True)
-class SharedPin:
+class SharedRef:
     """Attempt ``attempt`` of the shared region ``region``, in the journal of the shared results ``key``."""
 
     key: str
@@ -215,7 +215,7 @@ class Claim:
     attempt: int
     writer: str
     plan_hash: str
-    inputs: tuple[InputPin, ...]
+    inputs: tuple[InputRef, ...]
     airflow_run_id: str
     try_number: int
     ti_id: str
@@ -244,7 +244,7 @@ class Outcome:
     writer: str
     ended_at: str
     fingerprint: str | None = None
-    inputs: tuple[InputPin, ...] = ()
+    inputs: tuple[InputRef, ...] = ()
     externals: tuple[ExternalObject, ...] = ()
     outputs: tuple[PartitionManifest, ...] = ()
     spark_seconds: float | None = None
@@ -252,7 +252,7 @@ class Outcome:
     cause: FenceCause | None = None
     detail: str | None = None
     failure: Failure | None = None
-    shared: SharedPin | None = later(None)
+    shared: SharedRef | None = later(None)
     """The outputs are those of a shared result, which this attempt holds until it is released."""
     subtasks: tuple[str, ...] = later(())
     """Of what decides a parallelism in the run: the keys by map index (FLIP-383's initialised job vertex)."""
@@ -277,7 +277,7 @@ class AttemptTrace:
     attempt: int
     writer: str
     fingerprint: str
-    inputs: tuple[InputPin, ...]
+    inputs: tuple[InputRef, ...]
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
     mode: RegionMode = flat(BATCH, value_class)
@@ -481,7 +481,7 @@ class Closed:
     A run that came back and is purged again gets ``closed-<number>``; the highest number counts.
     """
 
-    highest: tuple[InputPin, ...] = ()
+    highest: tuple[InputRef, ...] = ()
 
 
 Record = (

@@ -27,7 +27,7 @@ from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, ok, su
 from airflow_recovery.doctor.stores import FOLDER
 from airflow_recovery.doctor.versions import REGION_JOB
 from airflow_recovery.driver.region_spec import RunFacts
-from airflow_recovery.errors import NoDoor, RecoveryError, StoreError
+from airflow_recovery.errors import ClearNotConfigured, RecoveryError, StoreError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.loading import load_job
@@ -170,7 +170,7 @@ class RegionTrial:
         run = Run(
             plan=plan.record,
             journal=journal,
-            scheduler=_Nobody(),
+            task_instances=_Nobody(),
             available=ResultProber(self._stores.open_location),
             task_keys=plan.task_keys("doctor"),
             task=TaskIdentity(self._identity.run_key, 1, str(uuid.uuid4())),
@@ -230,8 +230,8 @@ class _Nobody:
         """There is nothing to observe."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Never asked for. Raises `NoDoor`."""
-        raise NoDoor(f"The check of one region clears nothing, it was asked for {request}.")
+        """Never asked for. Raises `ClearNotConfigured`."""
+        raise ClearNotConfigured(f"The check of one region clears nothing, it was asked for {request}.")
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
         """No other task."""

@@ -22,11 +22,11 @@ from airflow_recovery.errors import (
     SubtasksUnknown,
     kind_of,
 )
-from airflow_recovery.hooks.clear_clients import open_door
+from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
-from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
@@ -107,7 +107,7 @@ class SparkRegionOperator(SubmittingOperator):
         self.group_id = group_id
         self.deferrable = deferrable
         self.start_timeout_s = start_timeout_s
-        self._silent: Making | None = None
+        self._silent: BuildInProgress | None = None
         self._start_deadline: float | None = None
         self._ledger: tuple[ChannelReport, ...] = ()
         self._told: str | None = None
@@ -115,7 +115,7 @@ class SparkRegionOperator(SubmittingOperator):
 
     def execute_after_wait(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """After the trigger: the whole try, from its beginning."""
-        self._silent = None if event["silent"] is None else from_json(Making, event["silent"])
+        self._silent = None if event["silent"] is None else from_json(BuildInProgress, event["silent"])
         return self.execute(context)
 
     def execute_after_start(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +157,8 @@ class SparkRegionOperator(SubmittingOperator):
                 if found.plan.regions[name].region.is_stage:
                     return self._run_stage(job, context, found, name)
                 return self._run_region(job, context, found, name)
-            except SharedMadeElsewhere as found_elsewhere:
-                self._defer_while(found_elsewhere.making)
+            except BuiltElsewhere as found_elsewhere:
+                self._defer_while(found_elsewhere.build)
                 raise
 
     def _run_plainly(self, job: Job, context: Context) -> RegionResult | BatchResult:
@@ -252,7 +252,7 @@ class SparkRegionOperator(SubmittingOperator):
     def _run_region(
         self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
     ) -> RegionResult:
-        """The protocol of one region. Raises `SharedMadeElsewhere` where this task may wait in the triggerer."""
+        """The protocol of one region. Raises `BuiltElsewhere` where this task may wait in the triggerer."""
         from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.attempt.shared import SharedApplication
         from airflow_recovery.job.cached import cached_results
@@ -277,7 +277,7 @@ class SparkRegionOperator(SubmittingOperator):
                 log=log,
                 journal=opened.run.journal,
                 on_claim=self._on_claim,
-                heartbeat_s=interval_s(opened.run.patience.timeout_s),
+                heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
             )
             return self._application_of(program, context)
 
@@ -289,7 +289,7 @@ class SparkRegionOperator(SubmittingOperator):
                 name,
                 opened.stores.results,
                 pool=self.pool,
-                pool_slots=lambda: open_door(context, opened.settings.api_conn_id).pool_slots(self.pool),
+                pool_slots=lambda: open_clear_client(context, opened.settings.api_conn_id).pool_slots(self.pool),
                 slots_each=self.pool_slots,
             )
         if opened.run.regions[name].persistent:
@@ -297,13 +297,13 @@ class SparkRegionOperator(SubmittingOperator):
                 opened.run,
                 name,
                 make_application,
-                timeout_s=opened.run.patience.timeout_s,
+                timeout_s=opened.run.heartbeat_timeouts.timeout_s,
                 silent=self._silent,
                 waits_here=not self.deferrable,
             )
-            making = shared.find_maker() if self.deferrable else None
-            if making is not None:
-                raise SharedMadeElsewhere(making.text(), making)
+            build = shared.find_build() if self.deferrable else None
+            if build is not None:
+                raise BuiltElsewhere(build.text(), build)
         self._application = application
         restarts = self.restarts(opened.run, name)
         if before_claim is not None:
@@ -326,14 +326,14 @@ class SparkRegionOperator(SubmittingOperator):
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
         return result
 
-    def _defer_while(self, making: Making | None) -> None:
+    def _defer_while(self, build: BuildInProgress | None) -> None:
         """A shared result is made once; whoever else wants it waits in the triggerer, and has no attempt open."""
-        if making is None:
+        if build is None:
             return
         from airflow_recovery.triggers.shared import SharedResultTrigger
 
-        log.info("%s; waiting.", making.text())
-        self.defer(trigger=SharedResultTrigger(making=to_json(making)), method_name="execute_after_wait")
+        log.info("%s; waiting.", build.text())
+        self.defer(trigger=SharedResultTrigger(build=to_json(build)), method_name="execute_after_wait")
 
     def _remember_application(self, run: Run) -> None:
         """Of an attempt that has failed: its last sign of life says what Spark called it. Best effort."""

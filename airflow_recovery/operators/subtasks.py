@@ -187,8 +187,8 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     from airflow_recovery.job.parallelism import PerFile, checked_keys
     from airflow_recovery.job.sources import FilePattern
     from airflow_recovery.model.records import ExternalObject
-    from airflow_recovery.splits.inventory import object_key
     from airflow_recovery.task.externals import list_external
+    from airflow_recovery.task.inventory import object_key
 
     rendered = rendered_keys(job, name, facts)
     if rendered is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_recovery.planning.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
-FOR_PUBLISH_TOO = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")
+PUBLISH_ATTRIBUTES = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")
 """Where and how often a task of this group runs: the publish task needs the same workers as the regions."""
 
 
@@ -127,7 +127,7 @@ class SparkJobTaskGroup(TaskGroup):
         is_audited = any(mode.is_audited for mode in declared.modes)
         full_id = str(self.group_id)
         with self:
-            for_all = {name: value for name, value in operator_args.items() if name in FOR_PUBLISH_TOO}
+            for_all = {name: value for name, value in operator_args.items() if name in PUBLISH_ATTRIBUTES}
             deciding = {
                 name: RecoverySubtasksOperator(task_id=name, job=job, group_id=full_id, initializer=name, **for_all)
                 for name in initializers(declared)

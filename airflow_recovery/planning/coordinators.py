@@ -33,7 +33,7 @@ def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan
         return None
     if has_started(mine):
         return f"{cause_of(region.name, mine)}, whose coordinator takes no snapshots, must run again: {why.text()}"
-    reset = mine.attempts[mine.mark].reset if mine.mark in mine.attempts else None
+    reset = mine.attempts[mine.reset_watermark].reset if mine.reset_watermark in mine.attempts else None
     if reset is None or reset.failover or reset.epoch is not None:
         return None
     cause = cause_of(region.name, mine)
@@ -67,12 +67,12 @@ def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
 
 def has_started(region: RegionState) -> bool:
     """Is there an attempt that a reset would take away?"""
-    return region.top > region.mark
+    return region.latest_attempt > region.reset_watermark
 
 
 def cause_of(region: str, state: RegionState) -> str:
     """The attempt that takes others along: ``region@n``."""
-    return f"{region}@{max(state.top, state.mark)}"
+    return f"{region}@{max(state.latest_attempt, state.reset_watermark)}"
 
 
 def _answers(state: RegionState, cause: str) -> bool:

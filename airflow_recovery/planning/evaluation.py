@@ -29,12 +29,12 @@ from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import ExternalObject, FenceCause, InputPin, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, Outcome, PlanRecord, RegionPlan
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
@@ -48,7 +48,7 @@ class Assumptions:
         del region
         return reason
 
-    def has_same_rows(self, pin: InputPin, edge: Sequence[tuple[str, Determinism]]) -> bool:
+    def has_same_rows(self, pin: InputRef, edge: Sequence[tuple[str, Determinism]]) -> bool:
         """Whether what was made again has the rows that were read at ``pin``.
 
         ``edge``: the results that are read, each with what is declared of its determinism.
@@ -62,7 +62,7 @@ class Assumptions:
         return None
 
 
-class Judgement:
+class Evaluation:
     """One state of one run, judged. Every answer is computed once; nothing is cached between two judgements.
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
@@ -97,30 +97,30 @@ class Judgement:
         self._assumed = assumed or Assumptions()
         splits = [SplitPlan.of(region) for region in plan.regions]
         self._subtasks = Counter(each.split_source for each in splits if each.pulls_splits)
-        self._standing: dict[str, Reason | None] = {}
-        self._may_stand: set[str] = set()
+        self._invalid: dict[str, Reason | None] = {}
+        self._may_be_valid: set[str] = set()
         self._unavailable: dict[str, Reason | None] = {}
         self._must: dict[str, Reason | None] = {}
         for name in self._order:
-            self._standing[name] = self._assumed.standing(name, self._judge_standing(name))
+            self._invalid[name] = self._assumed.standing(name, self._evaluate_validity(name))
             if self._awaits_a_producer(name):
-                self._may_stand.add(name)
+                self._may_be_valid.add(name)
 
     def current(self, region: str) -> Attempt | None:
         """The attempt that counts, or `None`."""
         self._check(region)
         return self.state.of(region).current
 
-    def why_not_standing(self, region: str) -> Reason | None:
+    def invalid_because(self, region: str) -> Reason | None:
         """`None` where the region's trace stands."""
         self._check(region)
-        return self._standing[region]
+        return self._invalid[region]
 
     def why_not_available(self, region: str) -> Reason | None:
         """`None` where every object of the current attempt is there. Only for regions with a current attempt."""
         attempt = self.current(region)
         if attempt is None:
-            return self._standing[region]
+            return self._invalid[region]
         if region not in self._unavailable:
             self._unavailable[region] = (
                 Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
@@ -145,8 +145,8 @@ class Judgement:
         """`None` where the region is kept."""
         self._check(region)
         # Consumers first, over this region's descendants only: the data of no other region is asked for.
-        for name in reversed(self._not_judged_from(region)):
-            self._must[name] = self._judge_must_run(name)
+        for name in reversed(self._not_evaluated_from(region)):
+            self._must[name] = self._evaluate_must_run(name)
         return self._must[region]
 
     def lost_inputs(self, region: str) -> dict[str, Reason]:
@@ -165,7 +165,7 @@ class Judgement:
             for producer in self._regions[name].inputs:
                 if producer in found:
                     continue
-                reason = self._standing[producer]
+                reason = self._invalid[producer]
                 if reason is None and wants_data:
                     reason = self.why_not_available(producer)
                 if reason is not None:
@@ -179,7 +179,7 @@ class Judgement:
         prepared = self.state.of(region).prepared_attempt
         return None if prepared is None else Reason(region, Why.NOT_COMMITTED, f"attempt {prepared.number}")
 
-    def basis(self, region: str, ti_id: str | None) -> tuple[InputPin, ...] | None:
+    def basis(self, region: str, ti_id: str | None) -> tuple[InputRef, ...] | None:
         """What the task instance ``ti_id`` of ``region`` relies on: its own open claim, else the current finish.
 
         A zombie's open claim is nobody's basis. ``ti_id`` is `None` where Airflow could not be asked: an open claim is
@@ -192,7 +192,7 @@ class Judgement:
         current = self.current(region)
         return current.outcome.inputs if current is not None and current.outcome is not None else None
 
-    def why_overtaken(self, region: str, basis: tuple[InputPin, ...] | None) -> Reason | None:
+    def why_overtaken(self, region: str, basis: tuple[InputRef, ...] | None) -> Reason | None:
         """Has anything that ``basis`` names been superseded by a finish? Or was the finish itself reset?"""
         self._check(region)
         if basis is None:
@@ -200,7 +200,7 @@ class Judgement:
         superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
-    def channel_basis(self, region: str, ti_id: str | None) -> tuple[ChannelPin, ...]:
+    def channel_basis(self, region: str, ti_id: str | None) -> tuple[ChannelRef, ...]:
         """As `basis`: the channels that the task instance relies on."""
         self._check(region)
         opened = self.state.of(region).open_attempt
@@ -210,7 +210,7 @@ class Judgement:
         outcome = current.outcome if current is not None else None
         return StreamingOutcome.of(outcome).channels if outcome is not None else ()
 
-    def why_other_channels(self, region: str, pins: tuple[ChannelPin, ...]) -> Reason | None:
+    def why_other_channels(self, region: str, pins: tuple[ChannelRef, ...]) -> Reason | None:
         """Are ``pins``, which an attempt of ``region`` works or has worked with, not the channels of now?"""
         self._check(region)
         planned = self._regions[region]
@@ -224,7 +224,7 @@ class Judgement:
         detail, producer = other
         return Reason(region, Why.CHANNEL_ANEW, detail, source=producer if producer != region else None)
 
-    def early_cutoffs(self, region: str, basis: tuple[InputPin, ...] | None) -> tuple[EarlyCutoff, ...]:
+    def early_cutoffs(self, region: str, basis: tuple[InputRef, ...] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
         self._check(region)
         found = []
@@ -246,9 +246,9 @@ class Judgement:
     def is_undecided(self, region: str) -> bool:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to stand as it is."""
         self._check(region)
-        return region in self._may_stand and self.why_must_run(region) is self._standing[region]
+        return region in self._may_be_valid and self.why_must_run(region) is self._invalid[region]
 
-    def _judge_standing(self, name: str) -> Reason | None:
+    def _evaluate_validity(self, name: str) -> Reason | None:
         attempt = self.state.of(name).current
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
@@ -268,7 +268,7 @@ class Judgement:
         if read != set(self._regions[name].inputs):
             return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
         for pin in outcome.inputs:
-            below = self._standing[pin.region]
+            below = self._invalid[pin.region]
             if below is not None:
                 return Reason(name, Why.INPUT_DOES_NOT_STAND, pin.region, below)
             superseded = self._why_superseded(name, pin)
@@ -283,12 +283,12 @@ class Judgement:
         if book is None:
             return None
         subtask = region.subtask.index if region.subtask is not None else 0
-        return book.why_not_standing(subtask, self._subtasks[planned.split_source], SplitOutcome.of(outcome).parts)
+        return book.invalid_because(subtask, self._subtasks[planned.split_source], SplitOutcome.of(outcome).parts)
 
     def _why_channel_does_not_stand(self, name: str) -> Reason | None:
         """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
         for channel in StreamingPlan.of(self._regions[name]).channels_in:
-            producer, below = self.state.of(channel.producer).current, self._standing[channel.producer]
+            producer, below = self.state.of(channel.producer).current, self._invalid[channel.producer]
             outcome = producer.outcome if producer is not None else None
             if below is None or outcome is None:
                 continue
@@ -298,15 +298,15 @@ class Judgement:
 
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that does not stand may yet turn out as it was read."""
-        reason = self._standing[name]
+        reason = self._invalid[name]
         attempt = self.state.of(name).current
         if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
             return False
         if reason.source is not None:
             return False  # what comes through a channel is made anew with it
         return all(
-            pin.region in self._may_stand or not self.always_follows(name, pin.region)
-            if self._standing[pin.region] is not None
+            pin.region in self._may_be_valid or not self.always_follows(name, pin.region)
+            if self._invalid[pin.region] is not None
             else self._why_superseded(name, pin) is None
             for pin in attempt.outcome.inputs
         )
@@ -321,12 +321,12 @@ class Judgement:
         # Where the plan does not tell what is read, the edge is held to the attempt.
         return [(each, modes.get(each, Determinism.ALWAYS)) for each in results] or [("", Determinism.ALWAYS)]
 
-    def _remade(self, pin: InputPin) -> Attempt | None:
+    def _remade(self, pin: InputRef) -> Attempt | None:
         """The current finish of what was read, where it is another one. `None` while there is none."""
         now = self.state.of(pin.region).current
         return now if now is not None and now.number != pin.attempt else None
 
-    def _why_superseded(self, consumer: str, pin: InputPin) -> Reason | None:
+    def _why_superseded(self, consumer: str, pin: InputRef) -> Reason | None:
         now = self._remade(pin)
         if now is None:
             return None
@@ -350,7 +350,7 @@ class Judgement:
                 return Reason(consumer, Why.INPUT_DIFFERS, detail, source=pin.region)
         return None
 
-    def _changed_rows(self, pin: InputPin, now: Attempt, results: list[str]) -> str:
+    def _changed_rows(self, pin: InputRef, now: Attempt, results: list[str]) -> str:
         """What is known against the user's word that any finish will do: other numbers of rows."""
         read = self.state.of(pin.region).attempts.get(pin.attempt)
         before, after = _manifests(read) if read is not None else {}, _manifests(now)
@@ -359,14 +359,14 @@ class Judgement:
 
     def _why_no_finish(self, name: str) -> Reason:
         state = self.state.of(name)
-        newest = state.attempts.get(state.top)
-        ended = newest.outcome if newest is not None and newest.number > state.mark else None
+        newest = state.attempts.get(state.latest_attempt)
+        ended = newest.outcome if newest is not None and newest.number > state.reset_watermark else None
         if ended is not None and ended.cause is FenceCause.OWN_FAILURE:
             return Reason(name, Why.FAILED, f"attempt {ended.attempt}: {(ended.detail or '')[:200]}")
         if state.was_reset:
-            marked = state.attempts[state.mark].reset
+            marked = state.attempts[state.reset_watermark].reset
             return Reason(name, Why.RESET, f"{marked.who}: {marked.why}" if marked is not None else "")
-        return Reason(name, Why.NEVER_FINISHED, f"attempt {state.top} is open" if state.open_attempt else "")
+        return Reason(name, Why.NEVER_FINISHED, f"attempt {state.latest_attempt} is open" if state.open_attempt else "")
 
     def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
         if name not in self.externals:
@@ -379,12 +379,12 @@ class Judgement:
                 return f"{key[1]} {what}"
         return None
 
-    def _judge_must_run(self, name: str) -> Reason | None:
+    def _evaluate_must_run(self, name: str) -> Reason | None:
         assumed = self._assumed.must_run(name)
         if assumed is not None:
             return assumed
-        reason = self._standing[name]
-        if reason is not None and name not in self._may_stand:
+        reason = self._invalid[name]
+        if reason is not None and name not in self._may_be_valid:
             return reason
         missing = self.why_not_available(name) if self._is_wanted(name) else None
         return missing or reason
@@ -400,7 +400,7 @@ class Judgement:
         # report makes the owner look, and no more: where everything is there, the region is kept.
         return current is not None and current.is_lost
 
-    def _not_judged_from(self, region: str) -> list[str]:
+    def _not_evaluated_from(self, region: str) -> list[str]:
         """``region`` and everything downstream of it that was not judged yet, in topological order."""
         found: set[str] = set()
         queue = [region]

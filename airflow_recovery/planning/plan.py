@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.codec import ROW, from_json, later, to_json
-from airflow_recovery.model.records import InputPin
+from airflow_recovery.model.records import InputRef
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.reason import Evidence, Why
 from airflow_recovery.planning.scenario import REBUILD, REQUEST, Request
@@ -47,7 +47,7 @@ class Action(str, Enum):
 class PlannedRegion:
     """One region in a plan.
 
-    ``attempt`` is the one that counts now (0: none). ``top`` and ``mark`` are the highest attempt claimed and the
+    ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``mark`` are the highest attempt claimed and the
     highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in words.
     ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait, first.
     ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel that runs,
@@ -59,8 +59,8 @@ class PlannedRegion:
     inputs: tuple[str, ...]
     action: Action
     attempt: int
-    top: int
-    mark: int
+    latest_attempt: int
+    reset_watermark: int
     why: Why | None
     detail: str
     cause: str | None = None
@@ -90,7 +90,7 @@ class Plan:
     job: str
     regions: tuple[PlannedRegion, ...]
     request: Annotated[Request, REQUEST] = REBUILD
-    resets: tuple[Annotated[InputPin, ROW], ...] | None = ()
+    resets: tuple[Annotated[InputRef, ROW], ...] | None = ()
     channels: tuple[PlannedChannel, ...] = later(())
 
     def names(self, *actions: Action) -> tuple[str, ...]:

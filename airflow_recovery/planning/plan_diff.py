@@ -38,7 +38,15 @@ def diff(before: Plan, after: Plan) -> tuple[Difference, ...]:
 
 def _seen(region: PlannedRegion) -> tuple[object, ...]:
     # Words are left out: how many files were asked for says nothing about what happens.
-    return region.action, region.why, region.cause, region.attempt, region.top, region.mark, region.stage
+    return (
+        region.action,
+        region.why,
+        region.cause,
+        region.attempt,
+        region.latest_attempt,
+        region.reset_watermark,
+        region.stage,
+    )
 
 
 def _told(region: PlannedRegion | None) -> str:

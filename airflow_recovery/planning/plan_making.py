@@ -9,14 +9,14 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import ExternalObject, InputPin, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, InputRef, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import restarted_with, why_restart_vertex
-from airflow_recovery.planning.evaluation import Available, Judgement
+from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
-from airflow_recovery.planning.scenario import REBUILD, Request, Supposition, restart_everything, restart_together
-from airflow_recovery.planning.simulation import foresee
+from airflow_recovery.planning.scenario import REBUILD, Request, Scenario, restart_everything, restart_together
+from airflow_recovery.planning.simulation import simulate
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.restart_plan import PlannedStages, plan_stages
 
@@ -28,7 +28,7 @@ def plan(
     request: Request = REBUILD,
     *,
     externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
-    published: frozenset[InputPin] = frozenset(),
+    published: frozenset[InputRef] = frozenset(),
 ) -> Plan:
     """What would happen if ``request`` came true, for every region of ``topology``.
 
@@ -37,23 +37,23 @@ def plan(
     topology lacks, and whatever ``available`` raises: "denied" is no answer.
     """
 
-    def judge(run: Supposition) -> Judgement:
-        return Judgement(run.topology, run.state, available=run.available, externals=externals)
+    def evaluate(run: Scenario) -> Evaluation:
+        return Evaluation(run.topology, run.state, available=run.available, externals=externals)
 
-    run = request.suppose(Supposition(topology, state, available))
-    judged = judge(run)
-    if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(judged):
+    run = request.apply(Scenario(topology, state, available))
+    evaluation = evaluate(run)
+    if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)
-        judged = judge(run)
-    while (together := _restarted_together(judged)) is not None:
+        evaluation = evaluate(run)
+    while (together := _restarted_together(evaluation)) is not None:
         run = restart_together(run, *together)
-        judged = judge(run)
+        evaluation = evaluate(run)
     stages = None
     if any(isinstance(each.mode, StreamingPlan) for each in topology.regions):
         run = replace(run, available=_asked_once(run.available))
-        stages = plan_stages(run, state, topology, judge)
-        run, judged = stages.run, judge(stages.run)
-    return plan_of(judged, seen=state, request=request, resets=run.resets, published=published, stages=stages)
+        stages = plan_stages(run, state, topology, evaluate)
+        run, evaluation = stages.run, evaluate(stages.run)
+    return plan_of(evaluation, seen=state, request=request, resets=run.resets, published=published, stages=stages)
 
 
 def _asked_once(available: Available) -> Available:
@@ -69,47 +69,47 @@ def _asked_once(available: Available) -> Available:
     return ask
 
 
-def _has_failed(judged: Judgement) -> bool:
+def _has_failed(evaluation: Evaluation) -> bool:
     """Is there a failure that the strategy ``full`` would answer: an attempt that failed, or data that is gone?"""
-    reasons = [judged.why_must_run(each.name) for each in judged.topology.regions]
+    reasons = [evaluation.why_must_run(each.name) for each in evaluation.topology.regions]
     return any(each.why is Why.FAILED or each.why in LOST_DATA for each in reasons if each is not None)
 
 
-def _restarted_together(judged: Judgement) -> tuple[list[str], str] | None:
+def _restarted_together(evaluation: Evaluation) -> tuple[list[str], str] | None:
     """The subtasks of the next vertex that a volatile coordinator restarts as a whole, and why."""
-    for each in judged.topology.regions:
-        reason = judged.why_must_run(each.name) if each.is_volatile else None
-        cause = why_restart_vertex(judged.topology, judged.state, each, reason) if reason is not None else None
+    for each in evaluation.topology.regions:
+        reason = evaluation.why_must_run(each.name) if each.is_volatile else None
+        cause = why_restart_vertex(evaluation.topology, evaluation.state, each, reason) if reason is not None else None
         if cause is not None:
-            return [each.name, *restarted_with(judged.topology, each)], cause
+            return [each.name, *restarted_with(evaluation.topology, each)], cause
     return None
 
 
 def plan_of(
-    judged: Judgement,
+    evaluation: Evaluation,
     *,
     seen: RunState | None = None,
     request: Request = REBUILD,
-    resets: tuple[InputPin, ...] | None = (),
-    published: frozenset[InputPin] = frozenset(),
+    resets: tuple[InputRef, ...] | None = (),
+    published: frozenset[InputRef] = frozenset(),
     ask: bool = True,
     stages: PlannedStages | None = None,
 ) -> Plan:
-    """The plan of a run that is judged already: what ``judged`` was told of its data is not asked for again.
+    """The plan of a run that is judged already: what ``evaluation`` was told of its data is not asked for again.
 
-    ``seen`` is the run as it is, where ``judged`` is about a supposed one. Without ``ask`` no store is asked anything.
+    ``seen`` is the run as it is, where ``evaluation`` is about a scenario one. Without ``ask`` no store is asked anything.
     ``stages``: what happens to the stages, where that was asked.
     """
-    certain = foresee(judged, same_rows=True, ask=ask)
+    certain = simulate(evaluation, same_rows=True, ask=ask)
     possible = certain
-    if any(mode is Determinism.VERIFY for each in judged.topology.regions for _, mode in each.determinism):
-        possible = foresee(judged, same_rows=False, ask=ask)
-    making = _Making(judged, seen or judged.state, certain, possible, published)
-    regions = tuple(making.region(each) for each in judged.topology.regions)
+    if any(mode is Determinism.VERIFY for each in evaluation.topology.regions for _, mode in each.determinism):
+        possible = simulate(evaluation, same_rows=False, ask=ask)
+    making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
+    regions = tuple(making.region(each) for each in evaluation.topology.regions)
     if stages is None:
-        return Plan(judged.topology.job, regions, request, resets)
+        return Plan(evaluation.topology.job, regions, request, resets)
     regions = tuple(_with_stage(each, stages) for each in regions)
-    return Plan(judged.topology.job, regions, request, resets, stages.channels)
+    return Plan(evaluation.topology.job, regions, request, resets, stages.channels)
 
 
 def _with_stage(region: PlannedRegion, stages: PlannedStages) -> PlannedRegion:
@@ -120,33 +120,35 @@ def _with_stage(region: PlannedRegion, stages: PlannedStages) -> PlannedRegion:
     return replace(found, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())
 
 
-def why_kept(judged: Judgement, region: str) -> str:
+def why_kept(evaluation: Evaluation, region: str) -> str:
     """What a region that is kept rests on, in words: said in its task's log, and in plans."""
-    current = judged.current(region)
+    current = evaluation.current(region)
     number = current.number if current is not None else 0
-    checked = f"{judged.files_checked(region)} files are as registered"
-    kept = f"attempt {number} stands, {checked if judged.was_asked(region) else 'nobody asks for its data'}"
+    checked = f"{evaluation.files_checked(region)} files are as registered"
+    kept = f"attempt {number} stands, {checked if evaluation.was_asked(region) else 'nobody asks for its data'}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
-    cutoffs = judged.early_cutoffs(region, basis)
+    cutoffs = evaluation.early_cutoffs(region, basis)
     return kept + "".join(f"; {each.text()}" for each in cutoffs)
 
 
 class _Making:
     def __init__(
         self,
-        judged: Judgement,
+        evaluation: Evaluation,
         seen: RunState,
         certain: Mapping[str, Reason],
         possible: Mapping[str, Reason],
-        published: frozenset[InputPin],
+        published: frozenset[InputRef],
     ) -> None:
-        self._judged = judged
+        self._evaluation = evaluation
         self._seen = seen
         self._certain = certain
         self._possible = possible
         self._published = published
-        self._has_reader = {name for each in judged.topology.regions if each.name in possible for name in each.inputs}
-        retention = judged.topology.retention
+        self._has_reader = {
+            name for each in evaluation.topology.regions if each.name in possible for name in each.inputs
+        }
+        retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
 
     def region(self, region: RegionPlan) -> PlannedRegion:
@@ -154,7 +156,7 @@ class _Making:
         name = region.name
         seen = self._seen.of(name)
         current = seen.current
-        action = self._action(region, self._judged.current(name))
+        action = self._action(region, self._evaluation.current(name))
         reason = self._reason(name, action)
         return PlannedRegion(
             name=name,
@@ -162,10 +164,10 @@ class _Making:
             inputs=region.inputs,
             action=action,
             attempt=current.number if current is not None else 0,
-            top=seen.top,
-            mark=seen.mark,
+            latest_attempt=seen.latest_attempt,
+            reset_watermark=seen.reset_watermark,
             why=None if reason is None else reason.why,
-            detail=why_kept(self._judged, name)
+            detail=why_kept(self._evaluation, name)
             if reason is None
             else reason.detail + _would_append(region, seen, action),
             cause=None if reason is None else self._cause(reason),
@@ -179,24 +181,24 @@ class _Making:
             return Action.RUN
         if region.name in self._possible:
             return Action.WAIT
-        if self._judged.why_not_committed(region.name) is not None:
+        if self._evaluation.why_not_committed(region.name) is not None:
             return Action.COMMIT
         if region.final or region.persistent or region.name in self._has_reader:
             return Action.KEEP
         if current is None or current.is_released or current.is_lost:
             return Action.KEEP
         # `airflow_recovery.results.release` has the whole rule, with grace times: here it is what no clock decides.
-        is_published = InputPin(region.name, current.number) in self._published
+        is_published = InputRef(region.name, current.number) in self._published
         has_succeeded = self._policy is ReleasePolicy.ON_RUN_SUCCESS and is_published
         return Action.RELEASE if has_succeeded or self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP
 
     def _reason(self, name: str, action: Action) -> Reason | None:
         if action is Action.COMMIT:
-            return self._judged.why_not_committed(name)
+            return self._evaluation.why_not_committed(name)
         if action not in (Action.RUN, Action.WAIT):
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
-        now = self._judged.why_not_standing(name)
+        now = self._evaluation.invalid_because(name)
         later = self._possible[name]
         if now is not None and (now.cause is None or now.cause.region in self._possible):
             return now
@@ -208,7 +210,7 @@ class _Making:
         return Reason(name, Why.INPUT_REMADE, read, source=later.source)
 
     def _number(self, region: str) -> int:
-        current = self._judged.current(region)
+        current = self._evaluation.current(region)
         return current.number if current is not None else 0
 
     def _cause(self, reason: Reason) -> str | None:
@@ -220,24 +222,24 @@ class _Making:
         """Which record or object was looked at, and what it said."""
         if reason is not None and reason.evidence:
             return reason.evidence
-        state = self._judged.state.of(name)
-        newest = state.attempts.get(state.top)
+        state = self._evaluation.state.of(name)
+        newest = state.attempts.get(state.latest_attempt)
         current = state.current
         if reason is None:
-            checked = self._judged.files_checked(name)
+            checked = self._evaluation.files_checked(name)
             data = (Evidence(f"the objects of {name}@{self._number(name)}", f"all {checked} are as registered"),)
-            return (_finished(name, current), *(data if self._judged.was_asked(name) else ()))
+            return (_finished(name, current), *(data if self._evaluation.was_asked(name) else ()))
         if reason.why is Why.RESET:
-            return (Evidence(f"reset of {name}@{state.mark}", reason.detail or "is there"),)
+            return (Evidence(f"reset of {name}@{state.reset_watermark}", reason.detail or "is there"),)
         if reason.why is Why.FAILED and newest is not None:
             return (Evidence(f"outcome of {name}@{newest.number}", f"FENCED: {reason.detail}"),)
         if reason.why is Why.NEVER_FINISHED:
             said = "is there, without an outcome" if state.open_attempt is not None else "is not there"
-            return (Evidence(f"claim of {name}@{max(state.top, 1)}", said),)
+            return (Evidence(f"claim of {name}@{max(state.latest_attempt, 1)}", said),)
         if reason.why is Why.INPUT_DOES_NOT_STAND and reason.cause is not None:
             return (Evidence(f"the trace of {reason.cause.region}", "does not stand"),)
         if reason.source is not None:
-            source = self._judged.current(reason.source)
+            source = self._evaluation.current(reason.source)
             return (_finished(reason.source, source),) if source is not None else ()
         if reason.why in LOST_DATA:
             return (Evidence(f"the objects of {name}@{self._number(name)}", f"{reason.why.value}: {reason.detail}"),)

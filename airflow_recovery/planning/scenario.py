@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.codec import Tagged
-from airflow_recovery.model.records import AttemptState, FenceCause, InputPin, Outcome, PlanRecord, Reset
+from airflow_recovery.model.records import AttemptState, FenceCause, InputRef, Outcome, PlanRecord, Reset
 from airflow_recovery.planning.evaluation import Available
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.planning.selection import channel_named, downstream, region_of_result, regions_named
@@ -23,7 +23,7 @@ SUPPOSED = "supposed"
 
 
 @dataclass(frozen=True)
-class Supposition:
+class Scenario:
     """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so.
 
     ``lost_channels``: by their results, those whose logs are gone.
@@ -32,7 +32,7 @@ class Supposition:
     topology: PlanRecord
     state: RunState
     available: Available
-    resets: tuple[InputPin, ...] | None = ()
+    resets: tuple[InputRef, ...] | None = ()
     lost_channels: frozenset[str] = frozenset()
 
 
@@ -43,7 +43,7 @@ class Request:
     kind: ClassVar[str]
     words: ClassVar[str]
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """``run`` as this request supposes it. Raises `UnknownRegion` for a name that the topology does not hold."""
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class Rebuild(Request):
     kind = "rebuild"
     words = "the run as it is"
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """No change."""
         return run
 
@@ -77,14 +77,14 @@ class RegionFailure(Request):
     kind = "failure"
     words = "{region} fails: {cause}"
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
         regions = dict(run.state.regions)
         stages = {each.name for each in run.topology.regions if isinstance(each.mode, StreamingPlan)}
         for name in regions_named(run.topology, self.region):
             before = run.state.of(name)
             attempts = dict(before.attempts)
-            n = before.top if before.top > before.mark else before.top + 1
+            n = before.latest_attempt if before.latest_attempt > before.reset_watermark else before.latest_attempt + 1
             fenced = Outcome(
                 name, n, AttemptState.FENCED, SUPPOSED, SUPPOSED, cause=FenceCause.OWN_FAILURE, detail=self.cause
             )
@@ -109,7 +109,7 @@ class PartitionGone(Request):
     kind = "partition gone"
     words = "{result} is gone"
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """Whoever asks for its data hears that it is missing, without the store being asked. Of a channel: its log."""
         region = region_of_result(run.topology, self.result)
         channel = channel_named(run.topology, self.result)
@@ -138,7 +138,7 @@ class CodeChanged(Request):
     kind = "code changed"
     words = "the code of {vertex} has changed"
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """No recorded fingerprint is today's."""
         changed = regions_named(run.topology, self.vertex)
         regions = tuple(
@@ -157,7 +157,7 @@ class Restart(Request):
         """The regions. Raises `UnknownRegion` for a name that the topology does not hold."""
         raise NotImplementedError
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """A reset of the newest attempt of each of them."""
         return _reset(run, self.restarted(run.topology), self.who, self.text())
 
@@ -213,10 +213,10 @@ class Together(Request):
     requests: tuple[Annotated[Request, REQUEST], ...]
     kind = "together"
 
-    def suppose(self, run: Supposition) -> Supposition:
+    def apply(self, run: Scenario) -> Scenario:
         """One after the other."""
         for each in self.requests:
-            run = each.suppose(run)
+            run = each.apply(run)
         return run
 
     def text(self) -> str:
@@ -246,13 +246,13 @@ def together(requests: Iterable[Request]) -> Request:
     return REBUILD if not found else found[0] if len(found) == 1 else Together(found)
 
 
-def restart_everything(run: Supposition) -> Supposition:
+def restart_everything(run: Scenario) -> Scenario:
     """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
     names = [each.name for each in run.topology.regions]
     return restart_together(run, names, "the failover strategy is full")
 
 
-def restart_together(run: Supposition, names: Iterable[str], why: str) -> Supposition:
+def restart_together(run: Scenario, names: Iterable[str], why: str) -> Scenario:
     """``run`` once a failover has reset what has started of ``names``.
 
     Where a person's restart is its cause, these are reset with it; else the plan only foresees what tasks will do.
@@ -261,15 +261,17 @@ def restart_together(run: Supposition, names: Iterable[str], why: str) -> Suppos
     return replace(found, resets=found.resets if run.resets else None)
 
 
-def _reset(run: Supposition, names: Iterable[str], who: str, why: str, *, failover: bool = False) -> Supposition:
+def _reset(run: Scenario, names: Iterable[str], who: str, why: str, *, failover: bool = False) -> Scenario:
     regions, resets = dict(run.state.regions), list(run.resets or ())
     for name in names:
         before = run.state.of(name)
         # What never ran has nothing to reset; what is reset already stays so.
-        if before.top > before.mark:
-            top = before.attempts.get(before.top, Attempt(before.top))
-            marked = replace(top, is_reset=True, reset=Reset(name, before.top, who, why, failover=failover))
-            regions[name] = replace(before, attempts={**before.attempts, before.top: marked})
-            resets.append(InputPin(name, before.top))
+        if before.latest_attempt > before.reset_watermark:
+            latest_attempt = before.attempts.get(before.latest_attempt, Attempt(before.latest_attempt))
+            marked = replace(
+                latest_attempt, is_reset=True, reset=Reset(name, before.latest_attempt, who, why, failover=failover)
+            )
+            regions[name] = replace(before, attempts={**before.attempts, before.latest_attempt: marked})
+            resets.append(InputRef(name, before.latest_attempt))
     state = replace(run.state, regions=regions)
     return replace(run, state=state, resets=None if run.resets is None else tuple(resets))

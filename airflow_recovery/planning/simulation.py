@@ -1,6 +1,6 @@
 """The judgement of a run as it will be: whatever must run is taken to have finished once more.
 
-`Judgement` says what must run *now*. What that makes again may be an input of others, which then must run as well, and
+`Evaluation` says what must run *now*. What that makes again may be an input of others, which then must run as well, and
 may want results that are gone. Here the same rules are applied to the state that follows: no rule is written twice.
 """
 
@@ -12,26 +12,26 @@ from dataclasses import replace
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, InputPin, Outcome
-from airflow_recovery.planning.evaluation import Assumptions, Judgement
+from airflow_recovery.model.records import AttemptState, InputRef, Outcome
+from airflow_recovery.planning.evaluation import Assumptions, Evaluation
 from airflow_recovery.planning.reason import Reason
-from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingOutcome, StreamingPlan
 
 _NOT_YET = "not yet"
 
 
-def foresee(judged: Judgement, *, same_rows: bool, ask: bool = True) -> dict[str, Reason]:
+def simulate(evaluation: Evaluation, *, same_rows: bool, ask: bool = True) -> dict[str, Reason]:
     """Every region that will have run when all is done, in topological order, each with its reason.
 
     With ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
-    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``judged``; without ``ask``
-    nobody is asked, and what ``judged`` was not told of is taken to be there.
+    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``evaluation``; without ``ask``
+    nobody is asked, and what ``evaluation`` was not told of is taken to be there.
     """
     lost: dict[str, Reason] = {}
     while True:
-        made = _MadeAgain(judged, lost, same_rows)
-        seen = made.judge(ask=ask)
-        found = {region.name: seen.why_must_run(region.name) for region in judged.topology.regions}
+        made = _MadeAgain(evaluation, lost, same_rows)
+        seen = made.evaluate(ask=ask)
+        found = {region.name: seen.why_must_run(region.name) for region in evaluation.topology.regions}
         must = {name: reason for name, reason in found.items() if reason is not None}
         # What is wanted and gone is made again too, and then has consumers of its own: look once more.
         new = must.keys() - made.reasons.keys()
@@ -46,24 +46,26 @@ class _MadeAgain(Assumptions):
     ``lost``: what is made again although it stands. ``reasons``: why each region is made again.
     """
 
-    def __init__(self, judged: Judgement, lost: dict[str, Reason], same_rows: bool) -> None:
+    def __init__(self, evaluation: Evaluation, lost: dict[str, Reason], same_rows: bool) -> None:
         self.reasons: dict[str, Reason] = {}
-        self._judged = judged
+        self._evaluation = evaluation
         self._lost = lost
         self._same_rows = same_rows
-        self._regions = {region.name: region for region in judged.topology.regions}
-        self._future = dict(judged.state.regions)
-        self._state = replace(judged.state, regions=self._future)
+        self._regions = {region.name: region for region in evaluation.topology.regions}
+        self._future = dict(evaluation.state.regions)
+        self._state = replace(evaluation.state, regions=self._future)
 
-    def judge(self, *, ask: bool) -> Judgement:
+    def evaluate(self, *, ask: bool) -> Evaluation:
         """The run as it will be."""
-        judged = self._judged
+        evaluation = self._evaluation
 
         def available(region: str, attempt: Attempt) -> Reason | None:
-            is_known = ask or attempt.is_released or judged.was_asked(region)
-            return judged.why_not_available(region) if is_known and region not in self.reasons else None
+            is_known = ask or attempt.is_released or evaluation.was_asked(region)
+            return evaluation.why_not_available(region) if is_known and region not in self.reasons else None
 
-        return Judgement(judged.topology, self._state, available=available, externals=judged.externals, assumed=self)
+        return Evaluation(
+            evaluation.topology, self._state, available=available, externals=evaluation.externals, assumed=self
+        )
 
     def standing(self, region: str, reason: Reason | None) -> Reason | None:
         """Whatever does not stand has finished once more, and stands."""
@@ -73,7 +75,7 @@ class _MadeAgain(Assumptions):
             self._future[region] = self._finished_again(region)
         return None
 
-    def has_same_rows(self, pin: InputPin, edge: Sequence[tuple[str, Determinism]]) -> bool:
+    def has_same_rows(self, pin: InputRef, edge: Sequence[tuple[str, Determinism]]) -> bool:
         """Of what is made again and read by an edge that can tell, where that is assumed."""
         if not self._same_rows or pin.region not in self.reasons:
             return False
@@ -88,7 +90,7 @@ class _MadeAgain(Assumptions):
 
     def _finished_again(self, name: str) -> RegionState:
         before = self._state.of(name)
-        n = max(before.top, before.mark) + 1
+        n = max(before.latest_attempt, before.reset_watermark) + 1
         # Its rows matter where somebody compares them.
         modes = self._regions[name].determinism
         verified = [result for result, mode in modes if mode is Determinism.VERIFY]
@@ -110,5 +112,5 @@ class _MadeAgain(Assumptions):
             return RegionState({**before.attempts, n: attempt}, before.closed_at)
         return RegionState({n: attempt}, before.closed_at)
 
-    def _pin(self, channel: ChannelPlan) -> ChannelPin:
-        return ChannelPin(channel.result, self._state.of(channel.producer).generations[-1])
+    def _pin(self, channel: ChannelPlan) -> ChannelRef:
+        return ChannelRef(channel.result, self._state.of(channel.producer).generations[-1])

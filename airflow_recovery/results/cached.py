@@ -85,6 +85,6 @@ def views_of_run(journal: Journal, plan: PlanRecord, state: RunState) -> dict[st
     return {
         cached_view_name(journal.store.base_uri, journal.identity, region.name, number, result): (region.name, number)
         for region in plan.regions
-        for number in range(1, state.of(region.name).top + 1)
+        for number in range(1, state.of(region.name).latest_attempt + 1)
         for result in region.results
     }

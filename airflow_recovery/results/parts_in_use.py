@@ -23,9 +23,9 @@ PartsOf = Mapping[int, frozenset[int]]
 def newest_claims(journal: Journal, state: RunState) -> dict[str, Claim]:
     """The newest claim of each region that has parts. One read each; raises the store's errors."""
     tops = [
-        (name, region.top)
+        (name, region.latest_attempt)
         for name, region in state.regions.items()
-        if region.top in region.attempts and any(each.parts for each in region.attempts.values())
+        if region.latest_attempt in region.attempts and any(each.parts for each in region.attempts.values())
     ]
     return {each.region: each for each in journal.read_claims(tops)}
 
@@ -45,7 +45,7 @@ def parts_in_use(
         if attempt is not None and attempt.outcome is not None and (number in held or not attempt.is_released):
             for maker, part in attempt.outcome.mode.parts_used:
                 used.setdefault(maker, set()).add(part)
-    if claim is not None and claim.attempt != but_finish and claim.attempt > state.void_up_to:
+    if claim is not None and claim.attempt != but_finish and claim.attempt > state.invalid_up_to:
         own = ((claim.attempt, number) for number in range(state.attempts[claim.attempt].parts))
         for maker, part in (*claim.mode.parts_used, *own):
             if not state.is_let_go(maker):
@@ -68,4 +68,4 @@ def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int,
 def is_settled(state: RegionState, number: int) -> bool:
     """Which of its parts count is decided for good: it has finished, or a later claim has said what it adopts."""
     attempt = state.attempts.get(number)
-    return attempt is not None and attempt.has_outcome and (attempt.is_finished or number < state.top)
+    return attempt is not None and attempt.has_outcome and (attempt.is_finished or number < state.latest_attempt)

@@ -108,7 +108,7 @@ class ResultProber:
                 found = replace(found, evidence=())
             detail = f"attempt {attempt.number}: {evidence}"
             if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
-                self._judge_altered(region, manifest, detail)
+                self._decide_altered(region, manifest, detail)
             is_missing = found.state is AvailabilityState.MISSING
             said = tuple(Evidence(f"a listing of {manifest.location}", each) for each in found.evidence[:MAX_EVIDENCE])
             rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
@@ -135,7 +135,7 @@ class ResultProber:
                 return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", said),))
         return None
 
-    def _judge_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
+    def _decide_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
                 f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "

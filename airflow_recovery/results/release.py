@@ -35,10 +35,10 @@ from airflow_recovery.model.records import (
     RegionPlan,
     Released,
     RunAttempt,
-    SharedPin,
+    SharedRef,
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
@@ -81,7 +81,7 @@ class ReleaseRule:
         self._age_s = age_s
         self._silent_s = silent_s
         self._regions = {each.name: each for each in plan.regions}
-        self._judged = Judgement(plan, state, available=_never_asked)
+        self._evaluation = Evaluation(plan, state, available=_never_asked)
 
     def verdict(self, region: str, number: int) -> Verdict:
         """May the data of this attempt go?"""
@@ -147,7 +147,9 @@ class ReleaseRule:
             return Verdict(False, "it outlives runs: --purge" if region.persistent else "it is a final result")
         if not self._regions:
             return Verdict(False, "no plan says whether it is a final result")
-        waiting = reader_left(self._judged.topology, name, lambda reader: self._judged.why_not_standing(reader) is None)
+        waiting = reader_left(
+            self._evaluation.topology, name, lambda reader: self._evaluation.invalid_because(reader) is None
+        )
         if waiting is not None:
             return Verdict(False, f"{waiting} still needs it")
         consumers = [each.name for each in self._regions.values() if name in each.inputs]
@@ -310,7 +312,7 @@ def pin_name(owner: RunAttempt) -> str:
     return RegionKey(owner.dag_id, owner.run_key, owner.group_id, owner.region).path
 
 
-def end_pin(journal: Journal, shared: SharedPin, owner: RunAttempt, who: str) -> None:
+def end_pin(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
     """``owner`` does not hold the shared result any more. Ending it twice is once."""
     pins = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
     ended = Outcome(

@@ -203,9 +203,13 @@ class Sweeper:
     def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
         """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""
         claims = [
-            (ages.stored_s.get(journal.layout.attempt(region, found.top, "claim"), 0.0), region, found.top)
+            (
+                ages.stored_s.get(journal.layout.attempt(region, found.latest_attempt, "claim"), 0.0),
+                region,
+                found.latest_attempt,
+            )
             for region, found in state.regions.items()
-            if found.top in found.attempts and found.attempts[found.top].is_claimed
+            if found.latest_attempt in found.attempts and found.attempts[found.latest_attempt].is_claimed
         ]
         for _, region, number in sorted(claims, reverse=True):
             claimed = journal.read_claim(region, number).plan_hash

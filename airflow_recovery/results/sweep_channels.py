@@ -28,7 +28,7 @@ from airflow_recovery.results.swept_run import SweptRun
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.folder import STAGES
-from airflow_recovery.streaming.mode import ChannelPin, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
 
@@ -129,9 +129,9 @@ class _ChannelSweep:
         region = self._run.names.get(name)
         what = f"checkpoints of {region or name}@{attempt}"
         state = self._run.state.of(region or "")
-        if region is None or attempt > state.top:
+        if region is None or attempt > state.latest_attempt:
             self._kept(what, listed, "it was never claimed")
-        elif attempt <= state.anew_up_to:
+        elif attempt <= state.restarted_up_to:
             self._delete(what, listed, "the stage has begun anew since")
         elif state.current is not None and state.current.number >= attempt:
             self._delete(what, listed, f"{region}@{state.current.number} has finished")
@@ -145,7 +145,7 @@ class _ChannelSweep:
         state = self._run.state.of(channel.consumer or "")
         outcome = state.current.outcome if state.current is not None else None
         newest = max(each.generation for each in self._known.values() if each.edge == channel.edge)
-        if outcome is not None and ChannelPin(channel.edge, newest) in StreamingOutcome.of(outcome).channels:
+        if outcome is not None and ChannelRef(channel.edge, newest) in StreamingOutcome.of(outcome).channels:
             return f"its consumer {channel.consumer}@{outcome.attempt} has finished"
         return None
 

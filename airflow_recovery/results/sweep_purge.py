@@ -20,7 +20,7 @@ from contextlib import suppress
 from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputPin, Outcome, RunAttempt
+from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputRef, Outcome, RunAttempt
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.parts_in_use import made_of
 from airflow_recovery.results.release import Releaser, end_pin, pinned_by
@@ -71,7 +71,7 @@ class Purge:
     def _is_closed(self) -> bool:
         """Closed, and not come back since."""
         regions = self._run.state.regions.values()
-        return bool(self._tombstones) and all(each.top <= each.closed_at for each in regions)
+        return bool(self._tombstones) and all(each.latest_attempt <= each.closed_at for each in regions)
 
     def _close(self) -> bool:
         run = self._run
@@ -93,7 +93,11 @@ class Purge:
             try:
                 for claim in claims:
                     self._journal.fence(self._ended(claim.region, claim.attempt))
-                highest = tuple(InputPin(name, each.top) for name, each in run.state.regions.items() if each.top)
+                highest = tuple(
+                    InputRef(name, each.latest_attempt)
+                    for name, each in run.state.regions.items()
+                    if each.latest_attempt
+                )
                 self._journal.close(Closed(highest), self._next_tombstone())
             except AttemptLost:
                 return False  # an attempt has ended, or another sweeper was here: it is not as it was read
@@ -135,7 +139,7 @@ class Purge:
         used |= {(name, each.number) for name, found in state.regions.items() for each in found.pinned}
         used |= {(name, each) for name, number in used for each in made_of(run.state.of(name), number)}
         pinned = {(encode(name), number) for name, number in used}
-        has_come_back = any(each.top > each.closed_at for each in state.regions.values())
+        has_come_back = any(each.latest_attempt > each.closed_at for each in state.regions.values())
         objects = size = 0
         for name, number in self._purged_data():
             data = run.data.attempts[name, number]
@@ -170,7 +174,7 @@ class Purge:
     def _put_back(self, plans: Mapping[str, bytes]) -> None:
         """What was deleted of a run that has come back after the second look: its claim names one of them."""
         state = self._journal.list(self._run.names.values()).state
-        if any(each.top > each.closed_at for each in state.regions.values()):
+        if any(each.latest_attempt > each.closed_at for each in state.regions.values()):
             for key, body in plans.items():
                 with suppress(ObjectExists):
                     self._journal.store.put_if_absent(key, body)

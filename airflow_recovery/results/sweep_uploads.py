@@ -54,7 +54,7 @@ def _why_kept(upload: Upload, by_prefix: dict[str, SweptRun], now_s: float, grac
     attempt = state.attempts.get(number)
     if attempt is not None and attempt.is_open:
         return "its attempt is open"
-    if number > state.top:
+    if number > state.latest_attempt:
         return "its attempt was never claimed"
     age_s = max(0.0, now_s - upload.initiated_s - CLOCK_MARGIN_S)
     if age_s < grace_s:

@@ -15,12 +15,13 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
     ExternalObject,
-    InputPin,
+    InputRef,
     Outcome,
     Part,
     ReadMetrics,
     RegionPlan,
 )
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
@@ -38,11 +39,10 @@ from airflow_recovery.splits.parts import (
     union_of,
     usable,
 )
-from airflow_recovery.splits.split import Split
 
 
 def split_work(
-    run: Run, region: RegionPlan, state: RunState, pins: Sequence[InputPin], externals: Sequence[ExternalObject]
+    run: Run, region: RegionPlan, state: RunState, pins: Sequence[InputRef], externals: Sequence[ExternalObject]
 ) -> SplitWork:
     """What the next attempt of ``region`` has to read of ``externals``, and what it can take over.
 
@@ -55,7 +55,7 @@ def split_work(
     assigned = tuple(Split.of_external(each) for each in externals if each.vertex == planned.split_source)
     reading = reading_of(region.fingerprint, pins)
     mine = state.of(region.name)
-    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.void_up_to]
+    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.invalid_up_to]
     claims = {each.attempt: each for each in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))
@@ -71,8 +71,8 @@ def split_work(
     work = SplitWork(assigned, base, taken(base, parts), reading, planned.pulls_splits)
     if before:
         lost = len(parts) - len(work.adopted)
-        beside = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
-        run.log.info("%s: %s%s.", region.name, work.text(), beside)
+        in_background = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
+        run.log.info("%s: %s%s.", region.name, work.text(), in_background)
     return work
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_recovery.splits.assignment import batches
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import batches
 
 ALONE = 2
 """From this degree of suspicion on, a split is a batch by itself; below it, suspects are read batch by batch."""
@@ -23,12 +23,12 @@ ALONE = 2
 class Batch:
     """Splits that are read by one Spark job and committed together.
 
-    ``is_suspect``: with one of these an earlier driver has died, perhaps of it. It is read when everything else is
+    ``may_be_poison``: with one of these an earlier driver has died, perhaps of it. It is read when everything else is
     safe, and nothing else is read meanwhile.
     """
 
     splits: tuple[Split, ...]
-    is_suspect: bool = False
+    may_be_poison: bool = False
 
     @property
     def keys(self) -> frozenset[str]:
@@ -76,5 +76,5 @@ def planned_batches(todo: Iterable[Split], *, batch_bytes: int, suspicion: Mappi
     alone = {each.key for each in suspects if suspicion[each.key] >= ALONE}
     return (
         *(Batch(each) for each in batches(regular, batch_bytes=batch_bytes)),
-        *(Batch(each, is_suspect=True) for each in batches(suspects, batch_bytes=batch_bytes, suspects=alone)),
+        *(Batch(each, may_be_poison=True) for each in batches(suspects, batch_bytes=batch_bytes, suspects=alone)),
     )

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import UserCodeError
-from airflow_recovery.splits.matching import names
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import adoptable, numbers_of
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.journal.journal import Journal
@@ -29,7 +29,7 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
         for each in journal.read_claims(
             (region, number)
             for number, attempt in state.attempts.items()
-            if attempt.is_claimed and number > state.void_up_to
+            if attempt.is_claimed and number > state.invalid_up_to
         )
     }
     reading = SplitClaim.of(claims[max(claims)]).reading if claims else None

@@ -17,15 +17,15 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, SplitsVanished
+from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
+from airflow_recovery.model.split import Split, in_order, listed
+from airflow_recovery.model.split_matching import Vanished, names
 from airflow_recovery.splits.adoption import finish_without_spark
-from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.splits.log import Discovered, Rescaled, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.matching import Vanished, names
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.split import Split, in_order, listed
 
 
 def discover(

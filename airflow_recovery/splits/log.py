@@ -12,7 +12,7 @@ it, which runs again anyway, and to no other (FLINK-31065: strangers would read 
 The book is the only truth about whose a split is. A subtask has a split *by the attempt that it was assigned to*, and
 without interruption: once it was given back, it never is by that attempt again. So a part, and the finish that names
 it, count for as long as the book says that the splits in it are the subtask's by the attempt that wrote the part
-(`SplitBook.has`, `SplitBook.why_not_standing`), whatever else has happened between.
+(`SplitBook.has`, `SplitBook.invalid_because`), whatever else has happened between.
 
 The fold takes time linear in the records, and refuses a record that no writer who had folded all before it could have
 written.
@@ -28,16 +28,16 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
 from airflow_recovery.model.codec import ROW, Tagged, later
-from airflow_recovery.splits.matching import names
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.mode import PartRef
-from airflow_recovery.splits.split import Split
 
 
 @dataclass(frozen=True)
 class Discovered:
     """Splits that are known already are not added again. ``vanished`` are content keys.
 
-    ``enumerator``: of one that opted in (`airflow_recovery.splits.batch_snapshot.SupportsBatchSnapshot`), its state
+    ``enumerator``: of one that opted in (`airflow_recovery.job.batch_snapshot.SupportsBatchSnapshot`), its state
     behind them, in the very record that has the splits, so that neither is ever older than the other.
     """
 
@@ -102,9 +102,9 @@ class SplitBook:
     def __init__(self) -> None:
         self._known: dict[str, Split] = {}
         # Ordered, so that taking the first one does not walk over all that were taken before.
-        self._homeless: OrderedDict[str, None] = OrderedDict()
+        self._unassigned: OrderedDict[str, None] = OrderedDict()
         self._home: dict[int, OrderedDict[str, None]] = {}
-        self._home_of: dict[str, int] = {}
+        self._owner_of: dict[str, int] = {}
         # By subtask: content key -> the attempt that it was assigned to.
         self._held: dict[int, OrderedDict[str, int]] = {}
         self._holder: dict[str, int] = {}
@@ -125,7 +125,7 @@ class SplitBook:
     @property
     def has_pending(self) -> bool:
         """Is there a split that nobody has?"""
-        return bool(self._homeless or self._home_of)
+        return bool(self._unassigned or self._owner_of)
 
     @property
     def listings(self) -> int:
@@ -159,7 +159,7 @@ class SplitBook:
         """Of the splits that have vanished, those of a subtask that there would not be with so many ``subtasks``."""
         return tuple(self._known[key] for key in self._gone if self._holder[key] >= subtasks)
 
-    def why_not_standing(self, subtask: int, subtasks: int, parts: Iterable[PartRef]) -> str | None:
+    def invalid_because(self, subtask: int, subtasks: int, parts: Iterable[PartRef]) -> str | None:
         """Why a finish of ``subtask`` that is made of ``parts`` is not what the subtask has to have; `None`: it is.
 
         ``subtasks`` is how many there are by the code that asks. Where no finish of any of them is refused, each
@@ -170,7 +170,7 @@ class SplitBook:
         told = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
             "were given to it since": [key for key in held if key not in read],
-            "are still to be read": [*self._home.get(subtask, ()), *self._homeless],
+            "are still to be read": [*self._home.get(subtask, ()), *self._unassigned],
             "are with a subtask that there is no more": [
                 key
                 for of in (self._held, self._home)
@@ -207,7 +207,7 @@ class SplitBook:
         """
         found: list[str] = []
         size = 0
-        for each in chain(self._home.get(subtask, ()), self._homeless):
+        for each in chain(self._home.get(subtask, ()), self._unassigned):
             if among is not None and each not in among:
                 continue
             size += self._known[each].weight
@@ -283,7 +283,7 @@ class SplitBook:
             if key not in self._known:
                 self._known[key] = split
                 if key not in self._holder:
-                    self._homeless[key] = None
+                    self._unassigned[key] = None
         for key in record.vanished:
             if key in self._holder:
                 self._gone.add(key)
@@ -298,7 +298,7 @@ class SplitBook:
                 del self._holder[key]
                 self._set_free(key, None)
             for key in self._home.pop(subtask, ()):
-                del self._home_of[key]
+                del self._owner_of[key]
                 self._set_free(key, None)
         for subtask, (attempt, _, _) in self._sent.items():
             if not self._exists(subtask):
@@ -313,10 +313,10 @@ class SplitBook:
             self._gone.discard(key)
             del self._known[key]
         elif home is None:
-            self._homeless[key] = None
+            self._unassigned[key] = None
         else:
             self._home.setdefault(home, OrderedDict())[key] = None
-            self._home_of[key] = home
+            self._owner_of[key] = home
 
     def _send(self, record: Message) -> None:
         subtask, attempt = record.subtask, record.attempt
@@ -327,7 +327,7 @@ class SplitBook:
             raise _refused(record, f"number {expected} of an attempt that has no END")
         splits = record.splits if isinstance(record, Assign) else ()
         for key in splits:
-            if self._home_of.get(key, subtask) != subtask or key in self._holder or key not in self._known:
+            if self._owner_of.get(key, subtask) != subtask or key in self._holder or key not in self._known:
                 raise _refused(record, f"splits that are there for subtask {subtask}, not {key}")
         for key in splits:
             self._take(key)
@@ -345,8 +345,8 @@ class SplitBook:
         self._over[record.subtask] = max(record.attempt, self._over.get(record.subtask, 0))
 
     def _take(self, key: str) -> None:
-        home = self._home_of.pop(key, None)
-        del (self._homeless if home is None else self._home[home])[key]
+        home = self._owner_of.pop(key, None)
+        del (self._unassigned if home is None else self._home[home])[key]
 
     # as JSON
 
@@ -354,7 +354,7 @@ class SplitBook:
         """All of it, in an order in which equal books have equal JSON."""
         return {
             "splits": [[each.uri, each.size, each.etag] for each in self._known.values()],
-            "homeless": list(self._homeless),
+            "homeless": list(self._unassigned),
             "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
             "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
             # Beside `held`, as earlier versions have it: the attempts that those splits were assigned to.
@@ -372,9 +372,9 @@ class SplitBook:
         """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
         book = cls()
         book._known = {each.key: each for each in (Split(*split) for split in value["splits"])}
-        book._homeless = OrderedDict.fromkeys(value["homeless"])
+        book._unassigned = OrderedDict.fromkeys(value["homeless"])
         book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
-        book._home_of = {key: subtask for subtask, each in book._home.items() for key in each}
+        book._owner_of = {key: subtask for subtask, each in book._home.items() for key in each}
         book._held = {
             int(subtask): OrderedDict(zip(each, value["attempts"][subtask], strict=True))
             for subtask, each in value["held"].items()

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from airflow_recovery.driver.exit_report import forget_failure, leave_word
+from airflow_recovery.driver.exit_report import forget_failure, report_failure
 from airflow_recovery.driver.failure import describe, is_user_error
 from airflow_recovery.driver.failure_class import FailureClass, classify, labelled
 from airflow_recovery.driver.fencing import is_fenced
@@ -35,13 +35,13 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.batches import Batch, SplitAssignment
-from airflow_recovery.splits.matching import names
 from airflow_recovery.splits.plan_guard import RowLocalGuard
 from airflow_recovery.splits.poison import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.splits.split import Split
 
 MAX_FAILED = 2
 """Beside the loss budget: when more batches, or more splits, have failed, it is not for a few splits' sake."""
@@ -133,7 +133,7 @@ class SplitLoop:
                     batch = self._assignment.next_batch()
                 if batch is None:
                     return
-                if batch.is_suspect:
+                if batch.may_be_poison:
                     self._later.append(batch)
                 else:
                     self._read(batch)
@@ -146,17 +146,17 @@ class SplitLoop:
                 self._region.spark.sparkContext.cancelAllJobs()
 
     def _read(self, batch: Batch) -> None:
-        alone = batch.splits[0] if batch.is_suspect and len(batch.splits) == 1 else None
+        alone = batch.splits[0] if batch.may_be_poison and len(batch.splits) == 1 else None
         if alone is None:
             self._read_and_commit(batch)
-        elif self._record.is_deadly(alone.key):
+        elif self._record.is_poison(alone.key):
             self._failed.append(_Failed(alone, _DIED_OF_IT, None))
         else:
             # Nothing else is being read: if the driver dies now, it dies of this one.
             said = Failure(
                 _DIED, f"the driver died while it read {alone.name}, and nothing else", labels=_label([alone])
             )
-            leave_word(self._spec, said, self._region.log)
+            report_failure(self._spec, said, self._region.log)
             self._read_and_commit(batch)
             forget_failure(self._spec, self._region.log)  # it did not die
 
@@ -190,7 +190,7 @@ class SplitLoop:
         if self._is_spark_gone():
             # The first thing that breaks then may be anything, such as a connection that is refused.
             told = f"Spark is gone: {failure.type}: {failure.message}"
-            is_alone = batch.is_suspect and len(batch.splits) == 1
+            is_alone = batch.may_be_poison and len(batch.splits) == 1
             named = _label(batch.splits) if is_alone else ()
             raise RegionFailed(told, Failure(_DIED, told, vertex=failure.vertex, labels=named)) from error
         if classify(failure) not in _OF_THE_SPLITS:
@@ -265,7 +265,7 @@ class SplitLoop:
         told = _in_a_line(failure)
         log = self._region.log
         with self._asking:
-            self._failed_batches += not batch.is_suspect
+            self._failed_batches += not batch.may_be_poison
             if len(batch.splits) == 1:
                 log.warning("Split %s can't be read: %s", batch.splits[0].name, told)
                 self._failed.append(_Failed(batch.splits[0], failure, error))
@@ -274,7 +274,7 @@ class SplitLoop:
                 log.warning("A batch of %d splits failed, its halves are read after the others: %s", count, told)
                 # In front: the split that it was is found before the next batch is looked into.
                 halves = batch.splits[: count // 2], batch.splits[count // 2 :]
-                self._later.extendleft(Batch(each, is_suspect=True) for each in reversed(halves))
+                self._later.extendleft(Batch(each, may_be_poison=True) for each in reversed(halves))
             too_many = max(len(self._failed), self._failed_batches) > MAX_FAILED + self._splits.loss_budget
         if too_many:
             message = (

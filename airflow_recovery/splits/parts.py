@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, InputPin, Part
-from airflow_recovery.splits.matching import names
+from airflow_recovery.model.records import Claim, InputRef, Part
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim
-from airflow_recovery.splits.split import Split
 
 MAX_NAMED = 5
 
 
-def reading_of(fingerprint: str | None, inputs: Iterable[InputPin]) -> str:
+def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:
     """What the parts of an attempt are made of, besides their splits: the code, and the rows of its side inputs.
 
     A side input that was made again with equal rows is the same; one without digests is another with each attempt.
@@ -45,14 +45,16 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
     same = [
         n
         for n, each in claims.items()
-        if n > state.void_up_to and SplitClaim.of(each).reading == reading and n in state.attempts
+        if n > state.invalid_up_to and SplitClaim.of(each).reading == reading and n in state.attempts
     ]
     if not same:
         return ()
     newest = max(same)
     logs = (*SplitClaim.of(claims[newest]).base, AdoptedParts(newest, state.attempts[newest].parts))
     return tuple(
-        each for each in logs if each.numbers and each.attempt > state.void_up_to and not state.is_let_go(each.attempt)
+        each
+        for each in logs
+        if each.numbers and each.attempt > state.invalid_up_to and not state.is_let_go(each.attempt)
     )
 
 

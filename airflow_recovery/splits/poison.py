@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, FailureClass, classify, label_of
 from airflow_recovery.errors import Failure
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import ALONE, planned_batches
-from airflow_recovery.splits.split import Split
 
 SPLITS_LABEL = "splits"
 """Label of a failure: the content keys of the splits that failed, with commas between them."""
@@ -53,7 +53,7 @@ class Record:
     deadly: frozenset[str]
     """Those that a driver has died of, reading nothing else."""
 
-    def is_deadly(self, key: str) -> bool:
+    def is_poison(self, key: str) -> bool:
         """It is not to be read any more: it would take this driver along as well."""
         return key in self.deadly and self.counts[key] >= MAX_FAILURES
 
@@ -87,7 +87,7 @@ def record_of(
             todo = [each for each in assigned if each.key not in attempt.adopted]
             batches = planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion)
             left = [each for each in batches if not each.keys <= attempt.committed]
-            at_once = [each for each in left[:threads] if not each.is_suspect] or left[:1]
+            at_once = [each for each in left[:threads] if not each.may_be_poison] or left[:1]
             keys = [key for batch in at_once for key in batch.keys - attempt.committed]
             suspicion.update(keys)
             for key in keys:

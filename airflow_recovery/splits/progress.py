@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from airflow_recovery.model.split import Split
 from airflow_recovery.results.sweep_report import size_text
-from airflow_recovery.splits.split import Split
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Container, Mapping
 
 from airflow_recovery.errors import AttemptLost
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import Batch, planned_batches
 from airflow_recovery.splits.log import Assign, End, Message
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.split import Split
 
 
 class PulledSplits:

@@ -12,6 +12,7 @@ from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, Part
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import StaticAssignment
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.loop import SplitLoop
@@ -29,7 +30,6 @@ from airflow_recovery.splits.parts import (
 from airflow_recovery.splits.poison import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
 from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.pull import PulledSplits
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from airflow_recovery.driver.progress import Progress
@@ -112,7 +112,7 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     """What the attempts before this one failed on that were made of the same. One LIST, and what they have left."""
     spec = region.spec
     state = journal.load(journal.list([spec.region])).of(spec.region)
-    ended = [n for n, each in state.attempts.items() if state.void_up_to < n < spec.attempt and each.is_claimed]
+    ended = [n for n, each in state.attempts.items() if state.invalid_up_to < n < spec.attempt and each.is_claimed]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
     same = [each for each in claims if SplitClaim.of(each).reading == SplitClaim.of(own).reading]
     logs = {(each.attempt, k) for each in same for k in range(state.attempts[each.attempt].parts)}

@@ -84,7 +84,7 @@ class S3Store:
             max_connections=max_connections,
         )
 
-    def beside(self, base_uri: str) -> S3Store:
+    def sibling(self, base_uri: str) -> S3Store:
         """The store at another URI with the same endpoint and credentials: it shares this one's clients."""
         other = copy.copy(self)
         other._bucket, other._prefix = _bucket_and_prefix(base_uri)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release
 from airflow_recovery.errors import NothingRecorded, UnknownRegion
-from airflow_recovery.planning.evaluation import Available, Judgement
+from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import WhatIf, plan_run
@@ -36,7 +36,7 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
     current = found.attempt
     topology = view.in_use.plan
     readers = [each.name for each in topology.regions if region in each.inputs]
-    supposed = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
+    scenario = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()
     (planned,) = (each for each in topology.regions if each.name == region)
@@ -45,7 +45,7 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
         attempt=current.number,
         files=sum(len(each.objects) for each in outputs),
         bytes=sum(each.size for each in outputs),
-        again=supposed.running if readers else (region,),
+        again=scenario.running if readers else (region,),
         warnings=tuple(_warnings(view, available, planned.name, final=planned.final, readers=readers)),
         still_needed=found.still_needed,
     )
@@ -69,18 +69,18 @@ def _warnings(view: RunView, available: Available, region: str, *, final: bool, 
         told.append(f"{region} is a final result: whoever reads it outside this job loses it.")
     if any(each.region == region for each in view.published):
         told.append(f"The newest publish names {region}: its readers find nothing.")
-    judged = Judgement(view.in_use.plan, view.in_use.state, available=available)
-    unfinished = [each for each in readers if judged.why_not_standing(each) is not None]
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=available)
+    unfinished = [each for each in readers if evaluation.invalid_because(each) is not None]
     if unfinished:
         told.append(f"{', '.join(unfinished)} still has to read {region}: it will be made again for that.")
-    gone = [each for each in _producers(view, region) if _is_gone(judged, available, each)]
+    gone = [each for each in _producers(view, region) if _is_gone(evaluation, available, each)]
     if gone:
         told.append(f"To make it again, {', '.join(gone)} must be made again as well: that data is not there either.")
     return told
 
 
-def _is_gone(judged: Judgement, available: Available, region: str) -> bool:
-    current = judged.current(region)
+def _is_gone(evaluation: Evaluation, available: Available, region: str) -> bool:
+    current = evaluation.current(region)
     return current is None or current.is_released or available(region, current) is not None
 
 

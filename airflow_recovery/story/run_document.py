@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
 from airflow_recovery.model.records import RegionPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.decisions import Decision, decisions_of
 from airflow_recovery.story.edges import Edge, edges_of
@@ -81,9 +81,9 @@ def run_document(
     plan, state, identity = view.in_use.plan, view.in_use.state, view.journal.identity
     tries = observation.tries if observation is not None else {}
     events = events_of(view.journal)
-    judged = Judgement(plan, state, available=lambda region, attempt: None)
+    evaluation = Evaluation(plan, state, available=lambda region, attempt: None)
     by_name = {each.name: each for each in plan.regions}
-    regions = tuple(_region(view, judged, by_name[each.name], each, tries) for each in tell(view, events))
+    regions = tuple(_region(view, evaluation, by_name[each.name], each, tries) for each in tell(view, events))
     counts = Counter(each.status.value for each in regions)
     return RunDocument(
         dag_id=identity.dag_id,
@@ -105,7 +105,7 @@ def run_document(
 
 
 def _region(
-    view: RunView, judged: Judgement, region: RegionPlan, story: RegionStory, tries: Mapping[str, TaskTry]
+    view: RunView, evaluation: Evaluation, region: RegionPlan, story: RegionStory, tries: Mapping[str, TaskTry]
 ) -> RegionView:
     state = view.in_use.state.of(region.name)
     task = tries.get(task_keys(view.journal.identity, [region])[0])
@@ -114,7 +114,7 @@ def _region(
     if current is not None and current.is_lost and task is not None:
         reported_to = view.journal.read_lost(region.name, current.number).producer_ti_id
     seen = Seen(
-        state, judged.why_not_standing(region.name), task, was_kept=story.kept is not None, reported_to=reported_to
+        state, evaluation.invalid_because(region.name), task, was_kept=story.kept is not None, reported_to=reported_to
     )
     return RegionView(
         status=status_of(seen),

@@ -9,7 +9,7 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import AttemptState, Claim, RegionPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.mode import AttemptProgress, progress_of
 from airflow_recovery.story.run_events import RunEvents, events_of
 from airflow_recovery.story.run_view import RunView
@@ -84,14 +84,14 @@ def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
     ``events``: those of the run, where they have been read already.
     """
     told = events_of(view.journal) if events is None else events
-    judged = Judgement(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
     kept, claims = told.newest_kept(), told.claims()
-    return [_region(view, judged, each, kept.get(each.name), claims) for each in view.in_use.plan.regions]
+    return [_region(view, evaluation, each, kept.get(each.name), claims) for each in view.in_use.plan.regions]
 
 
 def _region(
     view: RunView,
-    judged: Judgement,
+    evaluation: Evaluation,
     region: RegionPlan,
     kept: RegionKept | None,
     claims: Mapping[tuple[str, int], Claim],
@@ -109,7 +109,7 @@ def _region(
         vertices=region.vertices,
         state=_state(state),
         attempt=current.number if current is not None else 0,
-        why=_why(judged, region.name, attempts, said),
+        why=_why(evaluation, region.name, attempts, said),
         spark_seconds=sum(each.spark_seconds or 0.0 for each in attempts),
         results=tuple(
             ResultStory(each.result, each.rows, len(each.objects), each.size, each.location)
@@ -130,11 +130,11 @@ def _state(state: RegionState) -> str:
         return "RELEASED" if current.is_released else "FINISHED"
     if state.was_reset:
         return "RESET"
-    return "FAILED" if state.top else "NEVER RAN"
+    return "FAILED" if state.latest_attempt else "NEVER RAN"
 
 
-def _why(judged: Judgement, region: str, attempts: tuple[AttemptStory, ...], kept: str | None) -> str:
-    standing = judged.why_not_standing(region)
+def _why(evaluation: Evaluation, region: str, attempts: tuple[AttemptStory, ...], kept: str | None) -> str:
+    standing = evaluation.invalid_because(region)
     if standing is not None:
         return f"must run: {standing.text().removeprefix(f'{region}: ')}"
     if kept is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import PagesDisagree
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.model.records import InputPin
+from airflow_recovery.model.records import InputRef
 
 _ROUNDS = 10
 
@@ -18,7 +18,7 @@ class RunView:
 
     journal: Journal
     in_use: RunInUse
-    published: frozenset[InputPin]
+    published: frozenset[InputRef]
 
     def header(self) -> str:
         """Which run, and which of its plans."""
@@ -49,5 +49,5 @@ def view_run(journal: Journal) -> RunView:
             continue
         number = in_use.state.newest_publish
         named = journal.read_publish(number).regions if number else ()
-        return RunView(journal, in_use, frozenset(InputPin(each.region, each.attempt) for each in named))
+        return RunView(journal, in_use, frozenset(InputRef(each.region, each.attempt) for each in named))
     raise PagesDisagree(f"The journal of {journal.identity} was not coherent in {_ROUNDS} listings: try again.")

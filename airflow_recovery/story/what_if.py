@@ -15,7 +15,7 @@ from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.planning.evaluation import Available, Judgement
+from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan
@@ -77,7 +77,10 @@ class Prepared:
     @property
     def id(self) -> str:
         """Names what was seen, whoever computes it: equal plans of one moment of a run have equal ids."""
-        regions = [[each.name, each.action.value, each.attempt, each.top, each.mark] for each in self.plan.regions]
+        regions = [
+            [each.name, each.action.value, each.attempt, each.latest_attempt, each.reset_watermark]
+            for each in self.plan.regions
+        ]
         resets = None if self.plan.resets is None else [[each.region, each.attempt] for each in self.plan.resets]
         seen = {
             "asked": self.plan.request.text(),
@@ -101,7 +104,7 @@ def prober_of(
 ) -> ResultProber:
     """Which results of the run are there, for one plan: those that are asked for in any case are looked for at once."""
     prober = ResultProber(open_location, ask_cached=ask_cached, places=places)
-    prober.look_ahead(asked_for(Judgement(view.in_use.plan, view.in_use.state, available=prober)))
+    prober.look_ahead(asked_for(Evaluation(view.in_use.plan, view.in_use.state, available=prober)))
     return prober
 
 

@@ -16,7 +16,7 @@ from airflow_recovery.streaming.approximate import ApproximateRestart
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 
 
-class LossOutlook(str, Enum):
+class LossPreview(str, Enum):
     """What will be missing behind a channel."""
 
     NOTHING = "nothing"
@@ -26,7 +26,7 @@ class LossOutlook(str, Enum):
     UNKNOWN = "unknown: its source can't replay"
 
 
-class RepeatOutlook(str, Enum):
+class RepeatPreview(str, Enum):
     """What will be there twice."""
 
     NOTHING = "nothing"
@@ -35,24 +35,24 @@ class RepeatOutlook(str, Enum):
 
 
 @dataclass(frozen=True)
-class ChannelOutlook:
+class ChannelPreview:
     """What a restart does to what passes one channel."""
 
     result: str
-    loss: LossOutlook
-    repeat: RepeatOutlook
+    loss: LossPreview
+    repeat: RepeatPreview
 
     def text(self) -> str:
         """One line."""
         return f"{self.result}: lost {self.loss.value}; repeated {self.repeat.value}"
 
 
-def outlook(
+def preview(
     topology: ExecutionTopology,
     restart: ApproximateRestart,
     channels: Mapping[str, ChannelDeclaration],
     stages: Mapping[str, StageDeclaration],
-) -> tuple[ChannelOutlook, ...]:
+) -> tuple[ChannelPreview, ...]:
     """Every channel of the job, in the order of its results; what is not declared has the defaults."""
     restarting = {topology.graph.vertex_name(each).vertex for each in restart.vertices}
     unknown = {topology.graph.vertex_name(each).vertex for each in restart.unknown_at_origin}
@@ -65,21 +65,21 @@ def outlook(
             stages.get(each, StageDeclaration()).sink is SinkGuarantee.FOREIGN and each in restarting
             for each in consumers
         )
-        repeat = RepeatOutlook.ONE_BATCH if is_foreign else RepeatOutlook.NOTHING
+        repeat = RepeatPreview.ONE_BATCH if is_foreign else RepeatPreview.NOTHING
         loss = _loss(result.name, restart, channels.get(result.name, ChannelDeclaration()))
         if result.producer in unknown:
-            loss, repeat = LossOutlook.UNKNOWN, RepeatOutlook.LAST_EPOCH
-        found.append(ChannelOutlook(result.name, loss, repeat))
+            loss, repeat = LossPreview.UNKNOWN, RepeatPreview.LAST_EPOCH
+        found.append(ChannelPreview(result.name, loss, repeat))
     return tuple(found)
 
 
-def _loss(result: str, restart: ApproximateRestart, channel: ChannelDeclaration) -> LossOutlook:
+def _loss(result: str, restart: ApproximateRestart, channel: ChannelDeclaration) -> LossPreview:
     if result in restart.altered:
-        return LossOutlook.OLD_GENERATION
+        return LossPreview.OLD_GENERATION
     if result in restart.reconnected:
         if channel.reconnect is Reconnect.LATEST:
-            return LossOutlook.TO_THE_HEAD
+            return LossPreview.TO_THE_HEAD
         if channel.overflow is Overflow.DROP:
-            return LossOutlook.DROPPED
+            return LossPreview.DROPPED
     # Connected through, or made again from the beginning.
-    return LossOutlook.NOTHING
+    return LossPreview.NOTHING

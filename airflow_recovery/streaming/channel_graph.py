@@ -10,7 +10,7 @@ from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
-from airflow_recovery.streaming.mode import ChannelPin, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingPlan
 
 
 class Stages:
@@ -88,10 +88,10 @@ class Stages:
 def live_attempts(state: RunState, region: str) -> list[int]:
     """The attempts of a stage that were claimed and whose reading counts, ascending: it goes on from these."""
     mine = state.of(region)
-    return sorted(n for n, each in mine.attempts.items() if each.is_claimed and n > mine.anew_up_to)
+    return sorted(n for n, each in mine.attempts.items() if each.is_claimed and n > mine.restarted_up_to)
 
 
-def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelPin]) -> tuple[str, str] | None:
+def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> tuple[str, str] | None:
     """Why ``pins``, which an attempt of ``planned`` works with, are not the channels of now, and who made them others.
 
     A new generation is a reset of the stage that feeds the channel: one record decides it for both ends.
@@ -103,7 +103,7 @@ def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelP
     return None
 
 
-def is_only_altered(planned: RegionPlan, state: RunState, pins: Iterable[ChannelPin]) -> bool:
+def is_only_altered(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> bool:
     """Of ``pins``, which are not the channels of now, all count still: what was read and made with them is a part of
     the result, and an attempt goes on in the newest generation."""
     found = [(pin.generation, generations_of(planned, state, pin.result)) for pin in pins]

@@ -17,7 +17,7 @@ from airflow_recovery.streaming.consuming import commit_batch, create_view, make
 
 
 @dataclass(frozen=True)
-class Leaving:
+class Draining:
     """One generation, in which no older attempt can commit any more. ``completed``: its last completed batch."""
 
     client: ChannelClient
@@ -30,7 +30,7 @@ class Leaving:
         state = self.client.state
         return sum(state.ends) - sum(state.done)
 
-    def lose_rest(self, batch: int) -> None:
+    def discard_remaining(self, batch: int) -> None:
         """Commit that they are lost, as ``batch``. Raises `LossBudgetExceeded` where that is too much."""
         state = self.client.refresh()
         if state.done == state.ends:
@@ -39,14 +39,14 @@ class Leaving:
         self.client.append(lambda state: commit_batch(state, self.attempt, batch, (0,) * len(state.subs)))
 
 
-def begin_leaving(
+def begin_draining(
     client: ChannelClient,
     attempt: int,
     *,
     reconnect: Reconnect,
     overflow: Overflow,
     output: ChannelState | None,
-) -> Leaving:
+) -> Draining:
     """Take the view of an older generation, whose producer is fenced. ``output``: the stage's own channel, opened.
 
     Raises `ChannelInconsistent` where records would be lost of a channel that loses none.
@@ -60,7 +60,7 @@ def begin_leaving(
             return ViewCreated(attempt, Reconnect.LATEST, state.ends, state.epoch, adopting.adopt)
 
         client.append(view)
-    found = Leaving(client, attempt, client.state.checkpoint)
+    found = Draining(client, attempt, client.state.checkpoint)
     if found.rest and reconnect is Reconnect.REWIND and overflow is Overflow.BLOCK:
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "

@@ -15,7 +15,7 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity, Consumed
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.consuming import commit_batch, create_view, published_of, release
-from airflow_recovery.streaming.draining import Leaving, begin_leaving
+from airflow_recovery.streaming.draining import Draining, begin_draining
 from airflow_recovery.streaming.ledger import LossReport, loss_report
 from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.streaming.producing import Part, open_producer
@@ -81,9 +81,9 @@ class ChannelInput:
             )
             return self._client.state
 
-    def begin_leaving(self, generation: int, output: ChannelState | None) -> Leaving:
+    def begin_draining(self, generation: int, output: ChannelState | None) -> Draining:
         """Take over an older generation, of which what was committed counts. Raises as its namesake."""
-        return begin_leaving(
+        return begin_draining(
             channel_client(self._client.store, self._client.identity.run, self.channel, generation),
             self.attempt,
             reconnect=self.channel.reconnect,

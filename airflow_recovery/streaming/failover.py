@@ -20,30 +20,30 @@ from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
-    HOW_TO_GET_A_DOOR,
+    HOW_TO_CONFIGURE_CLEARS,
     RUNNING_STATES,
     ClearRequest,
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import AttemptLost, NoDoor
+from airflow_recovery.errors import AttemptLost, ClearNotConfigured
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, FenceCause, Reset, RunIdentity
 from airflow_recovery.planning.coordinators import has_started
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_graph import live_attempts, other_channels
 from airflow_recovery.streaming.channel_records import ChannelIdentity
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingPlan
 from airflow_recovery.streaming.reading import is_opened
 from airflow_recovery.streaming.restart import (
     StageMode,
     StageRestart,
     attempts_that_tell,
-    begin_anew,
     has_restarted_behind,
     is_taken_along,
+    new_generation,
     should_restart,
     stage_restart,
 )
@@ -73,24 +73,24 @@ class StageFailover:
         return bool(self.anew or self.resets or self.at_work or self.stale)
 
 
-def stage_failover(run: Run, judged: Judgement, region: str) -> StageFailover:
+def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailover:
     """What the judged state asks of ``region``, a stage that must run and whose newest attempt is over."""
-    stages, state = run.stages, judged.state
+    stages, state = run.stages, evaluation.state
     claims = _claims(run, state, region)
-    restart = _restart(run, judged, region, claims)
+    restart = _restart(run, evaluation, region, claims)
     own = restart.why if restart.mode is StageMode.ANEW else None
-    anew = begin_anew(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
+    anew = new_generation(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
     started = [name for name in (*(each for each in anew if each != region), region) if name in anew]
     who = run.task.airflow_run_id
     resets = [
-        Reset(name, state.of(name).top, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)
+        Reset(name, state.of(name).latest_attempt, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)
         for name in started
         if has_started(state.of(name))
     ]
     mine = state.of(region)
     if restart.mode is StageMode.ALTERED and not anew and has_started(mine):
-        resets = [Reset(region, mine.top, who, restart.why, failover=True, altered=True)]
-    at_work, stale = _overtaken(run, judged, region, restart, claims)
+        resets = [Reset(region, mine.latest_attempt, who, restart.why, failover=True, altered=True)]
+    at_work, stale = _overtaken(run, evaluation, region, restart, claims)
     return StageFailover(
         region=region,
         restart=restart,
@@ -103,16 +103,16 @@ def stage_failover(run: Run, judged: Judgement, region: str) -> StageFailover:
 
 
 def _overtaken(
-    run: Run, judged: Judgement, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
+    run: Run, evaluation: Evaluation, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
 ) -> tuple[dict[str, Claim], list[str]]:
     """Of the other connected stages: the open attempts that must not go on, and whose finishes do not count."""
-    stages, state = run.stages, judged.state
+    stages, state = run.stages, evaluation.state
     takes_along = restart.mode in (StageMode.BEHIND, StageMode.ALTERED) and _takes_along(run, state, region, claims)
     behind = stages.behind(region) if takes_along else ()
     at_work: dict[str, Claim] = {}
     stale: list[str] = []
     for name in stages.connected(region):
-        opened, why = state.of(name).open_attempt, judged.why_not_standing(name)
+        opened, why = state.of(name).open_attempt, evaluation.invalid_because(name)
         claim = opened.claim if opened is not None else None
         if name == region:
             continue
@@ -120,9 +120,9 @@ def _overtaken(
             if opened is None and why is not None and why.why in (Why.RESET, Why.CHANNEL_ANEW):
                 stale.append(name)
         elif (
-            claim.attempt <= state.of(name).anew_up_to
+            claim.attempt <= state.of(name).restarted_up_to
             or other_channels(stages.regions[name], state, StreamingClaim.of(claim).channels) is not None
-            or (name in behind and not has_restarted_behind(claim, region, state.of(region).top))
+            or (name in behind and not has_restarted_behind(claim, region, state.of(region).latest_attempt))
         ):
             at_work[name] = claim
     return at_work, stale
@@ -137,16 +137,16 @@ def _claims(run: Run, state: RunState, region: str) -> dict[tuple[str, int], Cla
     return found | {key: claim for key, claim in opened.items() if claim is not None}
 
 
-def _restart(run: Run, judged: Judgement, region: str, claims: Mapping[tuple[str, int], Claim]) -> StageRestart:
-    live = live_attempts(judged.state, region)
-    if not live or judged.is_undecided(region):
+def _restart(run: Run, evaluation: Evaluation, region: str, claims: Mapping[tuple[str, int], Claim]) -> StageRestart:
+    live = live_attempts(evaluation.state, region)
+    if not live or evaluation.is_undecided(region):
         return StageRestart(region, StageMode.FIRST)
     claim = claims[region, live[-1]]
-    changed, is_lost = _why_changed(run, judged, claim), _is_lost(run, judged.state, claim)
-    return stage_restart(run.stages, judged.state, region, changed=changed, is_lost=is_lost)
+    changed, is_lost = _why_changed(run, evaluation, claim), _is_lost(run, evaluation.state, claim)
+    return stage_restart(run.stages, evaluation.state, region, changed=changed, is_lost=is_lost)
 
 
-def _why_changed(run: Run, judged: Judgement, claim: Claim) -> str | None:
+def _why_changed(run: Run, evaluation: Evaluation, claim: Claim) -> str | None:
     """How the attempt of ``claim`` was made of something else than one of today would be.
 
     The newest one tells it of all: each was compared with the one before it when it was claimed.
@@ -158,7 +158,7 @@ def _why_changed(run: Run, judged: Judgement, claim: Claim) -> str | None:
         return f"the code of {claim.region} has changed since {name}"
     if {pin.region for pin in claim.inputs} != set(planned.inputs):
         return f"{name} has read other inputs"
-    overtaken = judged.why_overtaken(claim.region, claim.inputs)
+    overtaken = evaluation.why_overtaken(claim.region, claim.inputs)
     return None if overtaken is None else overtaken.text()
 
 
@@ -177,20 +177,20 @@ def _is_lost(run: Run, state: RunState, claim: Claim) -> bool:
 def _takes_along(run: Run, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
     """The end of its newest attempt restarts those behind it, unless it was itself restarted behind another one."""
     mine = state.of(region)
-    newest = mine.attempts[mine.top]
+    newest = mine.attempts[mine.latest_attempt]
     if newest.outcome is None or newest.outcome.cause is not FenceCause.SUPERSEDED:
         return True
-    return not is_taken_along(run.stages, state, claims[region, mine.top])
+    return not is_taken_along(run.stages, state, claims[region, mine.latest_attempt])
 
 
 def restart_stages(run: Run, failover: StageFailover, observation: Observation | None) -> bool:
     """Do it, by tasks as they were observed before the state was listed. True where the journal is another one now.
 
-    Raises `NoDoor` once where there is no way to clear others, and somebody works for nothing: the resets stand.
+    Raises `ClearNotConfigured` once where there is no way to clear others, and somebody works for nothing: the resets stand.
     """
     region, restart = failover.region, failover.restart
     if failover.resets:
-        run.scheduler.live_check()
+        run.task_instances.live_check()
         for reset in failover.resets:
             run.log.warning("%s@%d is reset: %s.", reset.region, reset.attempt, reset.why)
     others = [each for each in failover.resets if each.region != region]
@@ -201,11 +201,11 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
         if reset.region == region:
             run.journal.reset(reset)
     if left and failover.resets:
-        raise NoDoor(
+        raise ClearNotConfigured(
             f"{region} {restart.mode.value}: {restart.why or 'others have'}. {', '.join(left)} must restart with it, "
             "and this deployment gives no way to clear another task. By hand: clear "
             f"{', '.join(run.task_keys[each] for each in left)}; what they make meanwhile does not count. "
-            f"{HOW_TO_GET_A_DOOR}"
+            f"{HOW_TO_CONFIGURE_CLEARS}"
         )
     return bool(failover.resets)
 
@@ -220,7 +220,7 @@ def _clear(run: Run, failover: StageFailover, observation: Observation | None) -
                 failover.region,
                 failover.restart.mode.value,
                 ", ".join(left),
-                HOW_TO_GET_A_DOOR,
+                HOW_TO_CONFIGURE_CLEARS,
             )
         return left
     tries = run.tries(observation)
@@ -230,7 +230,7 @@ def _clear(run: Run, failover: StageFailover, observation: Observation | None) -
         if name != failover.region and _is_to_be_cleared(failover, name, seen)
     }
     if targets:
-        cleared = run.scheduler.clear(ClearRequest(consumers=targets, unblock=True)).cleared
+        cleared = run.task_instances.clear(ClearRequest(consumers=targets, unblock=True)).cleared
         why = failover.restart.why or "what they work with does not count any more"
         run.log.warning("%s: %s; cleared: %s.", failover.region, why, ", ".join(cleared) or "nobody, all have moved on")
     return ()
@@ -261,7 +261,7 @@ def check_channels(run: Run, claim: Claim) -> None:
     planned = run.regions[claim.region]
     state = run.load({claim.region, *(each.producer for each in StreamingPlan.of(planned).channels_in)})
     other = other_channels(planned, state, StreamingClaim.of(claim).channels)
-    if other is None and claim.attempt > state.of(claim.region).void_up_to:
+    if other is None and claim.attempt > state.of(claim.region).invalid_up_to:
         return
     detail = other[0] if other is not None else "it was reset"
     run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.SUPERSEDED, detail))
@@ -270,10 +270,10 @@ def check_channels(run: Run, claim: Claim) -> None:
     )
 
 
-def channels_in(store: ObjectStore, run: RunIdentity) -> Callable[[ChannelPin], bool]:
+def channels_in(store: ObjectStore, run: RunIdentity) -> Callable[[ChannelRef], bool]:
     """`Run.channel_available` of a run whose channels lie in ``store``: one GET a question, of the log's first slot."""
 
-    def is_there(pin: ChannelPin) -> bool:
+    def is_there(pin: ChannelRef) -> bool:
         return is_opened(store, ChannelIdentity(run, pin.result, pin.generation))
 
     return is_there

@@ -8,7 +8,7 @@ from typing import ClassVar
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import Id, later
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import AttemptTrace, Claim, InputPin, Outcome, RegionPlan
+from airflow_recovery.model.records import AttemptTrace, Claim, InputRef, Outcome, RegionPlan
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ChannelPlan:
 
 
 @dataclass(frozen=True)
-class ChannelPin:
+class ChannelRef:
     """The channel ``result`` in one generation (from 1): what an attempt reads from, or writes to."""
 
     result: Id
@@ -60,16 +60,16 @@ class StreamingClaim(StreamingMode):
     its code. ``after``: of each streaming region before it, the newest attempt that had ended: the attempt has
     restarted behind that one."""
 
-    channels: tuple[ChannelPin, ...] = later(())
+    channels: tuple[ChannelRef, ...] = later(())
     reading: str | None = later(None)
-    after: tuple[InputPin, ...] = later(())
+    after: tuple[InputRef, ...] = later(())
 
 
 @dataclass(frozen=True)
 class StreamingOutcome(StreamingMode):
     """``channels``: those at the region's ends, in the generations that the attempt has worked with to their ends."""
 
-    channels: tuple[ChannelPin, ...] = later(())
+    channels: tuple[ChannelRef, ...] = later(())
 
 
 IN_RECORDS = {

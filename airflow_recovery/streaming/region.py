@@ -14,7 +14,7 @@ from airflow_recovery.errors import ChannelEvicted, JobDefinitionError
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.streaming.channel_records import LossCause
 from airflow_recovery.streaming.checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
-from airflow_recovery.streaming.draining import Leaving
+from airflow_recovery.streaming.draining import Draining
 from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, check_both_logs
 from airflow_recovery.streaming.folder import StageFolder
 from airflow_recovery.streaming.frame import (
@@ -153,7 +153,7 @@ class _StreamingRegion:
     def _open(self, frame: DataFrame) -> OpenStream:
         region, spec, stage = self._region, self._region.spec, self._stage
         schema, published = schema_of(frame), None
-        leaving: list[Leaving] = []
+        draining: list[Draining] = []
         if self._output is not None:
             # First: no older attempt can publish any more, and what is published decides what was read.
             earlier = self._output.newest_of_earlier(min(stage.earlier)) if stage.earlier else None
@@ -161,13 +161,13 @@ class _StreamingRegion:
             published = earlier if earlier is not None and published.epoch < 0 else published
         completed, begins = -1 if published is None else published.epoch, None
         if self._source is not None:
-            leaving = [self._source.begin_leaving(each, published) for each in self._source.channel.drained]
+            draining = [self._source.begin_draining(each, published) for each in self._source.channel.drained]
             state = self._source.connect(published)
-            completed = max(state.checkpoint, *(each.completed for each in leaving), -1)
+            completed = max(state.checkpoint, *(each.completed for each in draining), -1)
             check_both_logs(completed, published)
             begins = Place(self._source.channel.generation, state.done)
         keeps = self._keeps_state or stage.stateful
-        left = [each for each in leaving if each.rest]
+        left = [each for each in draining if each.rest]
         folder = StageFolder(spec.identity, spec.region)
         if self._is_over():
             checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
@@ -184,7 +184,7 @@ class _StreamingRegion:
         )
         for each in left:
             region.log.warning("%d records of an altered channel's generation are lost, and counted.", each.rest)
-            each.lose_rest(checkpoint.cut_to)
+            each.discard_remaining(checkpoint.cut_to)
         return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
 
     def _writer(self, opened: OpenStream, frame: DataFrame) -> DataStreamWriter:

@@ -37,10 +37,10 @@ from enum import Enum
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import Claim, InputPin, Reset
+from airflow_recovery.model.records import Claim, InputRef, Reset
 from airflow_recovery.streaming.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from airflow_recovery.streaming.channel_graph import Stages, feeder, generations_of, is_only_altered, live_attempts
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 INCONSISTENT = "ChannelInconsistent"
 ALTERED = "ChannelAltered"
@@ -85,7 +85,7 @@ def stage_restart(
     return StageRestart(region, mode, why, flip)
 
 
-def begun_anew(stages: Stages, region: str, why: str) -> StageRestart:
+def new_generation_of(stages: Stages, region: str, why: str) -> StageRestart:
     """The restart of a stage that begins anew because of ``why``: a reset, above all."""
     return StageRestart(region, StageMode.ANEW, why, _flip(stages, region, StageMode.ANEW))
 
@@ -159,19 +159,19 @@ _FLIP_STRATEGY = {
 
 # --- who begins anew with whom ---------------------------------------------------------------------------------------
 
-Pins = Callable[[str, int], "tuple[ChannelPin, ...]"]
+Pins = Callable[[str, int], "tuple[ChannelRef, ...]"]
 """The channels that an attempt of a stage was claimed with."""
 
 
 def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
-    """The attempts whose pins `begin_anew` asks for: the oldest and the newest live one, the newest that is not."""
+    """The attempts whose pins `new_generation` asks for: the oldest and the newest live one, the newest that is not."""
     mine = state.of(region)
     live = live_attempts(state, region)
-    void = [n for n, each in mine.attempts.items() if each.is_claimed and mine.closed_at < n <= mine.anew_up_to]
+    void = [n for n, each in mine.attempts.items() if each.is_claimed and mine.closed_at < n <= mine.restarted_up_to]
     return tuple(sorted({*live[:1], *live[-1:], *sorted(void)[-1:]}))
 
 
-def begin_anew(stages: Stages, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
+def new_generation(stages: Stages, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
     """Which stages connected with ``region`` begin anew, each with its reason, in topological order.
 
     ``own``: why ``region`` itself does. The others follow from what their attempts were claimed with, so that a reset
@@ -186,7 +186,7 @@ def begin_anew(stages: Stages, state: RunState, region: str, own: str | None, pi
     new |= _incoherent(stages, state, region, pins)
     while new:
         found |= new
-        state = _supposed(state, new)
+        state = _scenario(state, new)
         new = {name: why for name, why in _incoherent(stages, state, region, pins).items() if name not in found}
     return {name: found[name] for name in stages.connected(region) if name in found}
 
@@ -207,28 +207,28 @@ def _incoherent(stages: Stages, state: RunState, region: str, pins: Pins) -> dic
     return found
 
 
-def _supposed(state: RunState, regions: Mapping[str, str]) -> RunState:
+def _scenario(state: RunState, regions: Mapping[str, str]) -> RunState:
     """``state`` once the newest attempts of ``regions`` are reset."""
     found = dict(state.regions)
     for name, why in regions.items():
         mine = state.of(name)
-        if mine.top in mine.attempts:
-            reset = Reset(name, mine.top, "", why, failover=True)
-            marked = replace(mine.attempts[mine.top], is_reset=True, reset=reset)
-            found[name] = replace(mine, attempts={**mine.attempts, mine.top: marked})
+        if mine.latest_attempt in mine.attempts:
+            reset = Reset(name, mine.latest_attempt, "", why, failover=True)
+            marked = replace(mine.attempts[mine.latest_attempt], is_reset=True, reset=reset)
+            found[name] = replace(mine, attempts={**mine.attempts, mine.latest_attempt: marked})
     return replace(state, regions=found)
 
 
 # --- who restarts behind whom ----------------------------------------------------------------------------------------
 
 
-def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputPin, ...]:
+def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputRef, ...]:
     """Of each stage before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
     found = []
     for name in stages.before(region):
         ended = [n for n, each in state.of(name).attempts.items() if each.is_claimed and each.has_outcome]
         if ended:
-            found.append(InputPin(name, max(ended)))
+            found.append(InputRef(name, max(ended)))
     return tuple(found)
 
 

@@ -9,15 +9,15 @@ from typing import Any
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.planning.coordinators import has_started
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.planning.scenario import Supposition, restart_together
-from airflow_recovery.planning.simulation import foresee
-from airflow_recovery.streaming.approximate_outlook import ChannelOutlook, LossOutlook, RepeatOutlook, outlook
+from airflow_recovery.planning.scenario import Scenario, restart_together
+from airflow_recovery.planning.simulation import simulate
+from airflow_recovery.streaming.approximate_outlook import ChannelPreview, LossPreview, RepeatPreview, preview
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts
-from airflow_recovery.streaming.mode import ChannelPin, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
-from airflow_recovery.streaming.restart import StageMode, StageRestart, begin_anew, begun_anew, stage_restart
+from airflow_recovery.streaming.restart import StageMode, StageRestart, new_generation, new_generation_of, stage_restart
 
 
 @dataclass(frozen=True)
@@ -26,45 +26,45 @@ class PlannedChannel:
 
     generation: int
     is_new: bool
-    outlook: ChannelOutlook
+    preview: ChannelPreview
 
     def text(self) -> str:
         """One line."""
-        return f"{self.outlook.text()}; {'new ' if self.is_new else ''}generation {self.generation}"
+        return f"{self.preview.text()}; {'new ' if self.is_new else ''}generation {self.generation}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
         return {
-            "result": self.outlook.result,
+            "result": self.preview.result,
             "generation": self.generation,
             "is_new": self.is_new,
-            "lost": self.outlook.loss.value,
-            "repeated": self.outlook.repeat.value,
+            "lost": self.preview.loss.value,
+            "repeated": self.preview.repeat.value,
         }
 
     @classmethod
     def from_json(cls, value: Any) -> PlannedChannel:
         """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        outlook = ChannelOutlook(value["result"], LossOutlook(value["lost"]), RepeatOutlook(value["repeated"]))
-        return cls(value["generation"], value["is_new"], outlook)
+        preview = ChannelPreview(value["result"], LossPreview(value["lost"]), RepeatPreview(value["repeated"]))
+        return cls(value["generation"], value["is_new"], preview)
 
 
 @dataclass(frozen=True)
 class PlannedStages:
-    """``run``: as supposed, with everything reset that begins anew. ``modes`` by region, of those that run.
+    """``run``: as scenario, with everything reset that begins anew. ``modes`` by region, of those that run.
 
     ``reasons``: of what begins anew without having been reset before; ``source`` is the stage that takes it along.
     ``channels``: all of the job, where something restarts; else none.
     """
 
-    run: Supposition
+    run: Scenario
     modes: Mapping[str, StageMode] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     channels: tuple[PlannedChannel, ...] = ()
 
 
 def plan_stages(
-    run: Supposition, seen: RunState, today: PlanRecord, judge: Callable[[Supposition], Judgement]
+    run: Scenario, seen: RunState, today: PlanRecord, evaluate: Callable[[Scenario], Evaluation]
 ) -> PlannedStages:
     """What happens to the stages of the run that is supposed. ``seen`` and ``today``: the run and the plan as they are.
 
@@ -75,7 +75,7 @@ def plan_stages(
     stages = Stages(run.topology)
     if not stages.regions:
         return PlannedStages(run)
-    planning = _Planning(stages, run, seen, today, judge)
+    planning = _Planning(stages, run, seen, today, evaluate)
     planning.close()
     return planning.planned()
 
@@ -84,32 +84,32 @@ class _Planning:
     def __init__(
         self,
         stages: Stages,
-        run: Supposition,
+        run: Scenario,
         seen: RunState,
         today: PlanRecord,
-        judge: Callable[[Supposition], Judgement],
+        evaluate: Callable[[Scenario], Evaluation],
     ) -> None:
         self._stages = stages
         self._run = run
         self._seen = seen
         self._code = {each.name: each.fingerprint for each in today.regions}
-        self._judge = judge
+        self._evaluate = evaluate
         self._must: set[str] = set()
         self._restarts: dict[str, StageRestart] = {}
         self._reasons: dict[str, Reason] = {}
         for name in stages.regions:
             if live_attempts(seen, name) and not live_attempts(run.state, name):
-                self._restarts[name] = begun_anew(stages, name, f"{name} was reset")
+                self._restarts[name] = new_generation_of(stages, name, f"{name} was reset")
 
     def close(self) -> None:
         """Apply the rules until nothing is added."""
         while True:
-            judged = self._judge(self._run)
-            self._must = set(foresee(judged, same_rows=True))
+            evaluation = self._evaluate(self._run)
+            self._must = set(simulate(evaluation, same_rows=True))
             new: dict[str, Reason] = {}
             for name in self._stages.regions:
-                own = self._own(judged, name)
-                for each, why in begin_anew(self._stages, self._run.state, name, own, self._pins).items():
+                own = self._own(evaluation, name)
+                for each, why in new_generation(self._stages, self._run.state, name, own, self._pins).items():
                     if has_started(self._run.state.of(each)):
                         cause = self._cause(name, own)
                         new.setdefault(
@@ -138,20 +138,20 @@ class _Planning:
             return name
         return next((each for each in self._stages.connected(name) if each in self._restarts), None)
 
-    def _own(self, judged: Judgement, name: str) -> str | None:
+    def _own(self, evaluation: Evaluation, name: str) -> str | None:
         """Why a stage begins anew, if it does so by itself. Notes how it restarts."""
         state = self._run.state
         live = live_attempts(state, name)
         if name not in self._must or not live:
             return None
-        changed, is_lost = self._why_changed(judged, name, live[-1]), self._is_lost(name)
+        changed, is_lost = self._why_changed(evaluation, name, live[-1]), self._is_lost(name)
         if state.of(name).open_attempt is not None and changed is None and not is_lost:
             return None
         found = stage_restart(self._stages, state, name, changed=changed, is_lost=is_lost)
         self._restarts[name] = found
         return found.why if found.mode is StageMode.ANEW else None
 
-    def _why_changed(self, judged: Judgement, name: str, newest: int) -> str | None:
+    def _why_changed(self, evaluation: Evaluation, name: str, newest: int) -> str | None:
         """As far as outcomes and open claims tell; the stage's own pre-check reads every claim."""
         planned, attempt = self._stages.regions[name], self._run.state.of(name).attempts[newest]
         had_finished = self._seen.of(name).current
@@ -160,11 +160,11 @@ class _Planning:
         before = attempt.outcome.fingerprint if attempt.outcome is not None else self._code.get(name)
         if before is not None and before != planned.fingerprint:
             return f"the code of {name} has changed since {name}@{newest}"
-        remade = [each for each in planned.inputs if each in self._must and judged.always_follows(name, each)]
+        remade = [each for each in planned.inputs if each in self._must and evaluation.always_follows(name, each)]
         if remade:
             return f"{name}@{newest} has read {remade[0]}, which is to be made again"
         inputs = attempt.claim.inputs if attempt.claim is not None else ()
-        overtaken = judged.why_overtaken(name, inputs)
+        overtaken = evaluation.why_overtaken(name, inputs)
         return None if overtaken is None else overtaken.text()
 
     def _is_lost(self, name: str) -> bool:
@@ -172,7 +172,7 @@ class _Planning:
             each.result in self._run.lost_channels for each in StreamingPlan.of(self._stages.regions[name]).channels_in
         )
 
-    def _pins(self, name: str, n: int) -> tuple[ChannelPin, ...]:
+    def _pins(self, name: str, n: int) -> tuple[ChannelRef, ...]:
         """What an attempt was claimed with. Where it isn't read: those of the run as it is, if the attempt counts."""
         before = self._seen.of(name)
         attempt = before.attempts.get(n)
@@ -180,18 +180,18 @@ class _Planning:
             return StreamingClaim.of(attempt.claim).channels
         if attempt is not None and attempt.outcome is not None and StreamingOutcome.of(attempt.outcome).channels:
             return StreamingOutcome.of(attempt.outcome).channels
-        if n <= before.anew_up_to:
+        if n <= before.restarted_up_to:
             return ()
         planned = self._stages.regions[name]
         return tuple(
-            ChannelPin(each.result, self._seen.of(each.producer).generations[-1])
+            ChannelRef(each.result, self._seen.of(each.producer).generations[-1])
             for each in (*StreamingPlan.of(planned).channels_in, *StreamingPlan.of(planned).channels_out)
         )
 
     def _mode(self, name: str, along: Iterable[str]) -> StageMode:
         mine = self._run.state.of(name)
         if not live_attempts(self._run.state, name):
-            return StageMode.ANEW if mine.anew_up_to > mine.closed_at else StageMode.FIRST
+            return StageMode.ANEW if mine.restarted_up_to > mine.closed_at else StageMode.FIRST
         if name in self._restarts:
             return self._restarts[name].mode
         return StageMode.TAKEN_ALONG if name in along else StageMode.GOES_ON
@@ -208,18 +208,18 @@ class _Planning:
             name: StageDeclaration(replays=StreamingPlan.of(each).replays, is_stateful=StreamingPlan.of(each).stateful)
             for name, each in regions.items()
         }
-        worst: dict[str, ChannelOutlook] = {}
+        worst: dict[str, ChannelPreview] = {}
         for flip in flips:
-            for found in outlook(self._stages.topology, flip, declared, stages):
+            for found in preview(self._stages.topology, flip, declared, stages):
                 known = worst.get(found.result, found)
-                worst[found.result] = ChannelOutlook(
+                worst[found.result] = ChannelPreview(
                     found.result,
-                    max(known.loss, found.loss, key=list(LossOutlook).index),
-                    max(known.repeat, found.repeat, key=list(RepeatOutlook).index),
+                    max(known.loss, found.loss, key=list(LossPreview).index),
+                    max(known.repeat, found.repeat, key=list(RepeatPreview).index),
                 )
         return tuple(self._channel(each) for each in worst.values())
 
-    def _channel(self, found: ChannelOutlook) -> PlannedChannel:
+    def _channel(self, found: ChannelPreview) -> PlannedChannel:
         producer = next(
             name
             for name, each in self._stages.regions.items()
@@ -229,5 +229,5 @@ class _Planning:
         generation = after.generations[-1]
         restart = self._restarts.get(producer)
         if restart is not None and restart.mode is StageMode.ALTERED and generation == before:
-            generation = after.top + 1
+            generation = after.latest_attempt + 1
         return PlannedChannel(generation, generation != before, found)

@@ -151,7 +151,7 @@ def report_of(channel: RunChannel, state: ChannelState) -> ChannelReport:
     """The account of a channel whose log folds to ``state``."""
     return ChannelReport(
         channel=channel,
-        standing=_standing(channel, state),
+        standing=_invalid(channel, state),
         producer_attempt=state.producer,
         consumer_attempt=state.view,
         epochs=state.epoch + 1,
@@ -191,7 +191,7 @@ def _generations(region: RegionState) -> list[int]:
     return sorted({region.closed_at + 1, *(each for each in resets if each > region.closed_at)})
 
 
-def _standing(channel: RunChannel, state: ChannelState) -> ChannelStanding:
+def _invalid(channel: RunChannel, state: ChannelState) -> ChannelStanding:
     if not state.slots:
         return ChannelStanding.NOT_OPENED
     if state.is_drained:

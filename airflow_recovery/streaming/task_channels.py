@@ -88,7 +88,7 @@ def _give_up(run: Run, channel: ChannelIdentity, store: ObjectStore, reason: str
     if not owner or client.state.is_finished or client.state.failed is not None:
         return False
     # Asked behind the look at the log: who opens the channel from now on has another attempt, and is not meant.
-    run.scheduler.live_check()
+    run.task_instances.live_check()
     try:
         client.append(lambda state: give_up(state, owner, reason[:MAX_REASON]))
     except ChannelEvicted:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import InputPin, RegionPlan
+from airflow_recovery.model.records import InputRef, RegionPlan
 from airflow_recovery.splits.parts import reading_of
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts
-from airflow_recovery.streaming.mode import ChannelPin, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingPlan
 from airflow_recovery.streaming.restart import ended_before
 
 
@@ -21,17 +21,17 @@ class StageWork:
     code (`Claim.reading`), and of the ends that it begins behind (`Claim.after`).
     """
 
-    pins: tuple[ChannelPin, ...]
+    pins: tuple[ChannelRef, ...]
     earlier: tuple[int, ...]
     drained: tuple[int, ...]
     code: str | None = None
-    after: tuple[InputPin, ...] = ()
+    after: tuple[InputRef, ...] = ()
 
 
 def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:
     """Of ``region``, a stage, as of ``state``. ``stages``: all of the run."""
     planned = StreamingPlan.of(region)
-    pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in planned.channels]
+    pins = [ChannelRef(each.result, state.of(each.producer).generations[-1]) for each in planned.channels]
     return StageWork(
         tuple(pins),
         tuple(live_attempts(state, region.name)),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.attempt.task_instances import HOW_TO_GET_A_DOOR, ClearRequest
+from airflow_recovery.attempt.task_instances import HOW_TO_CONFIGURE_CLEARS, ClearRequest
 from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
@@ -27,8 +27,8 @@ from airflow_recovery.hooks.clear_clients import (
     BACKEND_PATH,
     BackendNotInstalled,
     OwnTaskInstance,
-    RestDoor,
-    StateStoreDoor,
+    RestClient,
+    StateStoreClient,
 )
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.settings import SECTION, RecoverySettings
@@ -73,15 +73,18 @@ class ApiServer:
 
     def _through_state_store(self, settings: RecoverySettings | None) -> Iterator[CheckResult]:
         assert self._context is not None
-        door = StateStoreDoor(OwnTaskInstance(self._context))
+        clear_client = StateStoreClient(OwnTaskInstance(self._context))
         try:
-            door.clear(ClearRequest())
+            clear_client.clear(ClearRequest())
         except BackendNotInstalled as error:
             if self._api_conn_id:
                 yield not_checked("the state store's door", error, "[recovery] api_conn_id is used in its place.")
             else:
                 yield wrong(
-                    "the state store's door", expected="a way to clear tasks", found=error, next_step=HOW_TO_GET_A_DOOR
+                    "the state store's door",
+                    expected="a way to clear tasks",
+                    found=error,
+                    next_step=HOW_TO_CONFIGURE_CLEARS,
                 )
             return
         except RecoveryError as error:
@@ -94,7 +97,7 @@ class ApiServer:
             return
         yield ok("the state store's door", "a clear of nothing was answered")
         try:
-            asked = _timed(door.describe)
+            asked = _timed(clear_client.describe)
         except RecoveryError as error:
             yield wrong(
                 f"{API_SERVER}'s airflow-recovery",
@@ -110,7 +113,7 @@ class ApiServer:
         hook = RecoveryApiHook(self._api_conn_id)
         name = f"{API_SERVER}'s plugin"
         try:
-            yield from check_description(_timed(hook.describe), settings, has_other_door=True)
+            yield from check_description(_timed(hook.describe), settings, has_other_clear_client=True)
         except RecoveryError as error:
             if self._context is None or "HTTP 403" not in str(error):
                 yield wrong(
@@ -128,7 +131,7 @@ class ApiServer:
         check = "the REST door"
         try:
             if self._context is not None:
-                RestDoor(OwnTaskInstance(self._context), hook).clear(ClearRequest())
+                RestClient(OwnTaskInstance(self._context), hook).clear(ClearRequest())
             else:
                 hook.clear(NO_RUN, NO_RUN, ClearRequest())
         except RecoveryError as error:
@@ -151,9 +154,9 @@ class ApiServer:
 
 
 def check_description(
-    asked: Asked, settings: RecoverySettings | None, *, has_other_door: bool = False
+    asked: Asked, settings: RecoverySettings | None, *, has_other_clear_client: bool = False
 ) -> Iterator[CheckResult]:
-    """What the API server says of itself, beside what is here. ``has_other_door``: its back end may be another one."""
+    """What the API server says of itself, beside what is here. ``has_other_clear_client``: its back end may be another one."""
     told = asked.description
     here = installed_versions().get("airflow-recovery")
     name = f"{API_SERVER}'s airflow-recovery"
@@ -169,7 +172,7 @@ def check_description(
     name = f"{API_SERVER}'s {STATE_STORE}"
     if told.get("answers_calls"):
         yield ok(name, str(told.get("state_store_backend")))
-    elif has_other_door:
+    elif has_other_clear_client:
         yield ok(name, f"{told.get('state_store_backend')}; tasks use [recovery] api_conn_id")
     else:
         yield wrong(
@@ -311,7 +314,7 @@ def read_connection(conn_id: str) -> Connection | None:
 class AirflowChecks:
     """The checks of one component, as Airflow's settings and connections have it.
 
-    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the doors. ``run_region``: makes the
+    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the clear_clients. ``run_region``: makes the
     check that runs a region, where one was asked for.
     """
 

@@ -175,7 +175,7 @@ class DropInSubmission(SparkSubmission):
 
     def _heartbeat(self, claim: Claim) -> Heartbeat:
         """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
-        journal, every_s = self._run.journal, interval_s(self._run.patience.timeout_s)
+        journal, every_s = self._run.journal, interval_s(self._run.heartbeat_timeouts.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
         return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
@@ -254,7 +254,7 @@ def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
 def _last_finish(state: RegionState) -> Outcome | None:
     """The newest finish, reset or not, unless an attempt was claimed after it."""
     finished = [n for n, each in state.attempts.items() if each.is_finished]
-    if not finished or max(finished) != state.top:
+    if not finished or max(finished) != state.latest_attempt:
         return None
     return state.attempts[max(finished)].outcome
 

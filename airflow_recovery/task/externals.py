@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
+from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.splits.assignment_log import AssignmentLog
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of
 from airflow_recovery.splits.dynamic_assignment import discover
-from airflow_recovery.splits.enumerators import ResumedEnumerator
-from airflow_recovery.splits.inventory import list_objects, object_key
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
+from airflow_recovery.task.inventory import list_objects, object_key
 
 if TYPE_CHECKING:
     import logging

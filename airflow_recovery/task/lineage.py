@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.splits.split import SCHEME
+from airflow_recovery.model.split import SCHEME
 
 if TYPE_CHECKING:
     from airflow_recovery.attempt.region_task import RegionResult

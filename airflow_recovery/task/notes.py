@@ -55,12 +55,12 @@ def noting_failure(context: Mapping[str, Any]) -> Iterator[None]:
 
 def leave_note(context: Mapping[str, Any], text: str) -> None:
     """Give the task instance of ``context`` this note, masked. Never raises: the log and the journal say the same."""
-    from airflow_recovery.hooks.clear_clients import open_door
+    from airflow_recovery.hooks.clear_clients import open_clear_client
     from airflow_recovery.hooks.masking import mask_secrets
     from airflow_recovery.hooks.settings import RecoverySettings
 
     try:
-        open_door(context, RecoverySettings.load().api_conn_id).note(mask_secrets(text))
+        open_clear_client(context, RecoverySettings.load().api_conn_id).note(mask_secrets(text))
     except Exception as error:
         log.debug("No note was left: %s", error)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import HistoryIncomplete
-from airflow_recovery.hooks.clear_clients import open_door
+from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
@@ -102,7 +102,7 @@ def open_run(
     run = Run(
         plan=plan,
         journal=journal,
-        scheduler=open_door(context, settings.api_conn_id),
+        task_instances=open_clear_client(context, settings.api_conn_id),
         available=ResultProber(
             stores.open_location,
             on_altered,
@@ -116,7 +116,7 @@ def open_run(
         events=events,
         publish_keys=publish_keys,
         fingerprints=fingerprints or {},
-        patience=Patience.of(options.previous_worker_timeout_s),
+        heartbeat_timeouts=HeartbeatTimeouts.of(options.previous_worker_timeout_s),
         is_live_run=partial(is_live_run, context),
         open_committer=open_committers(stores),
         channel_available=channels_in(stores.results, identity),

@@ -103,7 +103,7 @@ class StageApplication(WrappedApplication):
 
     def _producer_state(self, producer: str) -> str | None:
         key = self._run.task_keys[producer]
-        return self._run.scheduler.states([key]).get(key)
+        return self._run.task_instances.states([key]).get(key)
 
     def _watch(self, producer: str, done: threading.Event) -> None:
         """A producer that was killed in its last try, or marked by a person, can't say that no more will come."""

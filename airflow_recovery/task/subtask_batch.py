@@ -22,7 +22,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 
 BeforeClaim = Callable[[RunState], None]
@@ -100,7 +100,7 @@ class SubtaskBatch:
     def execute(self) -> dict[str, RegionResult]:
         """The whole try. Raises what the task shall fail with, `SubtasksFailed` where that is several errors.
 
-        Raises `SharedMadeElsewhere` where all that is left waits for another run.
+        Raises `BuiltElsewhere` where all that is left waits for another run.
         """
         results: dict[str, RegionResult] = {}
         todo: Sequence[str] = self._names
@@ -139,12 +139,12 @@ class SubtaskBatch:
         listing = self._run.list()
         if is_untouched(listing.state, self._run.plan_hash):
             return []
-        judged = self._run.judge(self._run.journal.load(listing))
+        evaluation = self._run.evaluate(self._run.journal.load(listing))
         found = []
         for name in self._names:
-            current = judged.current(name)
+            current = evaluation.current(name)
             outcome = current.outcome if current is not None else None
-            if judged.why_overtaken(name, outcome.inputs if outcome is not None else None) is not None:
+            if evaluation.why_overtaken(name, outcome.inputs if outcome is not None else None) is not None:
                 found.append(name)
         return found
 
@@ -175,7 +175,7 @@ class _Ended:
 
     def raise_any(self) -> None:
         """What a retry may cure goes first: it tries the others again as well. Then waiting, failing, skipping."""
-        waiting = [each for each in self.errors.values() if isinstance(each, SharedMadeElsewhere) and each.making]
+        waiting = [each for each in self.errors.values() if isinstance(each, BuiltElsewhere) and each.build]
         skipped = [each for each in self.errors.values() if isinstance(each, errors.InputSkipped)]
         failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
         if failed and not all(errors.kind_of(error).is_final for error in failed.values()):

@@ -21,7 +21,7 @@ from airflow_recovery.attempt.task_instances import (
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import NoDoor, NotMine
+from airflow_recovery.errors import ClearNotConfigured, NotMine
 
 STARTABLE = frozenset({None, "up_for_retry", "restarting"})
 BLOCKING = frozenset({"failed", "upstream_failed"})
@@ -134,14 +134,14 @@ class FakeAirflow:
 
     # what a task process does
 
-    def door(
-        self, own: TaskTry, *, has_door: bool = True, gate: Callable[[str], None] = lambda request: None
-    ) -> FakeDoor:
+    def clear_client(
+        self, own: TaskTry, *, can_clear: bool = True, gate: Callable[[str], None] = lambda request: None
+    ) -> FakeClearClient:
         """The way in for the process of ``own``; ``gate`` is called before each request.
 
-        Without ``has_door`` as where neither setting is made: it observes nothing and clears nobody.
+        Without ``can_clear`` as where neither setting is made: it observes nothing and clears nobody.
         """
-        return FakeDoor(self, own, has_door, gate)
+        return FakeClearClient(self, own, can_clear, gate)
 
     def observe(self) -> Observation:
         """All task instances."""
@@ -207,26 +207,26 @@ class FakeAirflow:
         return f"{task}-{self._ids}"
 
 
-class FakeDoor:
-    """An `airflow_recovery.attempt.task_instances.Scheduler` of one task process. A zombie is refused."""
+class FakeClearClient:
+    """An `airflow_recovery.attempt.task_instances.TaskInstances` of one task process. A zombie is refused."""
 
-    def __init__(self, airflow: FakeAirflow, own: TaskTry, has_door: bool, gate: Callable[[str], None]) -> None:
+    def __init__(self, airflow: FakeAirflow, own: TaskTry, can_clear: bool, gate: Callable[[str], None]) -> None:
         self._airflow = airflow
         self._own = own
-        self._has_door = has_door
+        self._can_clear = can_clear
         self._gate = gate
 
     def observe(self) -> Observation | None:
         """All tries of the run; `None` without a door. Raises `NotMine` for a zombie."""
-        if not self._has_door:
+        if not self._can_clear:
             return None
         self._ask("observe")
         return self._airflow.observe()
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Compare and clear. Raises `NotMine` for a zombie."""
-        if not self._has_door:
-            raise NoDoor("Expected a door, found none configured.")
+        if not self._can_clear:
+            raise ClearNotConfigured("Expected a door, found none configured.")
         self._ask("clear")
         return self._airflow.compare_and_clear(request, self._own.task_id)
 

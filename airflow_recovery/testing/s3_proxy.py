@@ -158,7 +158,7 @@ class S3Proxy:
         self._http.server_close()
         self._thread.join()
 
-    def judge(self, request: S3Request) -> Fate | None:
+    def evaluate(self, request: S3Request) -> Fate | None:
         """What happens to ``request``, which is remembered."""
         with self._lock:
             self.requests.append(request)
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Listener)
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fate = proxy.judge(self._request(body))
+        fate = proxy.evaluate(self._request(body))
         if isinstance(fate, Answer):
             self._refuse(fate)
             return

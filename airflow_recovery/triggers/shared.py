@@ -9,33 +9,33 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_recovery.attempt.heartbeat_watch import SilenceWatch, last_beat
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, last_beat
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.model.build_in_progress import Making
+from airflow_recovery.model.build_in_progress import BuildInProgress
 from airflow_recovery.model.codec import from_json, to_json
 
 
 class SharedResultTrigger(BaseTrigger):
-    """Fires once when the attempt ``making`` has ended, gives no sign of life, or can't be looked at.
+    """Fires once when the attempt ``build`` has ended, gives no sign of life, or can't be looked at.
 
     Event: ``{"silent": None}``, or the `Making` that has not changed for ``[recovery] previous_worker_timeout``.
     A trigger that is moved to another triggerer begins to count anew.
     """
 
-    def __init__(self, *, making: dict[str, Any], poll_interval_s: float = 5.0) -> None:
+    def __init__(self, *, build: dict[str, Any], poll_interval_s: float = 5.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.making = making
+        self.build = build
         self.poll_interval_s = poll_interval_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments, for the metadata database."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {"making": self.making, "poll_interval_s": self.poll_interval_s},
+            {"making": self.build, "poll_interval_s": self.poll_interval_s},
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -46,27 +46,27 @@ class SharedResultTrigger(BaseTrigger):
         look = sync_to_async(self._look, thread_sensitive=False)
         settings = RecoverySettings.load()
         stores = open_stores(settings)
-        watch = SilenceWatch(settings.previous_worker_timeout_s)
-        making = from_json(Making, self.making)
-        silent: Making | None = None
+        watch = HeartbeatWatch(settings.previous_worker_timeout_s)
+        build = from_json(BuildInProgress, self.build)
+        silent: BuildInProgress | None = None
         while True:
             try:
-                seen = await look(stores, making)
+                seen = await look(stores, build)
             except RecoveryError as error:
                 # The task will meet the same error, and says it where people look.
-                self.log.warning("%s could not be looked at: %s", making.region, error)
+                self.log.warning("%s could not be looked at: %s", build.region, error)
                 break
             if seen is None:
                 break
-            if watch.is_silent(seen.attempt, seen.beat):
+            if watch.has_timed_out(seen.attempt, seen.beat):
                 silent = seen
                 break
             await asyncio.sleep(self.poll_interval_s)
         yield TriggerEvent({"silent": None if silent is None else to_json(silent)})  # type: ignore[no-untyped-call]
 
-    def _look(self, stores: Stores, making: Making) -> Making | None:
+    def _look(self, stores: Stores, build: BuildInProgress) -> BuildInProgress | None:
         """The attempt as it is now; `None` where it has ended."""
-        journal = Journal(stores.journal, shared_identity(making.key), writer="trigger")
-        if journal.has_outcome(making.region, making.attempt):
+        journal = Journal(stores.journal, shared_identity(build.key), writer="trigger")
+        if journal.has_outcome(build.region, build.attempt):
             return None
-        return replace(making, beat=last_beat(journal, making.region, making.attempt))
+        return replace(build, beat=last_beat(journal, build.region, build.attempt))

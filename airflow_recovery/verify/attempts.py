@@ -61,33 +61,33 @@ def growing(history: History) -> Answer:
 
 def _growing(region: Region) -> list[Finding]:
     findings = []
-    expected = list(range(region.purged + 1, region.top + 1))
+    expected = list(range(region.purged + 1, region.latest_attempt + 1))
     holes = [number for number in expected if number not in region.claimed]
     if holes:
         findings.append(
             Finding(
                 tuple(Named(region.name, number).text for number in holes),
-                f"claims of {region.name} from {region.purged + 1} to {region.top} without a hole",
+                f"claims of {region.name} from {region.purged + 1} to {region.latest_attempt} without a hole",
                 f"no claim of {', '.join(map(str, holes))}",
                 "Somebody deleted journal objects. Restore them from a version of the bucket, or restart the region.",
             )
         )
     for number, each in region.attempts.items():
         # A reset of attempt 0 stands for "before any attempt".
-        if number > region.top and number:
+        if number > region.latest_attempt and number:
             findings.append(
                 Finding(
                     tuple(entry.key for entry in each.entries.values()),
                     f"{', '.join(each.entries)} of {each.of.text} after its claim",
-                    f"no such claim; the highest is {region.top}",
+                    f"no such claim; the highest is {region.latest_attempt}",
                     "Somebody deleted the claim, or made the object by hand: restore or delete it.",
                 )
             )
-        if each.is_open and number < region.top:
+        if each.is_open and number < region.latest_attempt:
             findings.append(
                 Finding(
                     (each.entries["claim"].key,),
-                    f"an outcome of {each.of.text} before {region.name}@{region.top} began",
+                    f"an outcome of {each.of.text} before {region.name}@{region.latest_attempt} began",
                     "none: two attempts are open, or one was never fenced",
                     f"Its process may still write. {_REPAIR}",
                 )

@@ -33,7 +33,7 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
                 out_of_reach += 1
                 continue
             # At a user's own location a later attempt may be writing, or have written.
-            if not manifest.managed and attempt.of.attempt < history.regions[attempt.of.region].top:
+            if not manifest.managed and attempt.of.attempt < history.regions[attempt.of.region].latest_attempt:
                 continue
             asked += 1
             objects += len(manifest.objects)

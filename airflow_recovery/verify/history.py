@@ -67,7 +67,7 @@ class Region:
         return sorted(number for number, each in self.attempts.items() if each.has("claim"))
 
     @cached_property
-    def top(self) -> int:
+    def latest_attempt(self) -> int:
         """The highest number that was ever claimed."""
         return max([self.purged, *self.claimed])
 

@@ -19,28 +19,28 @@ PACE = "pace"
 """While this file is in the folder, every batch of a stream takes so many seconds at least as stand in it."""
 
 
-def rehearse_failure(folder: str, name: str, *, patience_s: float = 600.0) -> None:
+def rehearse_failure(folder: str, name: str, *, heartbeat_timeout_s: float = 600.0) -> None:
     """Raise `RuntimeError` once, where ``folder`` (a local path; empty for "no rehearsal") asks for it.
 
-    Waits for the file `GO` at most ``patience_s``, and then fails all the same.
+    Waits for the file `GO` at most ``heartbeat_timeout_s``, and then fails all the same.
     """
     if not folder or not (Path(folder) / f"{name}{FAIL_ONCE}").exists():
         return
     (Path(folder) / f"{name}{REACHED}").touch()
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + heartbeat_timeout_s
     while not (Path(folder) / f"{name}{GO}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     (Path(folder) / f"{name}{FAIL_ONCE}").unlink()
     raise RuntimeError(f"rehearsed failure: {name} raises once")
 
 
-def rehearse_pause(folder: str, paths: Iterable[str], *, patience_s: float = 600.0) -> None:
-    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``patience_s``. Raises nothing."""
+def rehearse_pause(folder: str, paths: Iterable[str], *, heartbeat_timeout_s: float = 600.0) -> None:
+    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``heartbeat_timeout_s``. Raises nothing."""
     if not folder:
         return
     for path in paths:
         flag = Path(folder) / f"{Path(path).stem}{PAUSE}"
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + heartbeat_timeout_s
         while flag.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
 

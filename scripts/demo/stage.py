@@ -58,7 +58,7 @@ class Stage:
 
     def open_data(self, location: str) -> ObjectStore:
         """The store with base URI ``location``, of a result."""
-        return self._s3.beside(location) if location.startswith("s3://") else open_store(location)
+        return self._s3.sibling(location) if location.startswith("s3://") else open_store(location)
 
     def identity(self, run_id: str) -> RunIdentity:
         """Which journal belongs to a run of the demo's DAG."""

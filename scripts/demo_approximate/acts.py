@@ -65,7 +65,7 @@ def act_regional(stage: LiveStage, flights: FlightsByDay) -> Act:
 
 def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
     """Kill a stage of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
-    tops = {each: run.state().of(each).top for each in STAGES}
+    tops = {each: run.state().of(each).latest_attempt for each in STAGES}
     before = run.look()
     assert before is not None
     run.kill(region)
@@ -92,7 +92,9 @@ def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy:
         f"  {run.seconds:6.1f} s  fresh table after {fresh_s:.1f} s: up to {commits[0].newest}, past {old}", flush=True
     )
     state = run.state()
-    again = tuple(f"{each}@{state.of(each).top}" for each in STAGES if state.of(each).top > tops[each])
+    again = tuple(
+        f"{each}@{state.of(each).latest_attempt}" for each in STAGES if state.of(each).latest_attempt > tops[each]
+    )
     return Recovery(region, strategy, again, times[0] if times else fresh_s, fresh_s, commits[0].newest)
 
 

@@ -19,7 +19,7 @@ from scripts.demo_approximate.live_run import SCORER, SINK, SOURCE, STAGES, Live
 def published_table(run: LiveRun) -> dict[date, int]:
     """Flights by day in the published result, from exactly the files that its manifest names."""
     manifest = JournalView(run.stage.journal, run.identity).result(SINK)
-    store = run.stage.journal.beside(manifest.location)
+    store = run.stage.journal.sibling(manifest.location)
     files = (io.BytesIO(store.get(each.path).body) for each in manifest.objects)
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return {row["date"]: row["flights"] for row in rows}
@@ -39,7 +39,7 @@ def all_checks(
     run = one.run
     yield "act one: the run is a success in Airflow", _unequal("success", run.airflow_state)
     state = run.state()
-    tops = {each: state.of(each).top for each in STAGES}
+    tops = {each: state.of(each).latest_attempt for each in STAGES}
     yield (
         "act one: one restart of the sink, one of the scorer, none of the source",
         _unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
@@ -61,7 +61,7 @@ def all_checks(
     yield f"what is missing is of few days in a row: {_days(gone)}", not_in_a_row(flights, gone)
     report = verify_run(
         run.stage.journal,
-        run.stage.journal.beside,
+        run.stage.journal.sibling,
         dag_id=run.identity.dag_id,
         run_key=run.identity.run_key,
         group_id=run.identity.group_id,

@@ -120,7 +120,7 @@ class LiveRun:
 
     def kill(self, region: str) -> int:
         """``kill -9`` of the newest attempt of a stage: spark-submit's JVM and every process below it. Its attempt."""
-        attempt = self.state().of(region).top
+        attempt = self.state().of(region).latest_attempt
         driver = driver_of(f"{self.dag_id}.{region}@{attempt}", self.stage.airflow.home)
         if driver is None:
             raise DemoFailed(f"{region}@{attempt} has no Spark driver that could be killed")
@@ -136,7 +136,7 @@ class LiveRun:
         """As a person does in the UI: mark the run as failed. Airflow ends its tasks; returns when they have."""
         airflow = self.stage.airflow
         airflow.api("PATCH", f"/dags/{self.dag_id}/dagRuns/{self.run_id}", {"state": "failed"})
-        names = [f"{self.dag_id}.{region}@{each.top}" for region, each in self.state().regions.items()]
+        names = [f"{self.dag_id}.{region}@{each.latest_attempt}" for region, each in self.state().regions.items()]
         airflow.wait_until(
             lambda: not any(driver_of(name, airflow.home) for name in names), TIMEOUT_S, "the end of the run's drivers"
         )

@@ -36,7 +36,7 @@ class LiveStage:
         self.folder = folder
         self.airflow = airflow
         self.journal = S3Store(JOURNAL, endpoint_url=s3.endpoint_url, session=s3.session())
-        self.results = self.journal.beside(RESULTS)
+        self.results = self.journal.sibling(RESULTS)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class KeptWorld(fakes.World):
         self.journal_store, self.results = self.stores
 
     def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
-        return super().journal(process, writer).beside(self.identity, listener=self.listener())
+        return super().journal(process, writer).sibling(self.identity, listener=self.listener())
 
     def keep_events(self, writer: str = "writer") -> None:
         """Write the events so far as one stream."""

@@ -3,7 +3,7 @@
 start --+--> P ---+--> stop        P --> C, which wakes P
         +--> L ---+
 
-In real Airflow: `tests/testing_airflow/test_doors_airflow.py`.
+In real Airflow: `tests/testing_airflow/test_clear_clients_airflow.py`.
 """
 
 from __future__ import annotations

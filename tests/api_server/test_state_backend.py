@@ -1,6 +1,6 @@
 """Calls that are wrong in themselves are answered: an error of the server is repeated by Airflow's client, for nothing.
 
-In a real API server: `tests/testing_airflow/test_doors_airflow.py`.
+In a real API server: `tests/testing_airflow/test_clear_clients_airflow.py`.
 """
 
 from __future__ import annotations

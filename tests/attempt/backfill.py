@@ -18,7 +18,7 @@ from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
-from airflow_recovery.model.build_in_progress import Making
+from airflow_recovery.model.build_in_progress import BuildInProgress
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.model.retention import Retention
 
@@ -95,7 +95,7 @@ class SharedWorld(World):
         return replace(plan, regions=tuple(replace(each, persistent=each.name in self.shared) for each in plan.regions))
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
-        return super().journal(process, writer).beside(self.identity, listener=self.listener())
+        return super().journal(process, writer).sibling(self.identity, listener=self.listener())
 
     def region_task(
         self, own: TaskTry, process: Process, hooks: Hooks | None = None, *, epoch: str | None = None
@@ -115,13 +115,13 @@ class SharedWorld(World):
         hooks: Hooks | None = None,
         *,
         writer: str = "writer",
-        silent: Making | None = None,
+        silent: BuildInProgress | None = None,
     ) -> SharedApplication:
         run = self.run(own, process, writer)
 
         def make_application(identity: RunIdentity) -> FakeApplication:
             application = FakeApplication(self, own.task_id, process, writer, hooks or Hooks())
-            application._journal = run.journal.beside(identity)
+            application._journal = run.journal.sibling(identity)
             return application
 
         return SharedApplication(

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
-from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience
+from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
@@ -215,7 +215,7 @@ class FakeApplication(SparkApplication):
         self._process = process
         # The driver is a process of its own, and has no event stream.
         task = world.journal(process, writer)
-        self._journal = task.beside(task.identity)
+        self._journal = task.sibling(task.identity)
         self._results = ProcessStore(world.results, process)
         self._hooks = hooks
         self.stopped = False
@@ -302,7 +302,7 @@ class World:
 
     upstream: Mapping[str, tuple[str, ...]]
     retries: int = 3
-    has_door: bool = True
+    can_clear: bool = True
     finals: tuple[str, ...] = ()
     publish_keys: tuple[str, ...] = ()
     """What the regions know of the publish task."""
@@ -317,7 +317,7 @@ class World:
     """The restart budget of every region."""
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
-    patience: Patience = NO_PATIENCE
+    heartbeat_timeouts: HeartbeatTimeouts = NO_HEARTBEAT_TIMEOUTS
     cluster: Cluster = field(default_factory=Cluster)
     live_runs: tuple[str, ...] = ()
     """Other DAG runs that Airflow has, and has not ended."""
@@ -382,7 +382,7 @@ class World:
         return Run(
             plan=self.plan,
             journal=self.journal(process, writer),
-            scheduler=self.airflow.door(own, has_door=self.has_door, gate=process.request),
+            task_instances=self.airflow.clear_client(own, can_clear=self.can_clear, gate=process.request),
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in self.upstream},
             task=TaskIdentity(self.run_id, own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
@@ -390,7 +390,7 @@ class World:
             log=log,
             events=Events(self.events),
             publish_keys=self.publish_keys,
-            patience=self.patience,
+            heartbeat_timeouts=self.heartbeat_timeouts,
             is_live_run=lambda run_id: run_id in self.live_runs,
         )
 
@@ -489,8 +489,8 @@ class World:
 
     def restart(self, region: str) -> None:
         """A user's "restart region"."""
-        top = self.state().of(region).top
-        self.journal().reset(Reset(region, top, "user", "asked for"))
+        latest_attempt = self.state().of(region).latest_attempt
+        self.journal().reset(Reset(region, latest_attempt, "user", "asked for"))
         self.airflow.clear(region)
 
     # what a test looks at
@@ -504,7 +504,7 @@ class World:
         return attempt.number if attempt is not None else 0
 
     def attempts(self, region: str) -> int:
-        return self.state().of(region).top
+        return self.state().of(region).latest_attempt
 
     def content(self, region: str) -> str:
         """What the current attempt of ``region`` wrote."""

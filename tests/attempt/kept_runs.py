@@ -17,10 +17,10 @@ from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3_server import REGION
 
 
-def beside(store: ObjectStore, name: str) -> Any:
+def in_background(store: ObjectStore, name: str) -> Any:
     """The store below ``store`` whose base is called ``name``."""
     uri = f"{store.base_uri}/{name}"
-    return LocalStore(uri) if isinstance(store, LocalStore) else store.beside(uri)  # type: ignore[attr-defined]
+    return LocalStore(uri) if isinstance(store, LocalStore) else store.sibling(uri)  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Kept:
     def world(self, journal: str = "journal", results: str = "results") -> World:
         """P and C, with their journal and results there."""
         world = World(PAIR)
-        world.journal_store, world.results = beside(self.store, journal), beside(self.store, results)
+        world.journal_store, world.results = in_background(self.store, journal), in_background(self.store, results)
         return world
 
     def superseded(self, journal: str = "journal", results: str = "results") -> World:

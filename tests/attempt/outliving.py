@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.attempt.task_instances import TaskTry
@@ -85,7 +85,11 @@ class Submitted(SparkApplication):
 
 
 def task_of(
-    own: TaskTry, airflow: FakeAirflow, application: Submitted, patience: Patience, plan: PlanRecord = PLAN
+    own: TaskTry,
+    airflow: FakeAirflow,
+    application: Submitted,
+    heartbeat_timeouts: HeartbeatTimeouts,
+    plan: PlanRecord = PLAN,
 ) -> RegionTask:
     """One try of the plan's only region, in the folder of ``application``."""
     results = LocalStore(f"file://{application.folder}/results")
@@ -93,13 +97,13 @@ def task_of(
     run = Run(
         plan=plan,
         journal=Journal(LocalStore(f"file://{application.folder}/journal"), IDENTITY, writer=application.writer),
-        scheduler=airflow.door(own),
+        task_instances=airflow.clear_client(own),
         available=ResultProber(lambda location: results),
         task_keys={region: region},
         task=TaskIdentity("run", own.try_number, own.ti_id, airflow.grant(region)),
         now=lambda: "now",
         log=log,
-        patience=patience,
+        heartbeat_timeouts=heartbeat_timeouts,
     )
     return RegionTask(run, region, application)
 
@@ -132,4 +136,4 @@ if __name__ == "__main__":
     if role == "driver":
         sys.exit(drive(RegionSpec.from_json(Path(given).read_text()), Path(more[0])))
     airflow = FakeAirflow({"P": ()})
-    task_of(airflow.start("P"), airflow, Submitted(Path(given), "writer-1"), Patience()).execute()
+    task_of(airflow.start("P"), airflow, Submitted(Path(given), "writer-1"), HeartbeatTimeouts()).execute()

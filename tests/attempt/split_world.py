@@ -13,8 +13,8 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, RecoveryError, RegionFailed
 from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 
 SOURCE = "S"

@@ -23,7 +23,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import Claim, Outcome, PlanRecord
 from airflow_recovery.streaming.channel_graph import live_attempts
-from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingPlan
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
@@ -50,7 +50,7 @@ class StageWorld(World):
     ) -> None:
         self.links = [(each[0], each[2]) for each in drawn.split()]
         self.stateful, self.not_replayed, self.options = stateful, not_replayed, dict(options or {})
-        self.lost_channels: set[ChannelPin] = set()
+        self.lost_channels: set[ChannelRef] = set()
         self.worked: list[ClaimedAttempt] = []
         self.is_gated = False
         names = dict.fromkeys(name for link in self.links for name in link)

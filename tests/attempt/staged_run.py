@@ -106,7 +106,7 @@ class StagedRun:
     def claim(self, region: str) -> int:
         """The next attempt of a stage; the one before is fenced."""
         state = self.state()
-        attempt = state.of(region).top + 1
+        attempt = state.of(region).latest_attempt + 1
         if state.of(region).open_attempt is not None:
             self.fence(region)
             state = self.state()
@@ -119,12 +119,12 @@ class StagedRun:
         return attempt
 
     def fence(self, region: str) -> None:
-        attempt = self.state().of(region).top
+        attempt = self.state().of(region).latest_attempt
         fenced = Outcome(region, attempt, AttemptState.FENCED, "other", "2026-01-01", cause=FenceCause.SUPERSEDED)
         self.journal().fence(fenced)
 
     def finish(self, region: str, outputs: tuple[PartitionManifest, ...] = ()) -> None:
-        attempt = self.state().of(region).top
+        attempt = self.state().of(region).latest_attempt
         claim = self.journal().read_claim(region, attempt)
         outcome = Outcome(
             region,
@@ -138,25 +138,25 @@ class StagedRun:
         )
         Journal(self.journal_store, RUN, writer=claim.writer).finish(outcome)
 
-    def begin_anew(self) -> None:
+    def new_generation(self) -> None:
         """What a regional restart does: every stage is reset at its newest attempt."""
         for region in STAGES:
-            top = self.state().of(region).top
+            latest_attempt = self.state().of(region).latest_attempt
             if self.state().of(region).open_attempt is not None:
                 self.fence(region)
-            self.journal().reset(Reset(region, top, "failover", "begins anew"))
+            self.journal().reset(Reset(region, latest_attempt, "failover", "begins anew"))
 
     def alter(self, region: str) -> None:
-        top = self.state().of(region).top
+        latest_attempt = self.state().of(region).latest_attempt
         self.fence(region)
-        self.journal().reset(Reset(region, top, "failover", "another schema", altered=True))
+        self.journal().reset(Reset(region, latest_attempt, "failover", "another schema", altered=True))
 
     # what the stages do
 
     def producer(self, region: str, **options: Any) -> ChannelProducer:
         """A new attempt of a stage opens its output channel."""
         edge = STAGES[region][1][0].result
-        attempt = self.state().of(region).top
+        attempt = self.state().of(region).latest_attempt
         found = ChannelProducer(self.client(edge), attempt, max_bytes=self.max_bytes, poll_s=0.0, **options)
         found.open(subpartitions=SUBS, schema="v bigint", budget=self.budget, replays=self.replays)
         return found
@@ -193,7 +193,7 @@ class StagedRun:
 
     def register(self) -> None:
         """The sink's end: everything committed once more, as its result."""
-        attempt = self.state().of("sink").top
+        attempt = self.state().of("sink").latest_attempt
         folder = f"{self.journal().layout.data_of('sink', attempt)}/totals"
         rows = [row for each in self.committed.values() for row in each]
         info = self.results.put(f"{folder}/part-0.parquet", parquet(rows))

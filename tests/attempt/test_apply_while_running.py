@@ -10,7 +10,7 @@ from fakes import World
 
 from airflow_recovery.attempt.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.errors import NotMine
-from airflow_recovery.model.records import InputPin
+from airflow_recovery.model.records import InputRef
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import RestartRegion
 from airflow_recovery.results.prober import ResultProber
@@ -39,7 +39,7 @@ def applied_while_b_reads(world: World, restarted: str) -> AppliedPlan:
 
 def test_what_runs_by_itself_is_not_cleared():
     world = World(TWO)
-    assert applied_while_b_reads(world, "C") == AppliedPlan((InputPin("C", 1),), clear=("C",), at_work=("B",))
+    assert applied_while_b_reads(world, "C") == AppliedPlan((InputRef("C", 1),), clear=("C",), at_work=("B",))
     assert sorted(world.ran) == [("A", 1), ("B", 1), ("C", 1), ("C", 2)]
 
 

@@ -136,7 +136,7 @@ def test_a_dry_run_deletes_nothing(run: StagedRun, clock: Clock) -> None:
 def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StagedRun, clock: Clock) -> None:
     run.emit(run.source(), 5)
     checkpoint(run, "source", 1)
-    run.begin_anew()
+    run.new_generation()
     run.emit(run.source(), 5)
     checkpoint(run, "source", 2)
     clock.passes(2 * HOUR_S)

@@ -27,7 +27,7 @@ from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitEnd, CommitterTurn
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
@@ -455,4 +455,4 @@ def test_the_events_fold_to_the_same_state():
 def test_a_judgement_without_a_sink_says_nothing_of_commits():
     world = sink_world()
     world.try_sink()
-    assert Judgement(world.plan, world.state(), available=lambda region, attempt: None).why_not_committed(SINK) is None
+    assert Evaluation(world.plan, world.state(), available=lambda region, attempt: None).why_not_committed(SINK) is None

@@ -18,15 +18,15 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import NoDoor, RegionFailed
+from airflow_recovery.errors import ClearNotConfigured, RegionFailed
+from airflow_recovery.job.batch_snapshot import takes_snapshots
+from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.plan import Action
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import RegionFailure, RestartRegion
-from airflow_recovery.splits.batch_snapshot import takes_snapshots
-from airflow_recovery.splits.coordinator import restored_coordinator, snapshots_of
 
 A, B, C = READ = ("read[a]", "read[b]", "read[c]")
 JOB: Mapping[str, tuple[str, ...]] = {A: (), B: (), C: (), "all": READ, "other": ()}
@@ -229,7 +229,9 @@ def test_volatile_others_that_are_running_are_cancelled():
         world.go(C)
 
     world.go(B, on_read=c_retries)
-    assert (world.airflow.state(B), world.state().of(B).mark) == ("restarting", 1), "its success does not count"
+    assert (world.airflow.state(B), world.state().of(B).reset_watermark) == ("restarting", 1), (
+        "its success does not count"
+    )
     world.until_green()
     assert {each: world.current(each) for each in READ} == {A: 2, B: 2, C: 2}
 
@@ -292,10 +294,10 @@ def test_volatile_a_crash_before_the_own_reset_restarts_all_the_same():
 
 
 def test_volatile_without_a_door_what_was_reset_is_read_by_nobody_and_a_person_is_told():
-    world = Coordinated(Volatile, has_door=False)
+    world = Coordinated(Volatile, can_clear=False)
     world.go_all([A, B])
     fails(world, C)
-    with pytest.raises(NoDoor, match=r"read\[a\]: reset; read\[b\]: reset"):
+    with pytest.raises(ClearNotConfigured, match=r"read\[a\]: reset; read\[b\]: reset"):
         world.go(C)
     assert {each: world.current(each) for each in READ} == {A: 0, B: 0, C: 2}
     world.airflow.clear(A)

@@ -29,18 +29,18 @@ from airflow_recovery.errors import (
     SplitsNotCovered,
     SplitsVanished,
 )
+from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
-from airflow_recovery.splits.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.pull import PulledSplits
-from airflow_recovery.splits.split import Split
 from airflow_recovery.testing import CountingStore, Verb
 
 ONE, TWO, THREE, FOUR = SUBTASKS = ("S[0]", "S[1]", "S[2]", "S[3]")
@@ -453,7 +453,7 @@ def test_fault_91_with_fewer_subtasks_what_the_others_had_is_read_by_those_that_
 ):
     if is_off:
         monkeypatch.setattr(SplitBook, "rescaled", lambda self, parallelism: None)
-        monkeypatch.setattr(SplitBook, "why_not_standing", lambda self, *given: None)
+        monkeypatch.setattr(SplitBook, "invalid_because", lambda self, *given: None)
     deploys(world, "X")
     two_have_read(world)
     deploys(world, "X", 2)
@@ -502,7 +502,7 @@ def test_fault_92_a_reader_takes_no_finish_whose_splits_were_given_back(
     """Its task is green: a process that was taken for dead has given them back since, and has died."""
     go_all(world)
     if not is_asked:
-        monkeypatch.setattr(SplitBook, "why_not_standing", lambda self, *given: None)
+        monkeypatch.setattr(SplitBook, "invalid_because", lambda self, *given: None)
     world.airflow.clear(ONE)
     process = Process(lambda request: process.kill() if ".part-" in request else None)
     world.fingerprints = dict.fromkeys(SUBTASKS, "code 2")

@@ -16,8 +16,8 @@ from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import InputLost
 from airflow_recovery.journal.events import ConsumerKept, RegionKept
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import InputPin
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.model.records import InputRef
+from airflow_recovery.planning.evaluation import Evaluation
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME
@@ -48,7 +48,7 @@ def test_fault_51_a_producer_that_is_not_deterministic_writes_other_rows(mode: D
 def test_fault_51_control_where_digests_are_not_compared_consumers_keep_rows_that_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Judgement, "_why_superseded", lambda self, consumer, pin: None)
+    monkeypatch.setattr(Evaluation, "_why_superseded", lambda self, consumer, pin: None)
     world = World(PAIR, modes={"P": VERIFY}, unstable=frozenset({"P"}))
     assert ran_after_restart(world) == ["P"]
     assert world.content("P") not in world.content("C")
@@ -99,7 +99,7 @@ def test_the_trace_names_the_digests_of_what_was_read() -> None:
     world = World(PAIR, modes={"P": VERIFY})
     world.until_green()
     (pin,) = world.state().of("C").current.outcome.inputs
-    assert pin == InputPin("P", 1, (("P", world.state().of("P").current.outcome.outputs[0].digest),))
+    assert pin == InputRef("P", 1, (("P", world.state().of("P").current.outcome.outputs[0].digest),))
 
 
 def test_it_survives_a_later_crash_and_the_loss_of_the_metadata_database() -> None:
@@ -160,7 +160,7 @@ def test_a_finished_consumer_is_cancelled_forward_only_if_it_must_run_in_any_cas
 def test_control_where_every_consumer_is_cancelled_forward_one_that_would_be_kept_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Judgement, "always_follows", lambda self, region, producer: True)
+    monkeypatch.setattr(Evaluation, "always_follows", lambda self, region, producer: True)
     world = World(FORK, modes={"P": VERIFY})
     world.go("P")
     world.go("C")

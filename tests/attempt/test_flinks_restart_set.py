@@ -22,7 +22,7 @@ from reference.restart_set import region_restart_set
 from airflow_recovery.errors import RecoveryError, RegionFailed
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.result_type import BLOCKING
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 
@@ -187,5 +187,5 @@ TWO_LEVELS = Trouble(
 
 def test_control_where_no_input_is_ever_superseded_consumers_do_not_run(monkeypatch) -> None:
     assert really_ran(TWO_LEVELS) == {"P", "C", "E"}
-    monkeypatch.setattr(Judgement, "_why_superseded", lambda self, consumer, pin: None)
+    monkeypatch.setattr(Evaluation, "_why_superseded", lambda self, consumer, pin: None)
     assert really_ran(TWO_LEVELS) == {"P"} != flinks_restart_set(TWO_LEVELS)

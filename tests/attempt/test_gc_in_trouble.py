@@ -341,5 +341,7 @@ def only_claims(monkeypatch) -> None:
     """The highest number as it was counted before."""
     from airflow_recovery.journal.run_state import RegionState
 
-    top = property(lambda state: max([state.closed_at, *(n for n, each in state.attempts.items() if each.is_claimed)]))
-    monkeypatch.setattr(RegionState, "top", top)
+    latest_attempt = property(
+        lambda state: max([state.closed_at, *(n for n, each in state.attempts.items() if each.is_claimed)])
+    )
+    monkeypatch.setattr(RegionState, "latest_attempt", latest_attempt)

@@ -54,7 +54,7 @@ class ByRole:
 
     @property
     def _store(self) -> S3Store:
-        return self._stores[self._roles[-1]].beside(self.base_uri)
+        return self._stores[self._roles[-1]].sibling(self.base_uri)
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         return self._store.put_if_absent(key, body)

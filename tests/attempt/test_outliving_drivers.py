@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from airflow_recovery.attempt import region_task
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.journal.journal import Journal
@@ -69,8 +69,8 @@ class Scene:
             time.sleep(seconds)
 
         airflow = FakeAirflow({"P": ()})
-        patience = Patience(timeout_s, poll_s=0.1, sleep=sleep)
-        return outliving.task_of(airflow.start("P"), airflow, self.runner, patience).execute()
+        heartbeat_timeouts = HeartbeatTimeouts(timeout_s, poll_s=0.1, sleep=sleep)
+        return outliving.task_of(airflow.start("P"), airflow, self.runner, heartbeat_timeouts).execute()
 
     def fence_frozen(self) -> None:
         """P@1 is frozen, taken for dead and fenced; P@2 finishes."""
@@ -109,7 +109,7 @@ def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran
 
 
 def test_control_without_following_a_second_application_runs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_task, "follow", lambda *given: False)
+    monkeypatch.setattr(region_task, "reconnect", lambda *given: False)
     scene.go(2)
     assert scene.next_try(DEADLINE_S).attempt == 2
     assert len(scene.runner.pids) == 1

@@ -59,14 +59,14 @@ def run_again(world: World) -> set[str]:
 def trouble(world: World, rng: random.Random) -> None:
     """What may have happened to a run that is at rest."""
     region = rng.choice(list(world.upstream))
-    top = world.attempts(region)
+    latest_attempt = world.attempts(region)
     what = rng.choice(["delete", "delete", "release", "reset", "code", "nothing"])
-    if what == "delete" and top:
-        world.delete_results(region, top)
-    elif what == "release" and top:
-        world.release(region, top)
-    elif what == "reset" and top:
-        world.journal().reset(Reset(region, top, "ann", "asked for"))
+    if what == "delete" and latest_attempt:
+        world.delete_results(region, latest_attempt)
+    elif what == "release" and latest_attempt:
+        world.release(region, latest_attempt)
+    elif what == "reset" and latest_attempt:
+        world.journal().reset(Reset(region, latest_attempt, "ann", "asked for"))
     elif what == "code":
         world.fingerprints[region] = f"code {rng.randint(2, 9)}"
 
@@ -150,11 +150,11 @@ def test_whatever_state_troubles_have_left_the_plan_is_what_then_runs(topology):
 
 
 def test_control_a_plan_that_does_not_look_ahead_misses_regions(monkeypatch):
-    def now(judged, *, same_rows, ask=True):
-        reasons = {each.name: judged.why_must_run(each.name) for each in judged.topology.regions}
+    def now(evaluation, *, same_rows, ask=True):
+        reasons = {each.name: evaluation.why_must_run(each.name) for each in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
-    monkeypatch.setattr(plan_making, "foresee", now)
+    monkeypatch.setattr(plan_making, "simulate", now)
     with pytest.raises(AssertionError):
         test_the_regions_that_run_are_those_of_the_plan(LADDER)
 

@@ -6,7 +6,7 @@ import pytest
 from fakes import CHAIN, DIAMOND, IDENTITY, PAIR, PUBLISH, World
 
 from airflow_recovery.attempt.publish import PublishTask
-from airflow_recovery.errors import InputLost, NoDoor, NotPublished
+from airflow_recovery.errors import ClearNotConfigured, InputLost, NotPublished
 from airflow_recovery.journal.published import published_result
 
 
@@ -69,7 +69,7 @@ def test_a_final_result_that_is_gone_is_made_again_before_it_is_published():
 
 
 def test_control_without_probing_the_gone_result_is_published(monkeypatch):
-    monkeypatch.setattr(PublishTask, "_lost", lambda self, judged, skipped: {})
+    monkeypatch.setattr(PublishTask, "_lost", lambda self, evaluation, skipped: {})
     world = World(PAIR)
     world.go_all()
     world.delete_results("C", 1)
@@ -98,10 +98,10 @@ def test_two_publish_tasks_at_once_name_one_cut():
 
 
 def test_without_a_door_a_gone_result_fails_and_names_both_settings():
-    world = World(PAIR, has_door=False)
+    world = World(PAIR, can_clear=False)
     world.go_all()
     world.delete_results("C", 1)
-    with pytest.raises(NoDoor, match=r"state_store.*api_conn_id"):
+    with pytest.raises(ClearNotConfigured, match=r"state_store.*api_conn_id"):
         world.publish()
 
 

@@ -11,16 +11,16 @@ from clocked import DAY_S, HOUR_S, Clock, clocked_world, sweep
 from fakes import PAIR, Process, World
 from kept_runs import Kept, kept, keys
 
+from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.in_use import read_run
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import Assignment
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.results import sweep_purge
 from airflow_recovery.results.release import Releaser
-from airflow_recovery.splits.assignment import Assignment
-from airflow_recovery.splits.assignment_log import AssignmentLog
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
 
 __all__ = ["kept"]
 

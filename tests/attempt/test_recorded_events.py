@@ -17,7 +17,7 @@ from airflow_recovery.journal.events import (
     RegionSkipped,
     ResultLost,
 )
-from airflow_recovery.model.records import InputPin, Reset
+from airflow_recovery.model.records import InputRef, Reset
 
 
 def names(world: World) -> list[str]:
@@ -35,7 +35,7 @@ def test_a_run_without_a_failure():
     ]
     claimed, finished = world.events[3:5]
     assert isinstance(claimed, AttemptClaimed)
-    assert (claimed.claim.region, claimed.claim.attempt, claimed.claim.inputs) == ("C", 1, (InputPin("P", 1),))
+    assert (claimed.claim.region, claimed.claim.attempt, claimed.claim.inputs) == ("C", 1, (InputRef("P", 1),))
     assert isinstance(finished, ExecutionVertexFinished)
     assert finished.outcome == world.state().of("C").current.outcome
 
@@ -85,7 +85,7 @@ def test_a_lost_input_and_the_failover_as_planned():
     assert isinstance(lost, ResultLost)
     assert (lost.lost.region, lost.lost.attempt, lost.lost.reporter) == ("P", 1, "C")
     assert isinstance(found, FailoverPlanned)
-    assert (found.region, found.lost, found.plan[0][0]) == ("C", (InputPin("P", 1),), "P")
+    assert (found.region, found.lost, found.plan[0][0]) == ("C", (InputRef("P", 1),), "P")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from airflow_recovery.attempt import attempt, region_task
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.errors import AttemptLost, InputLost, NoDoor, NotMine, RegionFailed
+from airflow_recovery.errors import AttemptLost, ClearNotConfigured, InputLost, NotMine, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, InputPin, Outcome
+from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, InputRef, Outcome
 from airflow_recovery.results.prober import ResultProber
 
 
@@ -38,7 +38,7 @@ def test_every_region_runs_once_and_reads_what_it_claimed():
     world.go_all()
     publish = world.publish()
     assert world.ran == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
-    assert world.state().of("E").current.outcome.inputs == (InputPin("C", 1), InputPin("D", 1))
+    assert world.state().of("E").current.outcome.inputs == (InputRef("C", 1), InputRef("D", 1))
     assert [(each.region, each.attempt) for each in publish.regions] == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
 
 
@@ -95,7 +95,7 @@ def test_an_input_that_only_its_reader_wants_is_made_again_on_its_report():
 
 
 def test_control_without_the_report_as_demand_its_reader_is_stuck(monkeypatch):
-    monkeypatch.setattr("airflow_recovery.planning.evaluation.Judgement._is_wanted", lambda self, name: False)
+    monkeypatch.setattr("airflow_recovery.planning.evaluation.Evaluation._is_wanted", lambda self, name: False)
     world = World(PAIR)
     before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("v1", "v2"))
     world.go("P")
@@ -138,7 +138,7 @@ def test_fault_4_outputs_without_an_outcome_are_nothing():
     assert list(world.results.list()) != []
     assert world.go("P").attempt == 2
     world.go("C")
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
 def test_fault_4_control_where_a_listing_decides_a_dead_attempt_becomes_a_result(monkeypatch):
@@ -151,7 +151,7 @@ def test_fault_4_control_where_a_listing_decides_a_dead_attempt_becomes_a_result
 
     world = World(PAIR)
     killed(world, "P", on_written=...)
-    monkeypatch.setattr(region_task.RegionTask, "_fence_predecessor", adopt_what_is_listed)
+    monkeypatch.setattr(region_task.RegionTask, "_fence_previous_attempt", adopt_what_is_listed)
     assert world.go("P").attempt == 1
 
 
@@ -171,7 +171,7 @@ def test_fault_5_6_control_without_the_journal_it_runs_again(monkeypatch):
     killed(world, "P", on_finished=...)
     monkeypatch.setattr(RegionState, "current", property(lambda self: None))
     monkeypatch.setattr(RegionState, "was_reset", property(lambda self: False))
-    monkeypatch.setattr(region_task, "settle", lambda *args: None)
+    monkeypatch.setattr(region_task, "final_check", lambda *args: None)
     assert world.go("P").decision is Decision.RAN
     assert world.ran == [("P", 1), ("P", 2)]
 
@@ -190,7 +190,7 @@ def test_fault_13_two_drivers_of_one_region_one_outcome_wins():
     assert [attempts[n].outcome.state for n in (1, 2)] == [AttemptState.FENCED, AttemptState.FINISHED]
     assert world.airflow.state("P") == "success"
     world.go("C")
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
 def test_fault_13_two_tasks_claim_at_once_one_goes_on():
@@ -235,7 +235,7 @@ def test_fault_14_an_old_attempt_that_finishes_after_the_new_one_committed_is_re
         world.go("P", on_written=everything_else_first)
     assert world.current("P") == 2
     assert world.airflow.is_green
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
 def test_fault_14_control_without_the_fence_the_old_attempt_finishes_late(monkeypatch):
@@ -424,7 +424,7 @@ def test_fault_49_a_release_after_the_claim_stops_the_attempt(monkeypatch):
     outcome = world.state().of("C").attempts[1].outcome
     assert (outcome.state, outcome.cause) == (AttemptState.FENCED, FenceCause.LOST_INPUT)
     world.until_green()
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
 def test_fault_49_control_without_the_marker_an_emptied_result_reads_as_empty(monkeypatch):
@@ -474,27 +474,27 @@ def test_a_side_branch_that_has_nothing_to_do_with_a_loss_is_kept():
 
 
 def test_without_a_door_a_lost_input_fails_and_names_both_settings():
-    world = World(PAIR, has_door=False)
+    world = World(PAIR, can_clear=False)
     world.go("P")
     world.delete_results("P", 1)
-    with pytest.raises(NoDoor) as failed:
+    with pytest.raises(ClearNotConfigured) as failed:
         world.go("C")
     assert "[state_store] backend" in str(failed.value)
     assert "[recovery] api_conn_id" in str(failed.value)
 
 
-def a_loss_without_a_door() -> World:
+def a_loss_without_a_clear_client() -> World:
     """P's result is gone when E, which must run, looks; D is green on it."""
-    world = World({"P": (), "D": ("P",), "E": ("P",)}, has_door=False, retries=0)
+    world = World({"P": (), "D": ("P",), "E": ("P",)}, can_clear=False, retries=0)
     world.go_all("PD")
     world.delete_results("P", 1)
-    with pytest.raises(NoDoor, match="By hand: clear P, each with its downstream tasks"):
+    with pytest.raises(ClearNotConfigured, match="By hand: clear P, each with its downstream tasks"):
         world.go("E")
     return world
 
 
 def test_without_a_door_clearing_the_producer_by_hand_ends_green():
-    world = a_loss_without_a_door()
+    world = a_loss_without_a_clear_client()
     world.airflow.clear("P", downstream=True)
     assert world.until_green() == ["P", "D", "E", PUBLISH]
     assert world.ran == [("P", 1), ("D", 1), ("P", 2), ("D", 2), ("E", 1)]
@@ -502,13 +502,13 @@ def test_without_a_door_clearing_the_producer_by_hand_ends_green():
 
 def test_without_a_door_a_loss_is_reported_so_that_a_producer_that_is_cleared_looks_at_its_data():
     """Why E must run is known to E alone (its external input): nobody else would want P's data."""
-    world = World(PAIR, has_door=False, retries=0)
+    world = World(PAIR, can_clear=False, retries=0)
     before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("before", "after"))
     world.go("P")
     world.go("C", externals=(before,))
     world.delete_results("P", 1)
     world.airflow.clear("C")
-    with pytest.raises(NoDoor):
+    with pytest.raises(ClearNotConfigured):
         world.go("C", externals=(after,))
     world.airflow.clear("P", downstream=True)
     world.go("P")
@@ -518,7 +518,7 @@ def test_without_a_door_a_loss_is_reported_so_that_a_producer_that_is_cleared_lo
 
 def test_control_without_that_report_the_producer_is_kept_without_its_data(monkeypatch):
     monkeypatch.setattr("airflow_recovery.attempt.clear_producers._report", lambda *args: ())
-    world = World(PAIR, has_door=False, retries=0)
+    world = World(PAIR, can_clear=False, retries=0)
     before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("before", "after"))
     world.go("P")
     world.go("C", externals=(before,))
@@ -526,12 +526,12 @@ def test_control_without_that_report_the_producer_is_kept_without_its_data(monke
     for _ in range(2):
         world.airflow.clear("P", downstream=True)
         world.go("P")
-        with pytest.raises(NoDoor):
+        with pytest.raises(ClearNotConfigured):
             world.go("C", externals=(after,))
 
 
 def test_without_a_door_a_regions_own_retry_works():
-    world = World(FORK, has_door=False)
+    world = World(FORK, can_clear=False)
 
     def fail() -> None:
         raise RegionFailed("boom")

@@ -6,7 +6,7 @@ import pytest
 from fakes import World
 from split_world import SOURCE, SplitWorld, splits
 
-from airflow_recovery.attempt.final_check import settle
+from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.testing import CountingStore, Verb
 
 #    A      A2
@@ -92,9 +92,9 @@ def test_a_region_without_a_failure_asks_airflow_for_its_live_check_alone(world,
 def test_control_an_inner_region_that_settles_makes_more_requests(world, monkeypatch):
     def always(run, region, attempt):
         run.list()
-        settle(run, region, attempt)
+        final_check(run, region, attempt)
 
-    monkeypatch.setattr("airflow_recovery.attempt.region_task.settle", always)
+    monkeypatch.setattr("airflow_recovery.attempt.region_task.final_check", always)
     assert requests(world, "A2").count(Verb.LIST) == 2
 
 

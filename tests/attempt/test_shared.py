@@ -11,12 +11,12 @@ from clocked import DAY_S, HOUR_S, sweep
 from fakes import InlineThread, Killed, Process
 
 from airflow_recovery.attempt import attempt, region_task, shared
-from airflow_recovery.attempt.heartbeat_watch import SilenceWatch
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.attempt.shared import SharedTask, shared_key
 from airflow_recovery.driver.heartbeat import Heartbeat
 from airflow_recovery.journal import journal as journal_module
-from airflow_recovery.model.build_in_progress import SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.records import AttemptState, ExternalObject
 from airflow_recovery.model.retention import Retention
 
@@ -85,22 +85,22 @@ def test_a_run_finds_out_whom_it_would_wait_for_before_it_claims_anything():
     backfill = dead_maker()
     second = backfill.worlds[1]
     own = second.airflow.start("S")
-    making = second.shared_application(own, Process()).find_maker()
-    assert (making.region, making.attempt, making.owner.run_key) == ("S", 1, "date 000")
-    assert second.state().of("S").top == 0
+    build = second.shared_application(own, Process()).find_build()
+    assert (build.region, build.attempt, build.owner.run_key) == ("S", 1, "date 000")
+    assert second.state().of("S").latest_attempt == 0
     # It was watched for long enough: now it may be taken over.
-    assert second.shared_application(own, Process(), silent=making).find_maker() is None
+    assert second.shared_application(own, Process(), silent=build).find_build() is None
 
 
 def test_an_attempt_that_gives_signs_of_life_is_never_ended():
     backfill = dead_maker()
     second = backfill.worlds[1]
     own = second.airflow.start("S")
-    making = second.shared_application(own, Process()).find_maker()
+    build = second.shared_application(own, Process()).find_build()
     beats = backfill.journal()
     backfill.journal_store.put(beats.layout.heartbeat("S", 1), b"1")
-    found = second.shared_application(own, Process(), silent=making).find_maker()
-    assert found == replace(making, beat=found.beat)
+    found = second.shared_application(own, Process(), silent=build).find_build()
+    assert found == replace(build, beat=found.beat)
     assert found.beat is not None
 
 
@@ -134,9 +134,9 @@ def test_a_maker_that_was_taken_for_dead_adopts_what_the_other_has_made():
 
 def test_control_without_the_owner_every_waiting_run_ends_the_attempt_of_a_living_one(monkeypatch):
     def fence_at_once(self, state, opened, externals):
-        region_task.RegionTask._end_predecessor(self, state, opened, externals)
+        region_task.RegionTask._end_previous_attempt(self, state, opened, externals)
 
-    monkeypatch.setattr(SharedTask, "_end_predecessor", fence_at_once)
+    monkeypatch.setattr(SharedTask, "_end_previous_attempt", fence_at_once)
     most = 0
     for seed in range(10):
         backfill = Backfill(10, seed)
@@ -147,15 +147,15 @@ def test_control_without_the_owner_every_waiting_run_ends_the_attempt_of_a_livin
 
 def test_silence_is_counted_by_the_own_clock_from_the_last_change():
     now = [0.0]
-    watch = SilenceWatch(30, lambda: now[0])
-    assert not watch.is_silent(1, None)
+    watch = HeartbeatWatch(30, lambda: now[0])
+    assert not watch.has_timed_out(1, None)
     now[0] = 29
-    assert not watch.is_silent(1, "a")
+    assert not watch.has_timed_out(1, "a")
     now[0] = 58
-    assert not watch.is_silent(1, "a")
+    assert not watch.has_timed_out(1, "a")
     now[0] = 59
-    assert watch.is_silent(1, "a")
-    assert not watch.is_silent(2, "a")
+    assert watch.has_timed_out(1, "a")
+    assert not watch.has_timed_out(2, "a")
 
 
 # what it is made of
@@ -325,5 +325,5 @@ def test_somebody_elses_attempt_is_told_by_name():
     second = backfill.worlds[1]
     own = second.airflow.start("S")
     runner = second.shared_application(own, Process())
-    making = runner.find_maker()
-    assert "is being made by dag / date 000" in str(SharedMadeElsewhere(making.text(), making))
+    build = runner.find_build()
+    assert "is being made by dag / date 000" in str(BuiltElsewhere(build.text(), build))

@@ -10,11 +10,11 @@ from fakes import Killed, Process
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
 from airflow_recovery.attempt import attempt
-from airflow_recovery.errors import AttemptLost, NoDoor, Overtaken
+from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.streaming import failover as stage_failover
 from airflow_recovery.streaming import restart as stage_restart
-from airflow_recovery.streaming.mode import ChannelPin
+from airflow_recovery.streaming.mode import ChannelRef
 
 FULL = FailoverStrategy.FULL
 
@@ -55,7 +55,7 @@ def check_coherent(world: StageWorld) -> None:
             for n, each in mine.attempts.items():
                 if each.is_claimed:
                     pinned = world.pins(region, n)[left]
-                    if n > mine.anew_up_to:
+                    if n > mine.restarted_up_to:
                         assert pinned in counting, f"{region}@{n} goes on in generation {pinned} of {left}"
                     elif region == right:
                         assert pinned not in counting, f"{region}@{n} had read generation {pinned} of {left}"
@@ -257,7 +257,7 @@ def test_control_any_other_failure_of_a_stage_does_not():
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_a_channel_whose_log_is_gone_begins_anew(lost):
     world = StageWorld()
-    world.lost_channels = {ChannelPin(lost, 1)}
+    world.lost_channels = {ChannelRef(lost, 1)}
     reader = {"a": "b", "b": "c"}[lost]
 
     def fails_and_retries() -> None:
@@ -285,7 +285,7 @@ def test_other_code_begins_anew_since_a_result_is_not_made_half_and_half():
 
 
 def test_control_of_other_code_without_the_look_it_goes_on_from_what_the_old_code_made(monkeypatch):
-    monkeypatch.setattr(stage_failover, "_why_changed", lambda run, judged, claim: None)
+    monkeypatch.setattr(stage_failover, "_why_changed", lambda run, evaluation, claim: None)
     world = StageWorld()
 
     def fixed() -> None:
@@ -507,11 +507,11 @@ def swallow(call: Callable[[], object]) -> None:
 
 
 def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
-    world = StageWorld(strategy=SINK, has_door=False)
+    world = StageWorld(strategy=SINK, can_clear=False)
 
     def fails() -> None:
         world.fail("b")
-        with pytest.raises(NoDoor, match="clear a, c;"):
+        with pytest.raises(ClearNotConfigured, match="clear a, c;"):
             world.go("b")
         world.airflow.clear("a")
         world.airflow.clear("c")
@@ -523,7 +523,7 @@ def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
 
 
 def test_without_a_door_m2_goes_on_alone_and_says_so(caplog):
-    world = StageWorld(strategy=DOWNSTREAM, has_door=False)
+    world = StageWorld(strategy=DOWNSTREAM, can_clear=False)
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     assert restarted(world) == "b"
     assert "c should restart: clear it by hand" in caplog.text

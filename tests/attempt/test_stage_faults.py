@@ -35,13 +35,13 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import Reset
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming import failover as stage_failover
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.mode import ChannelPin
+from airflow_recovery.streaming.mode import ChannelRef
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 
@@ -73,7 +73,7 @@ def test_who_has_lost_its_driver_an_executor_or_the_store_restarts_alone(lost, t
 def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in():
     """Why Flink's version had no effect: nobody says that a live channel is available."""
     world = StageWorld()
-    world.lost_channels = {ChannelPin("a", 1), ChannelPin("b", 1)}
+    world.lost_channels = {ChannelRef("a", 1), ChannelRef("b", 1)}
     world.together("a", "b", meanwhile=lambda: (world.fail("c", "DriverLost"), world.go("c")))
     world.until_green()
     assert restarted(world) == "abc"
@@ -82,10 +82,10 @@ def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in
 def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
     world = StageWorld()
     available = stage_failover.channels_in(world.results, world.journal().identity)
-    assert not available(ChannelPin("b", 1))
+    assert not available(ChannelRef("b", 1))
     world.fail("b", while_at_work=lambda: real_producer(world, 1))
-    assert available(ChannelPin("b", 1))
-    assert not available(ChannelPin("b", 2))
+    assert available(ChannelRef("b", 1))
+    assert not available(ChannelRef("b", 2))
 
 
 def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_stage_alone():
@@ -128,7 +128,7 @@ def test_fault_11_fault_14_attempt_2_beside_a_living_attempt_1(strategy, others,
 
 def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count(monkeypatch):
     """A try that takes an open attempt for its own way out leaves it open: it ends, and counts."""
-    monkeypatch.setattr(RegionTask, "_fence_predecessor", lambda self, opened: None)
+    monkeypatch.setattr(RegionTask, "_fence_previous_attempt", lambda self, opened: None)
     world = StageWorld()
 
     def cut_off_and_again() -> None:
@@ -175,8 +175,8 @@ def test_the_metadata_database_is_lost_and_the_run_is_restored_from_the_journal(
 
     def database_is_lost() -> None:
         world.airflow.lose_database()
-        judged = Judgement(world.plan, world.state(), available=lambda region, attempt: None)
-        assert set(finished_tasks(judged, lambda region: region.name, "memory").notes) == {"a"}
+        evaluation = Evaluation(world.plan, world.state(), available=lambda region, attempt: None)
+        assert set(finished_tasks(evaluation, lambda region: region.name, "memory").notes) == {"a"}
         world.go_all("abc")
 
     def zombies() -> None:

@@ -240,7 +240,7 @@ def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, 
     anew = {each for each in "abc" if found[0].of(each).stage is ANEW}
     assert {each for each in "abc" if world.attempts(each) > 1 and not world.earlier(each, 2)} == anew
     for each in found[0].channels:
-        assert world.state().of(each.outlook.result).generations[-1] == each.generation
+        assert world.state().of(each.preview.result).generations[-1] == each.generation
 
 
 def test_a_recorded_failure_type_survives_into_the_plan():

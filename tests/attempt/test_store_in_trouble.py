@@ -103,11 +103,11 @@ class SlowProxy(S3Proxy):
         self.takes_events = threading.Event()
         self.takes_events.set()
 
-    def judge(self, request: S3Request) -> Fate | None:
+    def evaluate(self, request: S3Request) -> Fate | None:
         time.sleep(self.delay_s)
         if is_stream(request):
             assert self.takes_events.wait(60), "somebody waits for an event to be written"
-        return super().judge(request)
+        return super().evaluate(request)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import release, sweep_found
 from airflow_recovery.results.release import ReleaseRule
@@ -29,9 +29,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def judged(world: World) -> Judgement:
+def evaluation(world: World) -> Evaluation:
     own = world.airflow.now("C")
-    return world.run(own, Process(), "w").judge(world.state())
+    return world.run(own, Process(), "w").evaluate(world.state())
 
 
 def killed(world: World, region: str) -> None:
@@ -193,10 +193,10 @@ def test_fault_49_control_without_the_marker_a_released_result_looks_as_if_it_we
     world.go("C")
     clock.passes(8 * DAY_S)
     world.release("P", 1)
-    assert judged(world).why_not_available("P").why is Why.OUTPUT_RELEASED
+    assert evaluation(world).why_not_available("P").why is Why.OUTPUT_RELEASED
     for key in [each for each in world.journal_store.objects if each.endswith(".released")]:
         world.journal_store.delete([key])
-    assert judged(world).why_not_available("P") is None
+    assert evaluation(world).why_not_available("P") is None
 
 
 @pytest.mark.parametrize("hours", [-2.0, 2.0])

@@ -35,7 +35,7 @@ class RecordedWorld(fakes.World):
         self.journal_store, self.results = self._stores  # type: ignore[assignment]
 
     def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
-        return super().journal(process, writer).beside(self.identity, listener=self.listener())
+        return super().journal(process, writer).sibling(self.identity, listener=self.listener())
 
     def keep_events(self) -> None:
         """Write the events so far as one stream."""

@@ -85,7 +85,7 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(recorded, wo
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     monkeypatch.setattr("airflow_recovery.console.deployment.check_owner", lambda store, name: None)
     assert recorded.call("restart", *RUN, "by_route")[0] == ExitCode.CLEAR_BY_HAND
-    assert world.state().of("by_route").mark == 1
+    assert world.state().of("by_route").reset_watermark == 1
 
 
 def test_fault_102_the_results_of_another_journal_are_not_released(recorded, world, tmp_path: Path):

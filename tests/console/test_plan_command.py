@@ -96,7 +96,7 @@ def test_a_restart_is_written_and_what_to_clear_is_told(recorded):
     assert "POST /api/v2/dags/flights/clearTaskInstances" in said
     body = json.loads(said.rstrip().splitlines()[-1])
     assert (body["dag_run_id"], body["task_ids"]) == ("run", ["flights.by_route", "flights.busiest"])
-    assert world.state().of("by_route").mark == 1
+    assert world.state().of("by_route").reset_watermark == 1
 
 
 def test_a_script_is_told_what_to_clear(recorded):
@@ -200,5 +200,5 @@ def test_over_http(s3_server: S3Server, recorded_in, capsys, monkeypatch):
     )
     assert "4 regions: 1 run, 3 keep." in said
     assert recorded.call("plan", *RUN, "--restart", "raw", "--apply")[0] == ExitCode.CLEAR_BY_HAND
-    assert world.state().of("raw").mark == 1
+    assert world.state().of("raw").reset_watermark == 1
     assert recorded.call("show", *RUN)[0] == ExitCode.DONE

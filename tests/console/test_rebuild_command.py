@@ -17,7 +17,7 @@ from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 
 RUN = ("flights", "2026-01-01")
@@ -116,8 +116,8 @@ def finished(region: RegionPlan, **outcome: Any) -> tuple[PlanRecord, RunState]:
 def left(*found: tuple[PlanRecord, RunState], available: Any = lambda region, attempt: None) -> dict[str, str]:
     plan = PlanRecord("job", tuple(region for each, _ in found for region in each.regions))
     state = RunState({name: region for _, each in found for name, region in each.regions.items()})
-    judged = Judgement(plan, state, available=available)
-    return dict(finished_tasks(judged, key_of, "s3://j").left)
+    evaluation = Evaluation(plan, state, available=available)
+    return dict(finished_tasks(evaluation, key_of, "s3://j").left)
 
 
 def key_of(region: RegionPlan) -> str:
@@ -153,8 +153,10 @@ def test_fault_62_a_subtask_is_set_by_its_map_index_and_a_batch_only_as_a_whole(
     never = (PlanRecord("job", (subtask(3, 1),)), RunState())
     states = [finished(subtask(at, at // 2)) for at in range(3)]
     assert list(left(*states, never)) == ["m|1"]
-    judged = Judgement(PlanRecord("j", (subtask(5, None),)), finished(subtask(5, None))[1], available=lambda *one: None)
-    assert list(finished_tasks(judged, key_of, "s3://j").notes) == ["m|5"]
+    evaluation = Evaluation(
+        PlanRecord("j", (subtask(5, None),)), finished(subtask(5, None))[1], available=lambda *one: None
+    )
+    assert list(finished_tasks(evaluation, key_of, "s3://j").notes) == ["m|5"]
 
 
 def test_fault_27_a_store_that_denies_sets_nothing(recorded):
@@ -163,17 +165,17 @@ def test_fault_27_a_store_that_denies_sets_nothing(recorded):
 
     world = recorded.world()
     world.until_green()
-    judged = Judgement(world.plan, world.state(), available=ResultProber(denied))
+    evaluation = Evaluation(world.plan, world.state(), available=ResultProber(denied))
     with pytest.raises(StoreAccessDenied):
-        finished_tasks(judged, key_of, "s3://j")
+        finished_tasks(evaluation, key_of, "s3://j")
 
 
 def test_a_note_is_as_long_as_airflow_lets_it_be():
     many = [finished(region(f"m[{at}]", subtask=SubtaskPlan("m", at, str(at), 0))) for at in range(50)]
     plan = PlanRecord("job", tuple(each for one, _ in many for each in one.regions))
     state = RunState({name: one for _, each in many for name, one in each.regions.items()})
-    judged = Judgement(plan, state, available=lambda *one: None)
-    (note,) = finished_tasks(judged, key_of, "s3://j").notes.values()
+    evaluation = Evaluation(plan, state, available=lambda *one: None)
+    (note,) = finished_tasks(evaluation, key_of, "s3://j").notes.values()
     assert len(note) == MAX_NOTE_CHARS
 
 

@@ -62,14 +62,14 @@ def test_nothing_to_restart_is_no_restart_of_everything(recorded, world):
 def test_fault_16_a_run_that_moves_on_between_plan_and_application_is_left_alone(recorded, world, monkeypatch):
     from airflow_recovery.console import restart
 
-    def have_done(*args):
+    def apply_and_clear(*args):
         world.restart("by_route")
         world.until_green()
         return done(*args)
 
-    done = restart.have_done
-    monkeypatch.setattr(restart, "have_done", have_done)
+    done = restart.apply_and_clear
+    monkeypatch.setattr(restart, "apply_and_clear", apply_and_clear)
     code, said = recorded.call("restart", *RUN, "by_route")
     assert (code, said) == (ExitCode.OUTDATED, "")
     assert "this plan is outdated: attempt 2 of by_route has started. Nothing was changed" in recorded.errors
-    assert world.state().of("by_route").mark == 1  # our own restart's, not the refused one's
+    assert world.state().of("by_route").reset_watermark == 1  # our own restart's, not the refused one's

@@ -25,7 +25,7 @@ def world(recorded) -> SplitWorld:
 
     class RecordedSplits(SplitWorld):
         def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
-            return super().journal(process, writer).beside(stores.identity)
+            return super().journal(process, writer).sibling(stores.identity)
 
     found = RecordedSplits({"S": (), "C": ("S",)}, splits("abcdef"))
     found.journal_store, found.results = stores.journal_store, stores.results

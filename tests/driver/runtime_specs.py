@@ -8,7 +8,7 @@ from typing import Any
 from airflow_recovery.driver import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, Outcome, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, Outcome, RunIdentity
 from airflow_recovery.store import open_store
 
 CODE = Path(__file__).parent / "code"
@@ -36,7 +36,7 @@ def region_spec(
             attempt,
             f"writer-{attempt}",
             "f1",
-            tuple(InputPin(each.result, 1) for each in inputs),
+            tuple(InputRef(each.result, 1) for each in inputs),
             externals,
         ),
         tag=f"tag-{folder.name}-{region}-{attempt}",

@@ -153,7 +153,7 @@ class SplitScene:
     def make_side(self, even: str = "even") -> None:
         """The side input is made (again), by a next attempt of its region."""
         journal = self.journal("writer-side")
-        number = self.state().of(SIDE).top + 1
+        number = self.state().of(SIDE).latest_attempt + 1
         location = f"{self.results.uri}/{JournalLayout(self.identity).data_of(SIDE, number)}/{SIDE}"
         frame = self.spark.createDataFrame([(0, even), (1, "odd")], "parity long, name string")
         made = write_result(
@@ -180,7 +180,7 @@ class SplitScene:
         run = Run(
             plan=self.plan,
             journal=self.journal(f"writer-{self._writers}"),
-            scheduler=self.airflow.door(own),
+            task_instances=self.airflow.clear_client(own),
             available=ResultProber(lambda location: LocalStore(self.results.uri)),
             task_keys={REGION: REGION, SIDE: SIDE},
             task=TaskIdentity("run", own.try_number, own.ti_id, self.airflow.grant(REGION)),

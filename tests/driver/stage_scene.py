@@ -29,7 +29,7 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.mode import ChannelPin, StreamingOutcome
+from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 from airflow_recovery.streaming.reading import committed_outputs, read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
@@ -92,7 +92,7 @@ class StageScene:
             earlier=tuple(range(1, attempt)),
         )
         stage = replace(stage, **said)
-        pins = tuple(ChannelPin(each.result, each.generation) for each in (stage.input, stage.output) if each)
+        pins = tuple(ChannelRef(each.result, each.generation) for each in (stage.input, stage.output) if each)
         declared = {"raw": {"folder": str(self.folder / "in"), "column": "id"}, "matched": {}}
         all_params = declared.get(region, {"how": ""})
         return RegionSpec(

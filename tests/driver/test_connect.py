@@ -152,7 +152,7 @@ def wait_beat(ready: Path, deadline_s: float = 60.0) -> None:
     until(lambda: ready.stat().st_mtime_ns != before, "a beat", deadline_s=deadline_s)
 
 
-def is_silent(ready: Path) -> bool:
+def has_timed_out(ready: Path) -> bool:
     """Whether no task touches the file within two seconds; each of them does it ten times a second."""
     try:
         wait_beat(ready, 2)
@@ -166,7 +166,7 @@ def test_kill_of_the_client_ends_its_operation(connect: ConnectServer, tmp_path:
     with hanging(connect, tmp_path) as (spec, process, _, ready):
         wait_beat(ready)
         process.send_signal(signal.SIGKILL)
-        until(lambda: is_silent(ready), "the operation is interrupted", deadline_s=60)
+        until(lambda: has_timed_out(ready), "the operation is interrupted", deadline_s=60)
         assert outcome_of(spec) is None
 
 
@@ -211,7 +211,7 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
             check=True,
         )
         assert done.stdout.split() == ["1", "0"]  # then the session is closed, and that is no error
-        until(lambda: is_silent(ready), "the operation is interrupted", deadline_s=60)
+        until(lambda: has_timed_out(ready), "the operation is interrupted", deadline_s=60)
 
 
 def test_session_of_an_attempt() -> None:

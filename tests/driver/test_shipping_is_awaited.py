@@ -58,10 +58,10 @@ class Session:
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """What `run_over_connect` opens; its code arrives as soon as somebody waits for it, and not before."""
     found = Session()
-    beside = connect.beside
+    in_background = connect.sibling
 
     def beside_and_watched(work: Callable[[], Any], name: str) -> Callable[[], Any]:
-        wait = beside(work, name)
+        wait = in_background(work, name)
 
         def waited() -> Any:
             found.order.append("code is awaited")
@@ -70,7 +70,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
         return waited
 
-    monkeypatch.setattr(connect, "beside", beside_and_watched)
+    monkeypatch.setattr(connect, "in_background", beside_and_watched)
     monkeypatch.setattr(connect, "open_session", lambda *_, **__: found)
     monkeypatch.setattr(connect, "guarding", lambda *_, **__: contextlib.nullcontext())
     return found

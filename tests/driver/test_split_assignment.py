@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.splits import assignment
+from airflow_recovery.model import split_assignment as assignment
+from airflow_recovery.model.split import UNKNOWN_BYTES, Split
 from airflow_recovery.splits.batches import ALONE, Batch, StaticAssignment, planned_batches
-from airflow_recovery.splits.split import UNKNOWN_BYTES, Split
 
 
 def split(name: str, size: int = 10) -> Split:
@@ -16,7 +16,7 @@ def split(name: str, size: int = 10) -> Split:
 
 def told(batches: tuple[Batch, ...]) -> list[str]:
     """``ab`` a batch, ``?`` behind a suspect one."""
-    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.is_suspect for batch in batches]
+    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.may_be_poison for batch in batches]
 
 
 def test_batches_are_filled_by_bytes_in_the_order_of_the_names() -> None:
@@ -64,6 +64,6 @@ def test_every_split_is_in_exactly_one_batch_whatever_the_order(found, batch_byt
     batches = planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion)
     assert sorted(each.uri for batch in batches for each in batch.splits) == sorted(each.uri for each in todo)
     assert all(len(each.splits) == 1 or each.weight <= batch_bytes for each in batches)
-    assert [each.is_suspect for each in batches] == sorted(each.is_suspect for each in batches)
+    assert [each.may_be_poison for each in batches] == sorted(each.may_be_poison for each in batches)
     shuffled = rng.sample(todo, len(todo))
     assert planned_batches(shuffled, batch_bytes=batch_bytes, suspicion=suspicion) == batches

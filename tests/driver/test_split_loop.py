@@ -18,11 +18,11 @@ from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import AttemptLost, RegionFailed, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.loop import SplitLoop
 from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.poison import SPLITS_LABEL
 from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_recovery.driver.heartbeat import Beat, Heartbeat
 from airflow_recovery.driver.progress import Progress
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.progress import SplitCounts, SplitProgress
-from airflow_recovery.splits.split import Split
 from airflow_recovery.store.local import LocalStore
 
 MIB = 1024 * 1024

@@ -28,14 +28,14 @@ from airflow_recovery.model.records import (
     Part,
     RunIdentity,
 )
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.splits.pull import PulledSplits
-from airflow_recovery.splits.split import Split
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
@@ -90,7 +90,7 @@ def test_suspects_are_parted_from_what_was_pulled_with_them(local_store: LocalSt
     suspect = splits(5)[0]
     pulled = pulls(listed(local_store, splits(4)), batch_bytes=40, suspicion={suspect.key: 2})
     batches = [pulled.next_batch(), pulled.next_batch()]
-    assert [each is not None and each.is_suspect for each in batches] == [False, True]
+    assert [each is not None and each.may_be_poison for each in batches] == [False, True]
     assert batches[1] is not None
     assert batches[1].splits == (suspect,)
 
@@ -266,7 +266,7 @@ def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
         current = state.of(region).current
         assert current is not None
         assert current.outcome is not None
-        assert book.why_not_standing(subtask, parallelism, current.outcome.mode.parts) is None
+        assert book.invalid_because(subtask, parallelism, current.outcome.mode.parts) is None
         found.update(key for ref in current.outcome.mode.parts for key in ref.splits)
     return found
 
@@ -326,7 +326,15 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     mine = journal.load(journal.list([region])).of(region)
     if mine.open_attempt is not None:
         fence = Outcome(
-            region, mine.top, AttemptState.FENCED, writer, "now", "code", (), cause=FenceCause.SUPERSEDED, failure=None
+            region,
+            mine.latest_attempt,
+            AttemptState.FENCED,
+            writer,
+            "now",
+            "code",
+            (),
+            cause=FenceCause.SUPERSEDED,
+            failure=None,
         )
         with suppress(AttemptLost):
             journal.fence(fence)
@@ -336,7 +344,7 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     book = log.book
     parts = journal.read_parts_of(region, numbers_of(base))
     base = usable(base, parts, KEYS, is_own=lambda part: book.has(subtask, part.attempt, part.splits))
-    number = mine.top + 1
+    number = mine.latest_attempt + 1
     claim = Claim(
         region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", mode=SplitClaim(base=base, reading=code)
     )

@@ -13,12 +13,12 @@ from split_scene import REGION, SplitScene
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.dynamic_assignment import discover
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.splits.split import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -82,7 +82,7 @@ def test_a_generation_that_was_read_to_its_end_is_left_without_a_word(scene):
     commit(scene, end, 0)
     reopened(scene, 2)
     before = scene.state("raw").slots
-    found = source(scene, 2, generation=2, drained=(1,)).begin_leaving(1, None)
+    found = source(scene, 2, generation=2, drained=(1,)).begin_draining(1, None)
     assert (found.rest, found.completed, scene.state("raw").slots) == (0, 0, before)
 
 
@@ -96,15 +96,15 @@ def test_what_was_not_read_of_a_generation_is_lost_and_counted_or_refused(scene,
         commit(scene, old, 0, 12)
     reopened(scene, 2)
     with pytest.raises(ChannelInconsistent, match=f"{8 if viewed else 20} records"):
-        source(scene, 2, generation=2).begin_leaving(1, None)
-    found = source(scene, 3, generation=2, reconnect=Reconnect.LATEST).begin_leaving(1, None)
+        source(scene, 2, generation=2).begin_draining(1, None)
+    found = source(scene, 3, generation=2, reconnect=Reconnect.LATEST).begin_draining(1, None)
     if viewed:
         with pytest.raises(ChannelEvicted):  # the old attempt lives, and is too late
             plan(scene, 1)
     assert (found.rest, found.completed) == ((8, 0) if viewed else (20, -1))
-    found.lose_rest(found.completed + 1)
+    found.discard_remaining(found.completed + 1)
     assert made.lost(scene) == ([*range(12, 20)] if viewed else [*range(20)])
-    again = source(scene, 4, generation=2).begin_leaving(1, None)
+    again = source(scene, 4, generation=2).begin_draining(1, None)
     assert (again.rest, again.completed) == (0, found.completed + 1)
 
 
@@ -112,9 +112,9 @@ def test_a_budget_holds_for_what_a_left_generation_loses(scene):
     scene.producer("raw", budget=LossBudget(max_lost_records=5)).emit(*range(20))
     made = output(scene, 2, "raw", generation=2, subpartitions=3)
     made.newest_of_earlier(1)
-    found = source(scene, 2, generation=2, reconnect=Reconnect.LATEST).begin_leaving(1, None)
+    found = source(scene, 2, generation=2, reconnect=Reconnect.LATEST).begin_draining(1, None)
     with pytest.raises(LossBudgetExceeded):
-        found.lose_rest(0)
+        found.discard_remaining(0)
 
 
 @pytest.mark.parametrize("altered", [False, True])

@@ -10,7 +10,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
-    InputPin,
+    InputRef,
     Outcome,
     Publish,
     PublishedRegion,
@@ -28,7 +28,7 @@ class PublishedRun:
         identity = RunIdentity("flights", run_key(logical_date=date, partition_key=None, run_id=""), "group")
         self.journal = Journal(open_store(base.as_uri()), identity, writer="w")
 
-    def finish(self, region: str, attempt: int, *inputs: InputPin) -> str:
+    def finish(self, region: str, attempt: int, *inputs: InputRef) -> str:
         """One attempt from claim to finish; the etag of its outcome."""
         self.journal.claim(
             Claim(region, attempt, "w", "plan", inputs, "run", attempt, "ti", "tag", "2024-01-02T01:00:00+00:00")
@@ -50,5 +50,5 @@ class PublishedRun:
 
     def complete(self) -> None:
         self.finish("by_route", 1)
-        self.finish("delays", 1, InputPin("by_route", 1))
+        self.finish("delays", 1, InputRef("by_route", 1))
         self.publish(1, 1, 1)

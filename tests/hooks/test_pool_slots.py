@@ -9,7 +9,7 @@ import pytest
 
 from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Operation
 from airflow_recovery.errors import ConfigurationError, NotMine
-from airflow_recovery.hooks.clear_clients import open_door
+from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.model.codec import to_json
 
@@ -42,21 +42,21 @@ def context(store: Store) -> dict[str, Any]:
 
 def test_the_state_store_door_asks() -> None:
     store = Store(installed=True)
-    door = open_door(context(store))
-    assert door.pool_slots("own") == 3
+    clear_client = open_clear_client(context(store))
+    assert clear_client.pool_slots("own") == 3
     assert [(each.operation, each.text) for each in store.calls] == [(Operation.POOL, "own")]
 
 
 def test_without_a_door_nothing_is_known_and_nothing_fails() -> None:
-    door = open_door(context(Store(installed=False)))
-    assert door.pool_slots("own") is None
+    clear_client = open_clear_client(context(Store(installed=False)))
+    assert clear_client.pool_slots("own") is None
 
 
 def test_an_older_api_server_that_does_not_know_the_question_is_no_failure() -> None:
     store = Store(installed=True)
     store.refuses = "'pool' is not a valid Operation"
-    door = open_door(context(store))
-    assert door.pool_slots("own") is None
+    clear_client = open_clear_client(context(store))
+    assert clear_client.pool_slots("own") is None
 
 
 class Http:
@@ -102,14 +102,14 @@ def test_a_user_who_may_not_see_pools_is_told_by_the_hook_and_hidden_by_the_door
     http = Http(*[(403, {"detail": "no"})] * 2)
     with pytest.raises(ConfigurationError, match="HTTP 403"):
         hook(monkeypatch, http).pool_slots("own")
-    assert open_door(context(Store(installed=False)), "airflow_recovery_default").pool_slots("own") is None
+    assert open_clear_client(context(Store(installed=False)), "airflow_recovery_default").pool_slots("own") is None
 
 
 def test_a_zombie_asks_in_vain_and_learns_it_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    door = open_door(context(Store(installed=True)))
+    clear_client = open_clear_client(context(Store(installed=True)))
 
     def gone(*arguments: Any) -> None:
         raise NotMine("gone")
 
-    monkeypatch.setattr("airflow_recovery.hooks.clear_clients.StateStoreDoor._call", gone)
-    assert door.pool_slots("own") is None
+    monkeypatch.setattr("airflow_recovery.hooks.clear_clients.StateStoreClient._call", gone)
+    assert clear_client.pool_slots("own") is None

@@ -12,7 +12,7 @@ from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, 
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, InputPin, Outcome, Publish, PublishedRegion
+from airflow_recovery.model.records import AttemptState, Claim, InputRef, Outcome, Publish, PublishedRegion
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_published_result_is_found(run: PublishedRun, hook: RecoveryResultHook
 @pytest.mark.parametrize("vertex", ["delays", "nobody"])
 def test_what_is_not_published_is_not_found(run: PublishedRun, hook: RecoveryResultHook, vertex: str) -> None:
     run.finish("by_route", 1)
-    run.finish("delays", 1, InputPin("by_route", 1))
+    run.finish("delays", 1, InputRef("by_route", 1))
     with pytest.raises(NotPublished, match="nothing is published"):
         hook.get_result("flights", vertex, group_id="group", logical_date=DATE)
 
@@ -60,7 +60,7 @@ def test_a_result_whose_input_was_made_again_no_longer_stands(run: PublishedRun,
     with pytest.raises(NotPublished, match="no longer stands"):
         hook.get_result("flights", "delays", group_id="group", logical_date=DATE)
 
-    run.finish("delays", 2, InputPin("by_route", 2))
+    run.finish("delays", 2, InputRef("by_route", 2))
     run.publish(2, 2, 2)
     assert hook.get_result("flights", "delays", group_id="group", logical_date=DATE).attempt == 2
 

@@ -214,8 +214,8 @@ class DagRun:
         env = dict(self.airflow.env)
         if through_api:
             login = {"login": self.airflow.admin.user, "password": self.airflow.admin.password}
-            door = {"conn_type": "airflow_recovery", "host": self.airflow.url, **login}
-            env |= {"AIRFLOW_CONN_DOOR": json.dumps(door), "AIRFLOW__RECOVERY__API_CONN_ID": "door"}
+            clear_client = {"conn_type": "airflow_recovery", "host": self.airflow.url, **login}
+            env |= {"AIRFLOW_CONN_DOOR": json.dumps(clear_client), "AIRFLOW__RECOVERY__API_CONN_ID": "door"}
         done = subprocess.run(
             [sys.executable, "-m", "airflow", "recovery", command, self.dag_id, self.day, *arguments],
             env=env,

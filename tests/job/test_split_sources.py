@@ -13,7 +13,7 @@ from airflow_recovery.job import DateSplits, FileSplits, KeyRangeSplits, Splits
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.job.sources import SplitSource
 from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
-from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.model.split_matching import Vanished
 
 RANGES = key_ranges("flights", "id", lower=0, upper="{{ params.upper }}", width=10, as_of="{{ ds }}")
 

@@ -35,7 +35,7 @@ from airflow_recovery.journal.events import (
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
-from airflow_recovery.model.records import InputPin, RunIdentity
+from airflow_recovery.model.records import InputRef, RunIdentity
 from airflow_recovery.store import ObjectStore
 
 EXAMPLES: dict[str, Any] = dict(RECORDS)
@@ -77,7 +77,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     ),
     RegionKept(occurred_at=AT, region="b", attempt=2, why="stands", files_checked=4, seconds_saved=None),
     ConsumerKept(occurred_at=AT, region="b", producer="a", read=1, now=2, by="verify", detail=""),
-    FailoverPlanned(occurred_at=AT, region="b", lost=(InputPin("a", 1),), plan=(("a", "lost"), ("b", "reads a"))),
+    FailoverPlanned(occurred_at=AT, region="b", lost=(InputRef("a", 1),), plan=(("a", "lost"), ("b", "reads a"))),
     RegionSkipped(occurred_at=AT, region="b", why="branch é"),
     Degraded(occurred_at=AT, what="no stream", consequence="no history"),
     *COMMIT_EVENTS,

@@ -35,7 +35,7 @@ from airflow_recovery.model.records import (
     ExternalObject,
     FenceCause,
     Hold,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     Part,
@@ -49,13 +49,13 @@ from airflow_recovery.model.records import (
     Reset,
     RunAttempt,
     RunIdentity,
-    SharedPin,
+    SharedRef,
     SplitGeneration,
     SubtaskPlan,
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -82,7 +82,7 @@ EXAMPLES: dict[str, Record] = {
         attempt=2,
         writer="w1",
         plan_hash="0123abcd",
-        inputs=(InputPin("raw", 1),),
+        inputs=(InputRef("raw", 1),),
         airflow_run_id="scheduled__2026-01-01",
         try_number=3,
         ti_id="019a-7b",
@@ -97,7 +97,7 @@ EXAMPLES: dict[str, Record] = {
         writer="w1",
         ended_at="2026-01-01T00:01:00+00:00",
         fingerprint="f2",
-        inputs=(InputPin("raw", 1),),
+        inputs=(InputRef("raw", 1),),
         externals=(ExternalObject("raw", "s3://lake/flights.csv", 12, "e1"),),
         outputs=(
             PartitionManifest(
@@ -188,7 +188,7 @@ EXAMPLES: dict[str, Record] = {
         state=AttemptState.FINISHED,
         writer="w1",
         ended_at="2026-01-01T00:01:00+00:00",
-        shared=SharedPin("0a1b2c", "airports", 1),
+        shared=SharedRef("0a1b2c", "airports", 1),
     ),
     "plan-subtasks": PlanRecord(
         "jobs.flights:flights",
@@ -385,7 +385,7 @@ EXAMPLES: dict[str, Record] = {
         ti_id="019a-7b",
         tag="airflow-recovery-1",
         claimed_at="2026-01-01T00:00:00+00:00",
-        mode=StreamingClaim(channels=(ChannelPin("events", 3),), after=(InputPin("source", 2),)),
+        mode=StreamingClaim(channels=(ChannelRef("events", 3),), after=(InputRef("source", 2),)),
     ),
     "outcome-stage": Outcome(
         region="events",
@@ -393,7 +393,7 @@ EXAMPLES: dict[str, Record] = {
         state=AttemptState.FINISHED,
         writer="w1",
         ended_at="2026-01-01T00:01:00+00:00",
-        mode=StreamingOutcome(channels=(ChannelPin("events", 3),)),
+        mode=StreamingOutcome(channels=(ChannelRef("events", 3),)),
     ),
     "reset-altered": Reset("events", 2, "manual__1", "another schema", failover=True, altered=True),
     "assignment": SplitGeneration(
@@ -408,7 +408,7 @@ EXAMPLES: dict[str, Record] = {
         "raw", 0, "w2", 1, (("split:order-1", 0, "1", 0),), enumerator='{"of": "orders", "state": 1}'
     ),
     "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
-    "closed": Closed((InputPin("raw", 4), InputPin("delays", 2))),
+    "closed": Closed((InputRef("raw", 4), InputRef("delays", 2))),
 }
 
 
@@ -474,7 +474,7 @@ def strategy(kind: type[Any]) -> st.SearchStrategy[Any]:
         "FenceCause | None": st.none() | st.sampled_from(FenceCause),
         "tuple[str, ...]": st.lists(text).map(tuple),
         "RunAttempt | None": st.none() | st.builds(RunAttempt, text, text, text, text, number),
-        "SharedPin | None": st.none() | st.builds(SharedPin, text, text, number),
+        "SharedRef | None": st.none() | st.builds(SharedRef, text, text, number),
         "ReadMetrics | None": st.none() | st.builds(ReadMetrics, number, number, st.none() | number),
         "tuple[tuple[str, float], ...]": st.lists(st.tuples(text, st.floats(-1e9, 1e9) | st.integers())).map(tuple),
         "SubtaskPlan | None": st.none() | st.builds(SubtaskPlan, text, number, text),
@@ -487,7 +487,7 @@ def strategy(kind: type[Any]) -> st.SearchStrategy[Any]:
     }
     for name, other in (
         ("RegionPlan", RegionPlan),
-        ("InputPin", InputPin),
+        ("InputRef", InputRef),
         ("CoordinatorPlan", CoordinatorPlan),
         ("ExternalObject", ExternalObject),
         ("PartitionManifest", PartitionManifest),
@@ -497,7 +497,7 @@ def strategy(kind: type[Any]) -> st.SearchStrategy[Any]:
         ("PartRef", PartRef),
         ("LostSplit", LostSplit),
         ("ChannelPlan", ChannelPlan),
-        ("ChannelPin", ChannelPin),
+        ("ChannelRef", ChannelRef),
     ):
         if other is not kind:
             items = st.deferred(lambda other=other: strategy(other))  # type: ignore[misc]

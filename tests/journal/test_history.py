@@ -17,7 +17,7 @@ from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import Closed, InputPin, RunIdentity
+from airflow_recovery.model.records import Closed, InputRef, RunIdentity
 from airflow_recovery.store import StoredObject
 from airflow_recovery.store.local import LocalStore
 
@@ -258,7 +258,7 @@ def test_fault_43_a_segment_that_a_stalled_writer_adds_after_the_purge_does_not_
     gaps: list[Gap] = []
     with pytest.raises(StreamDamaged, match="segment is missing"):
         read(local_store)
-    journal.close(Closed((InputPin("b", 3),)), 1)
+    journal.close(Closed((InputRef("b", 3),)), 1)
     assert read(local_store) == []
     assert read(local_store, gaps) == []
     assert [each.kind for each in gaps] == [GapKind.PURGED]

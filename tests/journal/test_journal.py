@@ -18,7 +18,7 @@ from airflow_recovery.model.records import (
     Claim,
     Closed,
     FenceCause,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     Part,
@@ -56,11 +56,11 @@ def other(journal: Journal, writer: str = "w2") -> Journal:
     return Journal(journal.store, IDENTITY, writer=writer)
 
 
-def claim(region: str = "P", attempt: int = 1, writer: str = "w1", inputs: tuple[InputPin, ...] = ()) -> Claim:
+def claim(region: str = "P", attempt: int = 1, writer: str = "w1", inputs: tuple[InputRef, ...] = ()) -> Claim:
     return Claim(region, attempt, writer, "0", inputs, "run", 1, "ti", "tag", "now")
 
 
-def finished(region: str = "P", attempt: int = 1, writer: str = "w1", inputs: tuple[InputPin, ...] = ()) -> Outcome:
+def finished(region: str = "P", attempt: int = 1, writer: str = "w1", inputs: tuple[InputRef, ...] = ()) -> Outcome:
     return Outcome(region, attempt, AttemptState.FINISHED, writer, "now", fingerprint="f", inputs=inputs)
 
 
@@ -68,7 +68,7 @@ def fenced(region: str = "P", attempt: int = 1, writer: str = "w1") -> Outcome:
     return Outcome(region, attempt, AttemptState.FENCED, writer, "now", cause=FenceCause.SUPERSEDED)
 
 
-def run_once(journal: Journal, region: str = "P", attempt: int = 1, inputs: tuple[InputPin, ...] = ()) -> None:
+def run_once(journal: Journal, region: str = "P", attempt: int = 1, inputs: tuple[InputRef, ...] = ()) -> None:
     journal.claim(claim(region, attempt, journal.writer, inputs))
     journal.finish(finished(region, attempt, journal.writer, inputs))
 
@@ -97,7 +97,7 @@ def test_open_then_fenced(journal):
     journal.claim(claim())
     journal.fence(fenced())
     mine = state(journal).of("P")
-    assert (mine.open_attempt, mine.current, mine.top) == (None, None, 1)
+    assert (mine.open_attempt, mine.current, mine.latest_attempt) == (None, None, 1)
 
 
 def test_the_highest_finish_counts_and_a_later_claim_takes_nothing_away(journal):
@@ -105,7 +105,7 @@ def test_the_highest_finish_counts_and_a_later_claim_takes_nothing_away(journal)
     run_once(journal, attempt=2)
     journal.claim(claim(attempt=3))
     mine = state(journal).of("P")
-    assert (mine.current.number, mine.open_attempt.number, mine.top) == (2, 3, 3)
+    assert (mine.current.number, mine.open_attempt.number, mine.latest_attempt) == (2, 3, 3)
 
 
 @pytest.mark.parametrize("reset_first", [True, False])
@@ -116,7 +116,7 @@ def test_reset_and_finish_commute(journal, reset_first):
     for step in steps if reset_first else reversed(steps):
         step()
     mine = state(journal).of("P")
-    assert (mine.mark, mine.current, mine.was_reset) == (1, None, True)
+    assert (mine.reset_watermark, mine.current, mine.was_reset) == (1, None, True)
     run_once(journal, attempt=2)
     assert (state(journal).of("P").current.number, state(journal).of("P").was_reset) == (2, False)
 
@@ -124,7 +124,7 @@ def test_reset_and_finish_commute(journal, reset_first):
 def test_a_reset_before_any_attempt_is_a_reset_of_attempt_0(journal):
     journal.reset(Reset("P", 0, "run", "recompute, epoch 1", "1"))
     mine = state(journal).of("P")
-    assert (mine.top, mine.mark, mine.was_reset) == (0, 0, False)
+    assert (mine.latest_attempt, mine.reset_watermark, mine.was_reset) == (0, 0, False)
     assert mine.attempts[0].reset.epoch == "1"
     run_once(journal)
     assert state(journal).of("P").current.number == 1
@@ -145,7 +145,7 @@ def test_markers_show_by_their_names_alone(journal, counting):
 
 def test_loading_reads_outcomes_and_open_claims_and_resets_of_what_was_asked_for(journal, counting):
     run_once(journal)
-    journal.claim(claim("C", 1, "w1", (InputPin("P", 1),)))
+    journal.claim(claim("C", 1, "w1", (InputRef("P", 1),)))
     listing = journal.list("PC")
     counting.clear()
     loaded = journal.load(listing, ["P"])
@@ -172,19 +172,19 @@ def test_plans_and_publishes_are_part_of_the_state(journal):
 
 
 def test_a_closed_run_goes_on_above_the_attempts_it_names(journal):
-    closed = Closed((InputPin("P", 4),))
+    closed = Closed((InputRef("P", 4),))
     journal.store.put_if_absent(journal.layout.closed, encode_record(IDENTITY, closed))
     found = state(journal)
     assert found.is_closed
-    assert (found.of("P").top, found.of("C").top) == (4, 0)
+    assert (found.of("P").latest_attempt, found.of("C").latest_attempt) == (4, 0)
     run_once(journal, attempt=5)
-    assert (state(journal).of("P").top, state(journal).of("P").current.number) == (5, 5)
+    assert (state(journal).of("P").latest_attempt, state(journal).of("P").current.number) == (5, 5)
 
 
 def test_a_late_claim_below_a_purge_does_not_bring_the_numbers_down(journal):
-    journal.store.put_if_absent(journal.layout.closed, encode_record(IDENTITY, Closed((InputPin("P", 4),))))
+    journal.store.put_if_absent(journal.layout.closed, encode_record(IDENTITY, Closed((InputRef("P", 4),))))
     journal.claim(claim(attempt=2))
-    assert state(journal).of("P").top == 4
+    assert state(journal).of("P").latest_attempt == 4
 
 
 # pages
@@ -208,7 +208,7 @@ def without(listing: Listing, journal: Journal, *keys: str) -> Listing:
 def half_a_listing(journal: Journal) -> Listing:
     run_once(journal)
     run_once(journal, attempt=2)
-    run_once(journal, "C", 1, (InputPin("P", 2),))
+    run_once(journal, "C", 1, (InputRef("P", 2),))
     return without(journal.list("PC"), journal, "P/00000002.claim", "P/00000002.outcome")
 
 
@@ -219,7 +219,7 @@ def test_a_record_that_names_an_unlisted_attempt_means_list_again(journal):
 
 def test_an_open_claim_can_tell_it_as_well(journal):
     run_once(journal)
-    journal.claim(claim("C", 1, "w1", (InputPin("P", 1),)))
+    journal.claim(claim("C", 1, "w1", (InputRef("P", 1),)))
     with pytest.raises(PagesDisagree):
         journal.load(without(journal.list("PC"), journal, "P/00000001.outcome"))
 
@@ -228,7 +228,7 @@ def test_control_without_the_check_half_a_listing_says_that_a_made_input_was_nev
     listing = half_a_listing(journal)
     monkeypatch.setattr(journal_module, "_check_pages", lambda state, regions: None)
     found = journal.load(listing)
-    assert (found.of("P").current.number, found.of("C").current.outcome.inputs) == (1, (InputPin("P", 2),))
+    assert (found.of("P").current.number, found.of("C").current.outcome.inputs) == (1, (InputRef("P", 2),))
 
 
 # writes
@@ -371,4 +371,4 @@ def test_fault_106_whatever_there_is_of_an_attempt_says_that_its_number_is_taken
         "part": lambda: journal.put_part(replace(part(0), attempt=3)),
         "released": lambda: journal.release(Released("P", 3, "gc")),
     }[marked]()
-    assert state(journal).of("P").top == 3
+    assert state(journal).of("P").latest_attempt == 3

@@ -76,13 +76,13 @@ def test_fault_109_a_deployment_without_a_name_has_its_journal_too(store: Object
 # results
 
 
-def beside(store: ObjectStore, name: str) -> Any:
+def in_background(store: ObjectStore, name: str) -> Any:
     uri = f"{store.base_uri}/{name}"
-    return LocalStore(uri) if isinstance(store, LocalStore) else store.beside(uri)  # type: ignore[attr-defined]
+    return LocalStore(uri) if isinstance(store, LocalStore) else store.sibling(uri)  # type: ignore[attr-defined]
 
 
 def test_fault_102_results_are_those_of_the_first_journal(store: ObjectStore) -> None:
-    one, two, results = (beside(store, name) for name in ("one", "two", "results"))
+    one, two, results = (in_background(store, name) for name in ("one", "two", "results"))
     own_results(one, results)
     own_results(one, results)
     check_results(one, results)
@@ -100,7 +100,7 @@ def test_fault_102_results_are_those_of_the_first_journal(store: ObjectStore) ->
 
 
 def test_fault_102_of_two_journals_that_begin_at_once_one_is_refused(store: ObjectStore) -> None:
-    one, two, results = (beside(store, name) for name in ("one", "two", "results"))
+    one, two, results = (in_background(store, name) for name in ("one", "two", "results"))
 
     class Overtaken(CountingStore):
         def put_if_absent(self, key: str, body: bytes):
@@ -113,7 +113,7 @@ def test_fault_102_of_two_journals_that_begin_at_once_one_is_refused(store: Obje
 
 
 def test_fault_102_two_tasks_of_one_journal_that_begin_at_once_are_one(store: ObjectStore) -> None:
-    one, results = beside(store, "one"), beside(store, "results")
+    one, results = in_background(store, "one"), in_background(store, "results")
 
     class Overtaken(CountingStore):
         def put_if_absent(self, key: str, body: bytes):
@@ -125,7 +125,7 @@ def test_fault_102_two_tasks_of_one_journal_that_begin_at_once_are_one(store: Ob
 
 
 def test_fault_102_a_lost_reply_is_no_other_journal(local_store: LocalStore) -> None:
-    one, results = beside(local_store, "one"), beside(local_store, "results")
+    one, results = in_background(local_store, "one"), in_background(local_store, "results")
     lost = [Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY_THEN_RETRIED)]
     own_results(FaultyStore(one, lost), FaultyStore(results, lost))
     own_results(one, results)
@@ -133,7 +133,7 @@ def test_fault_102_a_lost_reply_is_no_other_journal(local_store: LocalStore) -> 
 
 def test_fault_102_a_journal_that_was_moved_is_told_what_to_do(s3_store: Any) -> None:
     """Its id comes along; as long as the old place may be in use, both would write below one prefix."""
-    one, two, results = (s3_store.beside(f"{s3_store.base_uri}/{name}") for name in ("one", "two", "results"))
+    one, two, results = (s3_store.sibling(f"{s3_store.base_uri}/{name}") for name in ("one", "two", "results"))
     own_results(one, results)
     for each in list(one.list()):
         two.put(each.key, one.get(each.key).body)
@@ -146,7 +146,7 @@ def test_fault_102_a_journal_that_was_moved_is_told_what_to_do(s3_store: Any) ->
 
 
 def test_fault_102_a_folder_that_is_mounted_elsewhere_is_the_same(local_store: LocalStore, tmp_path: Any) -> None:
-    one, results = beside(local_store, "one"), beside(local_store, "results")
+    one, results = in_background(local_store, "one"), in_background(local_store, "results")
     own_results(one, results)
     elsewhere = LocalStore(f"file://{tmp_path}/mnt")
     elsewhere.put(JOURNAL_KEY, one.get(JOURNAL_KEY).body)
@@ -154,7 +154,7 @@ def test_fault_102_a_folder_that_is_mounted_elsewhere_is_the_same(local_store: L
 
 
 def test_fault_102_a_journal_that_was_emptied_does_not_write_over_its_old_results(store: ObjectStore) -> None:
-    one, results = beside(store, "one"), beside(store, "results")
+    one, results = in_background(store, "one"), in_background(store, "results")
     own_results(one, results)
     one.delete([JOURNAL_KEY])
     with pytest.raises(ConfigurationError, match="it is new"):
@@ -162,7 +162,7 @@ def test_fault_102_a_journal_that_was_emptied_does_not_write_over_its_old_result
 
 
 def test_where_results_are_taken_two_requests_tell_and_a_reader_writes_nothing(local_store: LocalStore) -> None:
-    one, results = beside(local_store, "one"), beside(local_store, "results")
+    one, results = in_background(local_store, "one"), in_background(local_store, "results")
     counted = CountingStore(one), CountingStore(results)
     check_results(*counted)
     own_results(one, results)
@@ -173,7 +173,7 @@ def test_where_results_are_taken_two_requests_tell_and_a_reader_writes_nothing(l
 
 @pytest.mark.parametrize("denied", ["journal", "results"])
 def test_denied_says_nothing_of_whose_results_they_are(local_store: LocalStore, denied: str) -> None:
-    one, results = beside(local_store, "one"), beside(local_store, "results")
+    one, results = in_background(local_store, "one"), in_background(local_store, "results")
     own_results(one, results)
     for asks in (own_results, check_results):
         stores: dict[str, Any] = {"journal": one, "results": results}
@@ -184,7 +184,7 @@ def test_denied_says_nothing_of_whose_results_they_are(local_store: LocalStore, 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"journal":1,"uri":"x"}', b'{"journal":"x"}'])
 def test_results_that_name_no_journal_are_refused(local_store: LocalStore, body: bytes) -> None:
-    results = beside(local_store, "results")
+    results = in_background(local_store, "results")
     results.put(OWNER_KEY, body)
     with pytest.raises(RecordInvalid):
         own_results(local_store, results)

@@ -11,7 +11,7 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
-    InputPin,
+    InputRef,
     Outcome,
     Publish,
     PublishedRegion,
@@ -21,7 +21,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.store.local import LocalStore
 
 
-def finish(journal: Journal, region: str, attempt: int, *inputs: InputPin) -> None:
+def finish(journal: Journal, region: str, attempt: int, *inputs: InputRef) -> None:
     journal.claim(claim(region, attempt))
     manifest = PartitionManifest(region.lower(), f"file:///data/{region}/{attempt}", ())
     journal.finish(Outcome(region, attempt, AttemptState.FINISHED, "w", "now", inputs=inputs, outputs=(manifest,)))
@@ -40,8 +40,8 @@ def journal(local_store: LocalStore) -> Journal:
     """P -> C -> E, finished and published."""
     journal = Journal(local_store, RunIdentity("dag", "date-2026-01-01", "group"), writer="w")
     finish(journal, "P", 1)
-    finish(journal, "C", 1, InputPin("P", 1))
-    finish(journal, "E", 1, InputPin("C", 1))
+    finish(journal, "C", 1, InputRef("P", 1))
+    finish(journal, "E", 1, InputRef("C", 1))
     journal.publish(cut(1, P=1, C=1, E=1))
     return journal
 
@@ -80,7 +80,7 @@ def test_a_result_that_was_reset(journal):
 
 def test_a_later_finish_is_not_read_before_it_is_published(journal):
     """Readers follow the publish, not the newest."""
-    finish(journal, "E", 2, InputPin("C", 1))
+    finish(journal, "E", 2, InputRef("C", 1))
     with pytest.raises(NotPublished):
         published_result(journal, "e")
     journal.publish(cut(2, P=1, C=1, E=2))

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_recovery.journal.codec import KINDS
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.records import InputPin, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import InputRef, Outcome, PlanRecord, RegionPlan
 
 PLAN = PlanRecord("job", (RegionPlan("P", ("p",), ("p",), (), True, "f"),))
 
@@ -19,10 +19,10 @@ def test_records_can_not_be_changed(kind):
 
 
 def test_a_pin_is_a_value():
-    assert InputPin("P", 1) == InputPin("P", 1)
-    assert len({InputPin("P", 1), InputPin("P", 1)}) == 1
+    assert InputRef("P", 1) == InputRef("P", 1)
+    assert len({InputRef("P", 1), InputRef("P", 1)}) == 1
     with pytest.raises(FrozenInstanceError):
-        InputPin("P", 1).attempt = 2  # type: ignore[misc]
+        InputRef("P", 1).attempt = 2  # type: ignore[misc]
 
 
 def test_an_outcome_of_a_fence_has_no_result():

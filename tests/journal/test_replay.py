@@ -31,7 +31,7 @@ from airflow_recovery.model.records import (
     Claim,
     Closed,
     FenceCause,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     PlanRecord,
@@ -136,7 +136,9 @@ class History:
     def claim(self, journal, who, region, mine) -> None:
         if mine.open_attempt is None:
             inputs = self._inputs()
-            journal.claim(Claim(region, mine.top + 1, journal.writer, "0a", inputs, "run", 1, "ti", "tag", AT))
+            journal.claim(
+                Claim(region, mine.latest_attempt + 1, journal.writer, "0a", inputs, "run", 1, "ti", "tag", AT)
+            )
 
     def finish(self, journal, who, region, mine, *, told: bool = True) -> None:
         opened = mine.open_attempt
@@ -154,7 +156,7 @@ class History:
             read=ReadMetrics(1, 2, None),
             accumulators=(("bad", 2),),
         )
-        journal.beside(IDENTITY).finish(outcome)  # the driver: a process without a stream
+        journal.sibling(IDENTITY).finish(outcome)  # the driver: a process without a stream
         if told:
             journal.noticed(outcome)
 
@@ -183,7 +185,7 @@ class History:
             )
 
     def reset(self, journal, who, region, mine) -> None:
-        journal.reset(Reset(region, mine.top, journal.writer, "asked for"))
+        journal.reset(Reset(region, mine.latest_attempt, journal.writer, "asked for"))
 
     def lose(self, journal, who, region, mine) -> None:
         if mine.current is not None:
@@ -203,7 +205,9 @@ class History:
         state = self.fold()
         if any(each.open_attempt is not None for each in state.regions.values()):
             return
-        highest = tuple(InputPin(name, each.top) for name, each in state.regions.items() if each.top)
+        highest = tuple(
+            InputRef(name, each.latest_attempt) for name, each in state.regions.items() if each.latest_attempt
+        )
         number = sum(1 for _ in self.inner.list(journal.layout.closed)) + 1
         journal.close(Closed(highest), number)
         for info in list(self.inner.list(journal.layout.prefix)):
@@ -217,9 +221,9 @@ class History:
     def die(self, journal, who, region, mine) -> None:
         self.kill(who)
 
-    def _inputs(self) -> tuple[InputPin, ...]:
+    def _inputs(self) -> tuple[InputRef, ...]:
         current = self.fold().of("a").current
-        return (InputPin("a", current.number),) if current is not None else ()
+        return (InputRef("a", current.number),) if current is not None else ()
 
 
 CALM = [
@@ -375,7 +379,7 @@ def test_a_tombstone_is_an_event_and_its_object_is_what_counts() -> None:
     run = played([("claim", 0, 0), ("finish", 0, 0), ("purge", 1, 0), ("claim", 1, 0)])
     assert any(isinstance(each.event, RunClosed) for each in read_stream(run.inner, IDENTITY))
     found = replay(Journal(run.inner, IDENTITY, writer="reader")).state
-    assert (found.is_closed, found.of("a").closed_at, found.of("a").top) == (True, 1, 2)
+    assert (found.is_closed, found.of("a").closed_at, found.of("a").latest_attempt) == (True, 1, 2)
 
 
 def test_fault_43_control_without_the_boundary_a_purged_attempt_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,9 +43,9 @@ def finished() -> MemoryStore:
 class MeetingStore(CountingStore):
     """Answers a page only when ``parties`` listings ask at the same time."""
 
-    def __init__(self, inner: MemoryStore, parties: int, patience_s: float = 30) -> None:
+    def __init__(self, inner: MemoryStore, parties: int, heartbeat_timeout_s: float = 30) -> None:
         super().__init__(inner)
-        self._meet = threading.Barrier(parties, timeout=patience_s)
+        self._meet = threading.Barrier(parties, timeout=heartbeat_timeout_s)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         found = self.inner.list(prefix, start_after=start_after)
@@ -61,12 +61,12 @@ def test_a_thousand_finished_regions_are_listed_in_one_round_trip(finished: Memo
     listing = Journal(store, IDENTITY, writer="w").list(REGIONS)
     assert store.counts() == {Verb.LIST: 3}
     assert len(listing.etags) == 2_002
-    assert all(listing.state.of(each).top == (2 if each == REGIONS[5] else 1) for each in REGIONS)
+    assert all(listing.state.of(each).latest_attempt == (2 if each == REGIONS[5] else 1) for each in REGIONS)
 
 
 def test_control_one_listing_asks_for_one_page_after_the_other(finished: MemoryStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sharded_listing, "REGIONS_A_SHARD", 10_000)
-    journal = Journal(MeetingStore(finished, 2, patience_s=0.2), IDENTITY, writer="w")
+    journal = Journal(MeetingStore(finished, 2, heartbeat_timeout_s=0.2), IDENTITY, writer="w")
     with pytest.raises(threading.BrokenBarrierError):
         journal.list(REGIONS)
 

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_recovery.errors import RecordInvalid, StoreTimeout
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import Assign, Discovered, End, LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.split import Split
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.log import Steps, WriteOnceLog, fill

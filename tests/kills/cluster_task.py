@@ -11,7 +11,7 @@ from pathlib import Path
 from outliving import IDENTITY, Submitted, task_of
 
 from airflow_recovery.attempt.application import ClaimedAttempt
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
@@ -83,4 +83,4 @@ class ClusterRunner(Submitted):
 if __name__ == "__main__":
     airflow = FakeAirflow({"r": ()})
     first = ClusterRunner(Path(sys.argv[1]), "first try", master=sys.argv[2])
-    task_of(airflow.start("r"), airflow, first, Patience(), PLAN).execute()
+    task_of(airflow.start("r"), airflow, first, HeartbeatTimeouts(), PLAN).execute()

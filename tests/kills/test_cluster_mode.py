@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.journal.journal import Journal
@@ -65,8 +65,8 @@ def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran
     looks: list[float] = []
     airflow = FakeAirflow({"r": ()})
     runner = cluster_task.ClusterRunner(tmp_path, "second try", master=cluster.master_url)
-    patience = Patience(10.0, poll_s=0.3, sleep=sleep)
-    result = task_of(airflow.start("r"), airflow, runner, patience, cluster_task.PLAN).execute()
+    heartbeat_timeouts = HeartbeatTimeouts(10.0, poll_s=0.3, sleep=sleep)
+    result = task_of(airflow.start("r"), airflow, runner, heartbeat_timeouts, cluster_task.PLAN).execute()
 
     assert (result.decision, result.attempt, result.outcome.state) == (Decision.KEPT, 1, AttemptState.FINISHED)
     assert len(looks) >= 10

@@ -13,7 +13,7 @@ from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
 from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFailed, UserCodeError
-from airflow_recovery.hooks import clear_clients as doors
+from airflow_recovery.hooks import clear_clients as clear_clients
 from airflow_recovery.operators import RecoveryPublishOperator, SparkRegionOperator
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
 from airflow_recovery.task.notes import noting_failure
@@ -29,7 +29,7 @@ def aside(**given: Any) -> SparkRegionOperator:
 def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What goes through the door."""
     found: list[str] = []
-    monkeypatch.setattr(doors.FirstDoor, "note", lambda self, text: found.append(text))
+    monkeypatch.setattr(clear_clients.FirstClearClient, "note", lambda self, text: found.append(text))
     return found
 
 
@@ -87,7 +87,7 @@ def test_a_note_that_can_not_be_left_changes_nothing(
     def broken(self: Any, text: str) -> None:
         raise OSError("no route")
 
-    monkeypatch.setattr(doors.FirstDoor, "note", broken)
+    monkeypatch.setattr(clear_clients.FirstClearClient, "note", broken)
     assert run_try(aside())["decision"] == "ran"
 
 

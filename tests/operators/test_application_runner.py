@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, state_in, submissions
 
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.errors import InputLost, NoDoor, OutputAltered, RegionFailed
+from airflow_recovery.errors import ClearNotConfigured, InputLost, OutputAltered, RegionFailed
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -143,7 +143,7 @@ def test_a_lost_managed_input_names_both_doors(recovery: Path, submitted: Path) 
 
     with pytest.raises(AirflowFailException) as caught:
         run_try(tasks["c"])
-    assert isinstance(caught.value.__cause__, NoDoor)
+    assert isinstance(caught.value.__cause__, ClearNotConfigured)
     for setting in ("[state_store] backend", "[recovery] api_conn_id"):
         assert setting in str(caught.value)
     assert run_try(tasks["p"], try_number=2)["attempt"] == 2  # its own retry works
@@ -230,7 +230,7 @@ def moved_meanwhile(recovery: Path) -> Any:
 
 def test_what_todays_code_does_not_declare_is_not_opened_and_is_made_again(recovery: Path, submitted: Path) -> None:
     found = cause_of(moved_meanwhile(recovery))
-    assert isinstance(found, NoDoor)  # it would wake the producer, which is no test of this one
+    assert isinstance(found, ClearNotConfigured)  # it would wake the producer, which is no test of this one
     assert len(submissions(submitted)) == 1
 
 

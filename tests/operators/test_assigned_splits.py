@@ -14,14 +14,14 @@ from job_tasks import Drivers, job_dag
 from tries import RUN_KEY, run_try, task_context
 
 from airflow_recovery import errors
+from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.splits.assignment import Assignment
-from airflow_recovery.splits.assignment_log import AssignmentLog
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import Assignment
 from airflow_recovery.testing import S3Server
 
 KEYS = ("0", "1")
@@ -77,7 +77,7 @@ def is_a_fresh_run(lake: Path) -> bool:
 
 
 def listed(path: Path) -> Any:
-    from airflow_recovery.splits.inventory import list_objects
+    from airflow_recovery.task.inventory import list_objects
 
     return list_objects(str(path), vertex="raw")
 

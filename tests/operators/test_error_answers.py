@@ -31,7 +31,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("final", 502, "store_denied", "NO_ANSWER"): "StoreAccessDenied",
     ("final", 502, "unreadable", "NO_ANSWER"): """
         AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputUnreachable JobDefinitionError
-        LossBudgetExceeded NoDoor NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted SinkInDoubt SinkRefused
+        LossBudgetExceeded ClearNotConfigured NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted SinkInDoubt SinkRefused
         SplitIdentityError SplitsNotCovered SplitsVanished StreamDamaged SubtasksUnknown UserCodeError""",
     ("final", 503, "no_answer", "NO_ANSWER"): "StoreMisconfigured StoreUnsuitable",
     ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded RunMissing UnknownRegion UnknownVertex",
@@ -42,7 +42,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
         BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen DriverLost
         ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputSkipped InputTimedOut InputUnreadable
         JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing PartitionUnavailable RecoveryError
-        RegionFailed RestartPending SessionLost SharedMadeElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
+        RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
         TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """
         CacheUnreachable ObjectExists ObjectMissing StoreError StoreFull StoreTimeout StoreUnavailable""",

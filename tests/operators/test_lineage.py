@@ -43,7 +43,7 @@ def test_what_regions_read_and_make(recovery: Path, drivers: Drivers) -> None:
 
 
 def test_splits_that_are_no_files_are_left_out() -> None:
-    from airflow_recovery.splits.split import Split
+    from airflow_recovery.model.split import Split
     from airflow_recovery.task.lineage import _folders_read
 
     read = [Split.of("2013-01-31"), Split("s3://lake/days/a.csv", 9, "e1")]

@@ -23,7 +23,7 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, InputPin, Outcome, RunIdentity
+from airflow_recovery.model.records import AttemptState, Claim, InputRef, Outcome, RunIdentity
 from airflow_recovery.task.region_program import RegionProgram, region_failed
 
 log = logging.getLogger("tests.operators")
@@ -55,7 +55,7 @@ def finished(region: str, *results: str) -> Outcome:
 
 
 def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
-    pins = tuple(InputPin(each.region, each.attempt) for each in inputs)
+    pins = tuple(InputRef(each.region, each.attempt) for each in inputs)
     claim = Claim(region, 1, "writer", "plan", pins, "run", 1, "ti", "tag", "now")
     return ClaimedAttempt(claim, {each.region: each for each in inputs}, (), "fingerprint")
 
@@ -89,7 +89,7 @@ def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> 
     assert (spec.job, spec.identity, spec.region, spec.attempt) == ("dagjobs.shapes:diamond", IDENTITY, "joined", 1)
     assert (spec.trace.writer, spec.tag, spec.trace.fingerprint) == ("writer", "tag", "fingerprint")
     assert spec.inputs == (manifest("left"), manifest("right"))
-    assert spec.trace.inputs == (InputPin("left", 1), InputPin("right", 1))
+    assert spec.trace.inputs == (InputRef("left", 1), InputRef("right", 1))
     assert spec.location == f"file://{recovery}/results/d/{RUN_KEY}/g/joined/00000001"
     assert (spec.journal.uri, spec.results.uri) == (f"file://{recovery}/journal", f"file://{recovery}/results")
     assert [(each.name, each.is_result, each.is_scratch) for each in spec.vertices] == [("joined", True, False)]

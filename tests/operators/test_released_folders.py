@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from test_application_runner import dag_of, location_of
 from tries import RUN_KEY, run_try
 
-from airflow_recovery.errors import InputReleased, NoDoor, StoreTimeout
+from airflow_recovery.errors import ClearNotConfigured, InputReleased, StoreTimeout
 from airflow_recovery.hooks import stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -64,7 +64,7 @@ class Race(S3Proxy):
         self.finish_seen = threading.Event()
         self.listings = 0
 
-    def judge(self, request: S3Request) -> Fate | None:
+    def evaluate(self, request: S3Request) -> Fate | None:
         if request.method == "PUT" and request.key.endswith(CLAIM_OF_C):
             self.before_claim()
             self.is_claimed.set()
@@ -75,7 +75,7 @@ class Race(S3Proxy):
             self.listings += 1
             assert self.lists_when.wait(DEADLINE_S)
             return self.to_listing()
-        return super().judge(request)
+        return super().evaluate(request)
 
     def release_p(self) -> None:
         """The real releaser, up to half of its deletion. It sees no claim."""
@@ -129,7 +129,7 @@ def check_the_next_tries_make_it_whole(race: Race) -> None:
     made = tasks()
     with pytest.raises(AirflowFailException) as caught:
         run_try(made["c"], try_number=2)
-    assert isinstance(caught.value.__cause__, NoDoor)
+    assert isinstance(caught.value.__cause__, ClearNotConfigured)
     assert run_try(made["p"], try_number=2)["attempt"] == 2
     assert rows(run_try(made["c"], try_number=3)) == "ab"
 

@@ -32,8 +32,10 @@ def secret() -> Iterator[None]:
 def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The notes that went through a door."""
     found: list[str] = []
-    door = SimpleNamespace(note=found.append)
-    monkeypatch.setattr("airflow_recovery.hooks.clear_clients.open_door", lambda context, connection: door)
+    clear_client = SimpleNamespace(note=found.append)
+    monkeypatch.setattr(
+        "airflow_recovery.hooks.clear_clients.open_clear_client", lambda context, connection: clear_client
+    )
     monkeypatch.setattr(
         "airflow_recovery.hooks.settings.RecoverySettings.load", lambda: SimpleNamespace(api_conn_id=None)
     )

@@ -91,7 +91,7 @@ def test_dates_that_begin_at_the_same_moment_wait_there_too_and_no_failure_is_co
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one sees nobody before its own claim. One slot a waiting date would stop a large backfill."""
-    monkeypatch.setattr(SharedApplication, "find_maker", lambda self: None)
+    monkeypatch.setattr(SharedApplication, "find_build", lambda self: None)
     monkeypatch.setattr(SharedApplication, "_wait", lambda *arguments: pytest.fail("it waits in a worker"))
     found = deferred(drivers, monkeypatch)
     assert isinstance(found.trigger, SharedResultTrigger)

@@ -19,7 +19,7 @@ from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
-from airflow_recovery.hooks.clear_clients import FirstDoor
+from airflow_recovery.hooks.clear_clients import FirstClearClient
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import (
@@ -52,7 +52,7 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> StageDrivers:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes, in place of the API server's."""
     notes: list[str] = []
-    monkeypatch.setattr(FirstDoor, "note", lambda self, text: notes.append(text))
+    monkeypatch.setattr(FirstClearClient, "note", lambda self, text: notes.append(text))
     return notes
 
 
@@ -77,7 +77,7 @@ def attempts(folder: Path, region: str) -> list[int]:
     return sorted(state_in(folder, "g", region).of(region).attempts)
 
 
-def begin_anew(folder: Path, *regions: str, attempt: int = 1, altered: bool = False) -> None:
+def new_generation(folder: Path, *regions: str, attempt: int = 1, altered: bool = False) -> None:
     for each in regions:
         journal_in(folder, "g").reset(Reset(each, attempt, "test", "somebody", "2024-01-02", altered=altered))
 
@@ -232,7 +232,7 @@ def generation_read_by(spec: RegionSpec) -> int:
 
 def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, drivers: StageDrivers) -> None:
     run_all()
-    begin_anew(recovery, *STAGES)
+    new_generation(recovery, *STAGES)
     trigger = deferred("scores", states=states(events="running"), try_number=2)
     assert trigger.generation == 2
     run_stage("events", try_number=2)
@@ -279,7 +279,7 @@ def test_a_stage_that_is_kept_asks_nobody(
 def test_fewer_slots_than_stages_are_refused_by_the_first_task(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, slots: int, each: int
 ) -> None:
-    monkeypatch.setattr(FirstDoor, "pool_slots", lambda self, name: slots)
+    monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
     with pytest.raises(AirflowFailException, match=f"Expected the pool 'own' to have {3 * each} slots") as raised:
         run_stage("events", given={"pool": "own", "pool_slots": each})
     assert "times max_active_runs" in str(raised.value)
@@ -290,7 +290,7 @@ def test_fewer_slots_than_stages_are_refused_by_the_first_task(
 def test_enough_slots_or_nobody_to_ask(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, slots: int | None
 ) -> None:
-    monkeypatch.setattr(FirstDoor, "pool_slots", lambda self, name: slots)
+    monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
     assert run_stage("events")["decision"] == "ran"
 
 
@@ -331,7 +331,7 @@ def test_a_try_that_was_cleared_meanwhile_says_nothing(
         def live_check(self: Any) -> None:
             raise NotMine("gone")
 
-        monkeypatch.setattr(FirstDoor, "live_check", live_check)
+        monkeypatch.setattr(FirstClearClient, "live_check", live_check)
         raise RuntimeError("no")
 
     drivers.meanwhile = is_gone
@@ -477,7 +477,7 @@ def test_what_an_altered_generation_left_behind_is_lost_and_counts_in_the_budget
 ) -> None:
     """Nobody commits in the old generation any more, so no ledger has it."""
     run_stage("events")
-    begin_anew(recovery, "events", altered=True)
+    new_generation(recovery, "events", altered=True)
     run_stage("events", try_number=2)
     for name in ("scores", "table"):
         run_stage(name, states=states(events="success", scores="success"))

@@ -18,11 +18,11 @@ from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery import errors
-from airflow_recovery.attempt import final_check as settle_module
+from airflow_recovery.attempt import final_check as final_check_module
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed, SubtasksFailed
-from airflow_recovery.model.build_in_progress import Making, SharedMadeElsewhere
+from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.planning.restart_strategy import FixedDelay
@@ -293,7 +293,7 @@ def made_again(recovery: Path, drivers: Drivers, dag: DAG) -> None:
 def test_without_a_door_nobody_asks_for_a_clear_of_the_task_that_is_at_it(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_run, "open_door", no_door)
+    monkeypatch.setattr(open_run, "open_clear_client", no_clear_client)
     dag = days()
     made_again(recovery, drivers, dag)
     assert run(dag, "kept_days", FIRST, try_number=2)["ran"] == 2
@@ -302,16 +302,16 @@ def test_without_a_door_nobody_asks_for_a_clear_of_the_task_that_is_at_it(
 def test_control_without_a_door_a_batch_would_stand_in_its_own_way(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_run, "open_door", no_door)
+    monkeypatch.setattr(open_run, "open_clear_client", no_clear_client)
     dag = days()
     made_again(recovery, drivers, dag)
     every = lambda run, region: [each for each in run.regions if each != region]  # noqa: E731
-    monkeypatch.setattr(settle_module, "_of_other_tasks", every)
+    monkeypatch.setattr(final_check_module, "_of_other_tasks", every)
     with pytest.raises(AirflowFailException, match=r"kept_days\[mon\] has made again what others had read"):
         run(dag, "kept_days", FIRST, try_number=2)
 
 
-def no_door(context: Mapping[str, Any], api_conn_id: str | None = None) -> Any:
+def no_clear_client(context: Mapping[str, Any], api_conn_id: str | None = None) -> Any:
     """Every task that is asked for is at work, as this one is; `drawn` is not asked for."""
     own = context["ti"].task_id
     return SimpleNamespace(
@@ -356,7 +356,7 @@ def test_control_after_any_other_failure_they_run(started: list[str]) -> None:
     assert started == ["a", "b", "c"]
 
 
-MAKING = SharedMadeElsewhere("elsewhere", Making("key", "b", 1, None, ""))
+MAKING = BuiltElsewhere("elsewhere", BuildInProgress("key", "b", 1, None, ""))
 FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), errors.InputSkipped("skipped")
 
 
@@ -364,11 +364,11 @@ FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), 
     ("ends", "expected"),
     [
         ({"a": FAILED, "b": MAKING, "c": FINAL}, SubtasksFailed),  # a retry looks at all of them again
-        ({"a": FINAL, "b": MAKING, "c": None}, SharedMadeElsewhere),  # first the wait, then the failure
+        ({"a": FINAL, "b": MAKING, "c": None}, BuiltElsewhere),  # first the wait, then the failure
         ({"a": FINAL, "b": SKIPPED, "c": None}, errors.UserCodeError),
         ({"a": None, "b": SKIPPED, "c": None}, errors.InputSkipped),
         ({"a": FAILED, "b": SKIPPED, "c": None}, RegionFailed),
-        ({"a": SharedMadeElsewhere("unknown"), "b": None}, SharedMadeElsewhere),
+        ({"a": BuiltElsewhere("unknown"), "b": None}, BuiltElsewhere),
     ],
 )
 def test_one_end_for_several(ends: dict[str, Exception | None], expected: type[Exception], started: list[str]) -> None:

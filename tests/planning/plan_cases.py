@@ -11,13 +11,13 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
     FenceCause,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
     Reset,
 )
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.reason import Reason, Why
@@ -58,7 +58,7 @@ class RunCase:
 
     def finish(self, region: str, rows: str = "rows", **fields: object) -> RunCase:
         """One more attempt, which reads the current ones."""
-        n = self.state().of(region).top + 1
+        n = self.state().of(region).latest_attempt + 1
         pins = tuple(self._pin(each) for each in self.upstream[region])
         plan_ = next(each for each in self.topology.regions if each.name == region)
         outcome = Outcome(
@@ -83,7 +83,7 @@ class RunCase:
         return self
 
     def fail(self, region: str, detail: str = "ValueError: boom") -> RunCase:
-        n = self.state().of(region).top + 1
+        n = self.state().of(region).latest_attempt + 1
         outcome = Outcome(region, n, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE, detail=detail)
         self.attempts[region][n] = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
         return self
@@ -93,11 +93,11 @@ class RunCase:
         return self
 
     def reset(self, region: str) -> RunCase:
-        n = self.state().of(region).top
+        n = self.state().of(region).latest_attempt
         return self.mark(region, n, is_reset=True, reset=Reset(region, n, "ann", "asked for")) if n else self
 
     def lose(self, region: str, n: int | None = None) -> RunCase:
-        self.gone.add((region, n or self.state().of(region).top))
+        self.gone.add((region, n or self.state().of(region).latest_attempt))
         return self
 
     def state(self) -> RunState:
@@ -119,20 +119,20 @@ class RunCase:
         for _ in range(100):
             before = len(ran), self.state()
             for region in self.upstream:
-                judged = Judgement(self.topology, self.state(), available=self.available)
-                if judged.why_must_run(region) is not None and not judged.lost_inputs(region):
+                evaluation = Evaluation(self.topology, self.state(), available=self.available)
+                if evaluation.why_must_run(region) is not None and not evaluation.lost_inputs(region):
                     ran.add(region)
                     self.finish(region, rows(region))
             if before[1] == self.state():
                 return ran
         raise AssertionError("no end")
 
-    def _pin(self, region: str) -> InputPin:
+    def _pin(self, region: str) -> InputRef:
         current = self.state().of(region).current
         assert current is not None
         assert current.outcome is not None
         digests = tuple((each.result, each.digest) for each in current.outcome.outputs if each.digest is not None)
-        return InputPin(region, current.number, digests)
+        return InputRef(region, current.number, digests)
 
     def _manifest(self, region: str, n: int, rows: str) -> PartitionManifest:
         modes = dict(next(each for each in self.topology.regions if each.name == region).determinism)

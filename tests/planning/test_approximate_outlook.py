@@ -9,7 +9,7 @@ from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconne
 from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.streaming.approximate import ApproximateStrategy, approximate_restart
-from airflow_recovery.streaming.approximate_outlook import LossOutlook, RepeatOutlook, outlook
+from airflow_recovery.streaming.approximate_outlook import LossPreview, RepeatPreview, preview
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
@@ -20,7 +20,7 @@ BUDGET = LossBudget(max_lost_records=10)
 REWIND = ChannelDeclaration()
 LATEST = ChannelDeclaration(reconnect=Reconnect.LATEST, budget=BUDGET)
 DROP = ChannelDeclaration(overflow=Overflow.DROP, budget=BUDGET)
-NOTHING, HEAD, DROPPED = LossOutlook.NOTHING, LossOutlook.TO_THE_HEAD, LossOutlook.DROPPED
+NOTHING, HEAD, DROPPED = LossPreview.NOTHING, LossPreview.TO_THE_HEAD, LossPreview.DROPPED
 
 
 def told(strategy, failed, channel=REWIND, *, stages=None, changed=(), lost=()):
@@ -34,7 +34,7 @@ def told(strategy, failed, channel=REWIND, *, stages=None, changed=(), lost=()):
         changed=lambda result: result in changed,
         replays=lambda vertex: declared.get(vertex, StageDeclaration()).replays,
     )
-    return outlook(TOPOLOGY, restart, {"a b": channel, "b c": channel}, declared)
+    return preview(TOPOLOGY, restart, {"a b": channel, "b c": channel}, declared)
 
 
 @pytest.mark.parametrize(
@@ -59,25 +59,25 @@ def told(strategy, failed, channel=REWIND, *, stages=None, changed=(), lost=()):
 def test_what_is_lost(strategy, failed, channel, expected):
     found = told(strategy, failed, channel)
     assert tuple(each.loss for each in found) == expected
-    assert {each.repeat for each in found} == {RepeatOutlook.NOTHING}
+    assert {each.repeat for each in found} == {RepeatPreview.NOTHING}
 
 
 def test_a_foreign_sink_may_repeat_a_batch_when_it_restarts():
     stages = {"c": StageDeclaration(sink=SinkGuarantee.FOREIGN, allow_approximate=True)}
-    assert told(SINGLE, "c", stages=stages)[1].repeat is RepeatOutlook.ONE_BATCH
-    assert told(SINGLE, "b", stages=stages)[1].repeat is RepeatOutlook.NOTHING
+    assert told(SINGLE, "c", stages=stages)[1].repeat is RepeatPreview.ONE_BATCH
+    assert told(SINGLE, "b", stages=stages)[1].repeat is RepeatPreview.NOTHING
 
 
 @pytest.mark.parametrize("strategy", [DOWNSTREAM, SINGLE])
 def test_what_a_source_without_replay_loses_is_unknown_and_not_nothing(strategy):
     stages = {"a": StageDeclaration(replays=False, allow_unknown_loss=True)}
     found = told(strategy, "a", stages=stages)[0]
-    assert (found.loss, found.repeat) == (LossOutlook.UNKNOWN, RepeatOutlook.LAST_EPOCH)
+    assert (found.loss, found.repeat) == (LossPreview.UNKNOWN, RepeatPreview.LAST_EPOCH)
     assert told(strategy, "b", stages=stages)[0].loss is NOTHING
 
 
 def test_an_altered_output_leaves_the_rest_of_the_old_generation_behind():
-    assert [each.loss for each in told(SINGLE, "b", changed={"b c"})] == [NOTHING, LossOutlook.OLD_GENERATION]
+    assert [each.loss for each in told(SINGLE, "b", changed={"b c"})] == [NOTHING, LossPreview.OLD_GENERATION]
 
 
 def test_a_consumer_cleared_after_the_end_of_its_channel_loses_nothing():

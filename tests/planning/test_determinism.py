@@ -12,8 +12,8 @@ import pytest
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, InputPin, Outcome, PlanRecord, RegionPlan, Reset
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.model.records import AttemptState, InputRef, Outcome, PlanRecord, RegionPlan, Reset
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME
@@ -84,32 +84,32 @@ class Case:
         self.attempts[region][1] = replace(attempt, outcome=replace(attempt.outcome, inputs=bare))
         return self
 
-    def judge(self) -> Judgement:
+    def evaluate(self) -> Evaluation:
         state = RunState({name: RegionState(found) for name, found in self.attempts.items()})
-        return Judgement(self.plan, state, available=self._probe)
+        return Evaluation(self.plan, state, available=self._probe)
 
     def standing(self) -> str:
-        judged = self.judge()
-        return "".join(name for name in self.upstream if judged.why_not_standing(name) is None)
+        evaluation = self.evaluate()
+        return "".join(name for name in self.upstream if evaluation.invalid_because(name) is None)
 
     def undecided(self) -> str:
-        judged = self.judge()
-        return "".join(name for name in self.upstream if judged.is_undecided(name))
+        evaluation = self.evaluate()
+        return "".join(name for name in self.upstream if evaluation.is_undecided(name))
 
     def overtaken(self) -> dict[str, Why]:
-        judged = self.judge()
-        found = {name: judged.why_overtaken(name, judged.basis(name, None)) for name in self.upstream}
+        evaluation = self.evaluate()
+        found = {name: evaluation.why_overtaken(name, evaluation.basis(name, None)) for name in self.upstream}
         return {name: reason.why for name, reason in found.items() if reason is not None}
 
     def cutoffs(self, region: str) -> list[str]:
-        judged = self.judge()
-        return [each.text() for each in judged.early_cutoffs(region, judged.basis(region, None))]
+        evaluation = self.evaluate()
+        return [each.text() for each in evaluation.early_cutoffs(region, evaluation.basis(region, None))]
 
-    def _pin(self, region: str, number: str) -> InputPin:
+    def _pin(self, region: str, number: str) -> InputRef:
         outcome = self.attempts[region][int(number)].outcome
         assert outcome is not None
         digests = tuple((each.result, each.digest) for each in outcome.outputs if each.digest)
-        return InputPin(region, int(number), digests)
+        return InputRef(region, int(number), digests)
 
     def _probe(self, region: str, attempt: Attempt) -> Reason | None:
         return Reason(region, Why.OUTPUT_MISSING) if (region, attempt.number) in self.gone else None
@@ -134,7 +134,7 @@ class Case:
 def test_a_consumer_of_what_was_made_again(mode: Determinism, digest_now: str | None, why: Why | None) -> None:
     #  P@1, P@2 -> C@1, which read P@1
     case = Case(PAIR, P=mode).finish_all().finish("P", 2, digest=digest_now)
-    reason = case.judge().why_must_run("C")
+    reason = case.evaluate().why_must_run("C")
     assert (reason and reason.why) == why
     assert case.overtaken() == ({} if why is None else {"C": why})
 
@@ -151,14 +151,14 @@ def test_without_a_word_the_mode_is_always() -> None:
 
 def test_a_trace_without_digests_is_held_to_the_attempt() -> None:
     case = Case(PAIR, P=VERIFY).finish_all().finish("P", 2).forget_pinned_digests("C")
-    reason = case.judge().why_must_run("C")
+    reason = case.evaluate().why_must_run("C")
     assert (reason.why, reason.detail, reason.source) == (
         Why.INPUT_REMADE, "read P@1, now @2; P has no digest of both", "P",
     )  # fmt: skip
 
 
 def test_the_reason_names_both_digests_and_the_result() -> None:
-    reason = Case(PAIR, P=VERIFY).finish_all().finish("P", 2, digest="b").judge().why_must_run("C")
+    reason = Case(PAIR, P=VERIFY).finish_all().finish("P", 2, digest="b").evaluate().why_must_run("C")
     assert reason == Reason("C", Why.INPUT_DIFFERS, "read P@1, now @2; P has other rows: digest a, now b", source="P")
 
 
@@ -213,9 +213,9 @@ def test_a_consumer_stands_only_where_its_input_does() -> None:
 def test_while_a_producer_has_no_finish_its_consumers_are_undecided(mode: Determinism, undecided: str) -> None:
     case = Case(CHAIN, P=mode).finish_all().reset("P")
     assert (case.standing(), case.undecided(), case.overtaken()) == ("", undecided, {"P": Why.RESET})
-    judged = case.judge()
-    assert judged.why_must_run("C").why is Why.INPUT_DOES_NOT_STAND
-    assert judged.always_follows("C", "P") is (mode is ALWAYS)
+    evaluation = case.evaluate()
+    assert evaluation.why_must_run("C").why is Why.INPUT_DOES_NOT_STAND
+    assert evaluation.always_follows("C", "P") is (mode is ALWAYS)
 
 
 def test_who_must_run_in_any_case_is_not_undecided() -> None:
@@ -239,8 +239,8 @@ def test_whoever_reads_an_undecided_region_is_undecided_too_whatever_the_mode() 
 
 def test_an_assumed_input_with_another_number_of_rows_is_told() -> None:
     case = Case(PAIR, P=ASSUME).finish_all().finish("P", 2, rows=12)
-    judged = case.judge()
-    (found,) = judged.early_cutoffs("C", judged.basis("C", None))
+    evaluation = case.evaluate()
+    (found,) = evaluation.early_cutoffs("C", evaluation.basis("C", None))
     assert found == EarlyCutoff("C", "P", 1, 2, ASSUME, "P had 10 rows, has 12")
     assert found.text() == "assumed: C read P@1, now @2 (P had 10 rows, has 12)"
 
@@ -286,7 +286,7 @@ def test_of_a_region_with_two_results_only_those_that_are_read_count(
             RegionPlan("C", ("C",), ("C",), ("P",), True, "f", reads=reads),
         ),
     )
-    pin = InputPin("P", 1, (("left", "a"), ("right", "a")))
+    pin = InputRef("P", 1, (("left", "a"), ("right", "a")))
     consumer = Outcome("C", 1, AttemptState.FINISHED, "w", "now", fingerprint="f", inputs=(pin,))
     state = RunState(
         {
@@ -294,8 +294,8 @@ def test_of_a_region_with_two_results_only_those_that_are_read_count(
             "C": RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=consumer)}),
         }
     )
-    judged = Judgement(plan, state, available=lambda region, attempt: None)
-    assert (judged.why_not_standing("C") is None) is stands
+    evaluation = Evaluation(plan, state, available=lambda region, attempt: None)
+    assert (evaluation.invalid_because("C") is None) is stands
 
 
 # what the undecided want
@@ -305,20 +305,20 @@ def test_who_is_undecided_wants_nothing_yet() -> None:
     #  P (verify) -> C <- Q: P is being made again, Q is gone
     case = Case(JOIN, P=VERIFY).finish_all().reset("P")
     case.gone = {("Q", 1)}
-    judged = case.judge()
-    assert judged.why_must_run("Q") is None
-    assert list(judged.lost_inputs("C")) == ["P"]
+    evaluation = case.evaluate()
+    assert evaluation.why_must_run("Q") is None
+    assert list(evaluation.lost_inputs("C")) == ["P"]
 
-    judged = case.finish("P", 2, digest="b").judge()
-    assert judged.why_must_run("Q").why is Why.OUTPUT_MISSING
-    assert list(judged.lost_inputs("C")) == ["Q"]
+    evaluation = case.finish("P", 2, digest="b").evaluate()
+    assert evaluation.why_must_run("Q").why is Why.OUTPUT_MISSING
+    assert list(evaluation.lost_inputs("C")) == ["Q"]
 
-    assert Case(JOIN, P=VERIFY).finish_all().finish("P", 2).judge().why_must_run("Q") is None
+    assert Case(JOIN, P=VERIFY).finish_all().finish("P", 2).evaluate().why_must_run("Q") is None
 
 
 def test_who_has_lost_its_own_wanted_result_is_not_undecided() -> None:
     case = Case(JOIN, P=VERIFY).finish_all().reset("P")
     case.gone = {("C", 1), ("Q", 1)}
-    judged = case.judge()
-    assert (judged.is_undecided("C"), judged.why_must_run("C").why) == (False, Why.OUTPUT_MISSING)
-    assert list(judged.lost_inputs("C")) == ["P", "Q"]
+    evaluation = case.evaluate()
+    assert (evaluation.is_undecided("C"), evaluation.why_must_run("C").why) == (False, Why.OUTPUT_MISSING)
+    assert list(evaluation.lost_inputs("C")) == ["P", "Q"]

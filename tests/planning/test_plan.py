@@ -12,10 +12,10 @@ from plan_cases import CHAIN, DIAMOND, FORK, RunCase
 
 from airflow_recovery.errors import StoreAccessDenied, UnknownRegion
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import InputPin
+from airflow_recovery.model.records import InputRef
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning import plan_making
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan, plan_of
@@ -28,7 +28,7 @@ from airflow_recovery.planning.scenario import (
     Request,
     RestartFrom,
     RestartRegion,
-    Supposition,
+    Scenario,
     Together,
 )
 
@@ -96,8 +96,8 @@ def test_consumers_of_what_will_be_made_again_run_although_they_stand_now():
     #   P -> C
     #    \-> D      C failed, and the result that it reads is gone
     case = RunCase(FORK).finish("P").finish("D").fail("C").lose("P")
-    judged = Judgement(case.topology, case.state(), available=case.available)
-    assert judged.why_must_run("D") is None
+    evaluation = Evaluation(case.topology, case.state(), available=case.available)
+    assert evaluation.why_must_run("D") is None
     found = case.plan()
     assert found.running == ("P", "C", "D")
     assert (found.of("D").why, found.of("D").cause) == (Why.INPUT_REMADE, "P")
@@ -119,11 +119,11 @@ def test_what_a_remade_consumer_wants_is_asked_for_as_well():
 def test_control_without_looking_ahead_the_plan_misses_what_then_runs(monkeypatch):
     """A plan of `why_must_run` alone: true of this moment, and not of the run."""
 
-    def now(judged, *, same_rows, ask=True):
-        reasons = {each.name: judged.why_must_run(each.name) for each in judged.topology.regions}
+    def now(evaluation, *, same_rows, ask=True):
+        reasons = {each.name: evaluation.why_must_run(each.name) for each in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
-    monkeypatch.setattr(plan_making, "foresee", now)
+    monkeypatch.setattr(plan_making, "simulate", now)
     case = RunCase(FORK).finish("P").finish("D").fail("C").lose("P")
     assert set(case.runs()) < case.play()
 
@@ -136,11 +136,11 @@ def test_every_attempt_is_asked_for_once():
 
 def test_a_plan_within_a_wake_up_asks_nobody():
     case = RunCase(DIAMOND).finish_all().reset("E").lose("C")
-    judged = Judgement(case.topology, case.state(), available=case.available)
-    assert plan_of(judged, ask=False).running == ("E",)
+    evaluation = Evaluation(case.topology, case.state(), available=case.available)
+    assert plan_of(evaluation, ask=False).running == ("E",)
     assert case.asked == []
-    assert judged.lost_inputs("E").keys() == {"C"}
-    assert plan_of(judged, ask=False).running == ("C", "E")
+    assert evaluation.lost_inputs("E").keys() == {"C"}
+    assert plan_of(evaluation, ask=False).running == ("C", "E")
 
 
 def test_denied_is_an_error_and_no_answer():
@@ -197,7 +197,7 @@ def test_what_nobody_will_ask_for_again_may_be_released(retention, published, re
     #  P -> C -> E: E is a final result
     case = RunCase(CHAIN).finish_all()
     topology = replace(case.topology, retention=retention)
-    pins = frozenset(InputPin(each, 1) for each in published)
+    pins = frozenset(InputRef(each, 1) for each in published)
     assert plan(topology, case.state(), case.available, published=pins).names(Action.RELEASE) == released
 
 
@@ -258,13 +258,13 @@ def test_fault_61_control_without_comparing_inputs_a_region_with_a_new_edge_is_k
     after = RunCase({"P": (), "Q": (), "E": ("P", "Q")})
     after.attempts = before.attempts
     assert after.runs() == "E"
-    judge = Judgement._judge_standing
+    evaluate = Evaluation._evaluate_validity
 
     def blind(self, name):
-        reason = judge(self, name)
+        reason = evaluate(self, name)
         return None if reason is not None and reason.why is Why.INPUTS_CHANGED else reason
 
-    monkeypatch.setattr(Judgement, "_judge_standing", blind)
+    monkeypatch.setattr(Evaluation, "_evaluate_validity", blind)
     assert after.runs() == ""
 
 
@@ -273,13 +273,13 @@ def test_fault_61_control_without_comparing_inputs_a_region_with_a_new_edge_is_k
 
 def test_a_restart_names_the_attempts_that_it_resets():
     case = RunCase(CHAIN).finish_all().finish("C")
-    assert case.plan(RestartFrom("C")).resets == (InputPin("C", 2), InputPin("E", 1))
+    assert case.plan(RestartFrom("C")).resets == (InputRef("C", 2), InputRef("E", 1))
     assert case.plan().resets == ()
 
 
 def test_what_is_reset_already_and_what_never_ran_needs_no_reset():
     case = RunCase(CHAIN).finish("P").finish("C").reset("C")
-    assert case.plan(RecomputeAll()).resets == (InputPin("P", 1),)
+    assert case.plan(RecomputeAll()).resets == (InputRef("P", 1),)
 
 
 def test_a_loss_a_failure_or_a_change_of_code_can_not_be_applied():
@@ -293,7 +293,7 @@ def test_a_plan_shows_the_run_as_it_is_and_not_as_it_is_supposed_to_be():
     case = RunCase(CHAIN).finish_all()
     for request in (RestartRegion("C"), RegionFailure("C")):
         found = case.plan(request).of("C")
-        assert (found.attempt, found.top, found.mark) == (1, 1, 0)
+        assert (found.attempt, found.latest_attempt, found.reset_watermark) == (1, 1, 0)
 
 
 # names
@@ -372,7 +372,7 @@ def test_a_chain_of_five_thousand_regions_without_recursion():
         case.attempts[name][1] = RunCase({name: ()}).finish(name).attempts[name][1]
         if at:
             outcome = case.attempts[name][1].outcome
-            pins = (InputPin(names[at - 1], 1),)
+            pins = (InputRef(names[at - 1], 1),)
             case.mark(name, 1, outcome=replace(outcome, inputs=pins))
     found = case.plan(RestartRegion("r0"))
     assert len(found.running) == 5_000
@@ -397,17 +397,17 @@ def cases(draw: st.DrawFn) -> tuple[RunCase, Request]:
         case.play(lambda region: draw(st.sampled_from(["rows", "rows", "other rows"])))
         for name in names:
             what = draw(st.sampled_from(["nothing"] * 6 + ["lose", "reset", "fail", "release", "report", "open"]))
-            top = case.state().of(name).top
-            if what == "lose" and top:
+            latest_attempt = case.state().of(name).latest_attempt
+            if what == "lose" and latest_attempt:
                 case.lose(name)
             elif what == "reset":
                 case.reset(name)
             elif what == "fail" and case.state().of(name).current is None:
                 case.fail(name)
-            elif what == "release" and top:
-                case.mark(name, top, is_released=True)
-            elif what == "report" and top:
-                case.mark(name, top, is_lost=True)
+            elif what == "release" and latest_attempt:
+                case.mark(name, latest_attempt, is_released=True)
+            elif what == "report" and latest_attempt:
+                case.mark(name, latest_attempt, is_lost=True)
     region = draw(st.sampled_from(names))
     request = draw(
         st.sampled_from(
@@ -426,9 +426,9 @@ def cases(draw: st.DrawFn) -> tuple[RunCase, Request]:
     return case, request
 
 
-def supposed(case: RunCase, request: Request) -> None:
+def scenario(case: RunCase, request: Request) -> None:
     """Let ``request`` come true, for good."""
-    run = request.suppose(Supposition(case.topology, case.state(), case.available))
+    run = request.apply(Scenario(case.topology, case.state(), case.available))
     case.topology = run.topology
     case.attempts = {name: dict(run.state.of(name).attempts) for name in case.upstream}
     for name in case.upstream:
@@ -443,7 +443,7 @@ def test_what_is_planned_is_what_then_runs(drawn, data):
     case, request = drawn
     found = case.plan(request)
     run, wait = set(found.running), set(found.names(Action.WAIT))
-    supposed(case, request)
+    scenario(case, request)
     ran = case.play(lambda region: data.draw(st.sampled_from(["rows", "other rows"])))
     assert run <= ran <= run | wait
     if not any(each.determinism for each in case.topology.regions):
@@ -471,7 +471,7 @@ def test_invariants_6_and_7_all_regions_disjoint_and_the_restart_set_is_closed(d
         assert each.why is not None
         assert {one.name for one in found.chain(each.name)} <= moving
     # whatever a pre-check would say now is in the plan
-    judged = Judgement(case.topology, case.state(), available=case.available)
+    evaluation = Evaluation(case.topology, case.state(), available=case.available)
     if request is plan_making.REBUILD:
-        must = {name for name in case.upstream if judged.why_must_run(name) is not None}
-        assert {name for name in must if not judged.is_undecided(name)} <= set(found.running)
+        must = {name for name in case.upstream if evaluation.why_must_run(name) is not None}
+        assert {name for name in must if not evaluation.is_undecided(name)} <= set(found.running)

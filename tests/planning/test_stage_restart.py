@@ -14,24 +14,24 @@ from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     FenceCause,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
     Reset,
 )
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
-from airflow_recovery.streaming.mode import ChannelPin, ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.restart import (
     StageMode,
     attempts_that_tell,
-    begin_anew,
-    begun_anew,
     ended_before,
     has_restarted_behind,
     is_taken_along,
+    new_generation,
+    new_generation_of,
     should_restart,
     stage_restart,
 )
@@ -79,10 +79,10 @@ class Told:
 
     def start(self, *regions: str) -> Told:
         for name in regions:
-            n, state = self.state().of(name).top + 1, self.state()
+            n, state = self.state().of(name).latest_attempt + 1, self.state()
             claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
             planned = self.stages.regions[name]
-            pins = [ChannelPin(each.result, state.of(each.producer).generations[-1]) for each in planned.mode.channels]
+            pins = [ChannelRef(each.result, state.of(each.producer).generations[-1]) for each in planned.mode.channels]
             after = ended_before(self.stages, state, name)
             claim = replace(claim, mode=StreamingClaim(tuple(pins), after=after))
             self.attempts.setdefault(name, {})[n] = Attempt(n, is_claimed=True, claim=claim)
@@ -90,7 +90,7 @@ class Told:
 
     def end(self, region: str, **fields: Any) -> Told:
         """The newest attempt, as it is open."""
-        n = self.state().of(region).top
+        n = self.state().of(region).latest_attempt
         claim = self.claim(region)
         outcome = Outcome(region, n, AttemptState.FENCED, "w", "now", **fields)
         if outcome.cause is None:
@@ -103,13 +103,13 @@ class Told:
         return self.end(region, cause=cause, failure=Failure(type_, "boom"))
 
     def reset(self, region: str, *, altered: bool = False) -> Told:
-        n = self.state().of(region).top
+        n = self.state().of(region).latest_attempt
         reset = Reset(region, n, "w", "why", failover=True, altered=altered)
         self.attempts[region][n] = replace(self.attempts[region][n], is_reset=True, reset=reset)
         return self
 
     def claim(self, region: str, n: int = 0) -> Claim:
-        claim = self.attempts[region][n or self.state().of(region).top].claim
+        claim = self.attempts[region][n or self.state().of(region).latest_attempt].claim
         assert claim is not None
         return claim
 
@@ -117,7 +117,9 @@ class Told:
         return stage_restart(self.stages, self.state(), region, **given).mode
 
     def anew(self, region: str, own: str | None = None) -> str:
-        found = begin_anew(self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).mode.channels)
+        found = new_generation(
+            self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).mode.channels
+        )
         return "".join(found)
 
 
@@ -206,10 +208,10 @@ def test_flips_rules_say_who_restarts_with_it(told, region, restarts, new):
 
 
 def test_a_reset_is_a_restart_from_the_beginning_of_all_that_is_connected():
-    found = begun_anew(stages(), "c", "asked for")
+    found = new_generation_of(stages(), "c", "asked for")
     assert found.flip is not None
     assert "".join(map(stages().region, found.flip.vertices)) == "abcd"
-    alone = begun_anew(stages(), "y", "asked for").flip
+    alone = new_generation_of(stages(), "y", "asked for").flip
     assert alone is not None
     assert "".join(map(stages().region, alone.vertices)) == "xy"
 
@@ -272,7 +274,7 @@ def test_other_chains_are_left_alone():
 
 def test_a_claim_says_behind_which_ends_it_begins():
     told = running().fail("a").start("a").fail("b").start("c")
-    assert told.claim("c").mode.after == (InputPin("a", 1), InputPin("b", 1))
+    assert told.claim("c").mode.after == (InputRef("a", 1), InputRef("b", 1))
     assert has_restarted_behind(told.claim("c"), "b", 1)
     assert not has_restarted_behind(told.claim("c"), "b", 2)
     assert not has_restarted_behind(told.claim("b"), "a", 1)
@@ -311,9 +313,9 @@ def test_who_is_connected_with_whom():
     assert live_attempts(RunState(), "a") == []
 
 
-def judged(told: Told) -> Judgement:
+def evaluation(told: Told) -> Evaluation:
     told.attempts.setdefault("t", {1: Attempt(1, True, True, outcome=_finish("t"))})
-    return Judgement(told.stages.plan, told.state(), available=lambda region, attempt: None)
+    return Evaluation(told.stages.plan, told.state(), available=lambda region, attempt: None)
 
 
 def _finish(region: str) -> Outcome:
@@ -322,16 +324,16 @@ def _finish(region: str) -> Outcome:
 
 def test_a_finish_in_a_generation_of_before_does_not_stand():
     told = running().end("b").end("c")
-    assert judged(told).why_not_standing("c") is None
+    assert evaluation(told).invalid_because("c") is None
     told.fail("a").reset("a")
-    found = judged(told)
-    reason = found.why_not_standing("c")
+    found = evaluation(told)
+    reason = found.invalid_because("c")
     assert reason is not None
     assert (reason.why, reason.source) == (Why.INPUT_DOES_NOT_STAND, "b"), (
         "although its own channel is what it has read"
     )
     assert not found.is_undecided("c")
-    reason = found.why_not_standing("b")
+    reason = found.invalid_because("b")
     assert reason is not None
     assert (reason.why, reason.source) == (Why.CHANNEL_ANEW, "a")
     assert reason.text() == "b: its channel begins anew (raw was in generation 1, now 2)"
@@ -342,8 +344,8 @@ def test_a_finish_in_a_generation_of_before_does_not_stand():
 def test_a_reader_stands_while_who_feeds_it_has_only_not_said_that_it_has_finished():
     """It died behind its last record in the channel: its next attempt finds nothing left to do."""
     told = running().end("c").fail("b")
-    assert judged(told).why_not_standing("c") is None
-    assert judged(told).why_must_run("b") is not None
+    assert evaluation(told).invalid_because("c") is None
+    assert evaluation(told).why_must_run("b") is not None
 
 
 def test_a_stage_does_not_stand_in_its_own_older_generation_either():
@@ -357,14 +359,14 @@ def test_a_finish_with_other_channels_than_today_s_does_not_stand():
     outcome = told.attempts["c"][1].outcome
     assert outcome is not None
     told.attempts["c"][1] = replace(told.attempts["c"][1], outcome=replace(outcome, mode=StreamingOutcome()))
-    reason = judged(told).why_not_standing("c")
+    reason = evaluation(told).invalid_because("c")
     assert reason is not None
     assert (reason.why, reason.detail) == (Why.INPUTS_CHANGED, "channels [], now ['scored']")
 
 
 def test_what_a_task_relies_on_is_its_own_open_claim_else_the_finish():
     told = running().end("c").start("c")
-    found = judged(told)
-    assert found.channel_basis("c", "ti") == (ChannelPin("scored", 1),)
-    assert found.channel_basis("c", "another") == (ChannelPin("scored", 1),)
+    found = evaluation(told)
+    assert found.channel_basis("c", "ti") == (ChannelRef("scored", 1),)
+    assert found.channel_basis("c", "another") == (ChannelRef("scored", 1),)
     assert found.channel_basis("b", "another") == ()

@@ -259,7 +259,7 @@ def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
 
 def test_control_a_former_word_is_seen() -> None:
     assert former_words("A task wakes its producer.")
-    assert not former_words("The record `settle`.\n```\nsettle\n```\n")
+    assert not former_words("The record `final_check`.\n```\nsettle\n```\n")
 
 
 def test_what_is_there_is_found() -> None:

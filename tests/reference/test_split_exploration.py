@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.model.split_matching import Vanished
 from reference.split_exploration import CONTROLS, Case, Change, Control, Fault, explore, walk
 from reference.split_exploration.command import main
 from reference.split_exploration.explore import found_by_walks

@@ -100,7 +100,7 @@ class Case:
         run = Run(
             plan=PlanRecord("jobs:flights", (plan,)),
             journal=journal,
-            scheduler=NobodyAsks(),
+            task_instances=NobodyAsks(),
             available=ResultProber(self.warehouse.resources.open_location),
             task_keys={REGION: REGION},
             task=TaskIdentity("run", 1, str(os.getpid())),

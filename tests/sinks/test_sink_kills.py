@@ -125,7 +125,7 @@ def test_case_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probe
     confirm_dead(probed.journal_of(), RunState({"delays": probed.state()}), "delays", "ann", "killed it myself")
     assert TaskProcess(probed).wait() == "success"
     assert probed.warehouse.rows() == GIVEN
-    assert probed.state().top == 1
+    assert probed.state().latest_attempt == 1
     assert probed.state().attempts[1].turns == 2
 
 

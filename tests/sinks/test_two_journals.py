@@ -153,11 +153,11 @@ def test_the_repaired_rows_of_a_new_journal_go_above_what_the_old_one_had_replac
     assert target.carriers() == ["B6"]
     assert target.counted() == 2
     # Its own number is the journal's: who comes later goes on as ever.
-    assert new.state().top == 1
+    assert new.state().latest_attempt == 1
     new.task()
     replace(new, rows=BEFORE, code="other").task()
     assert target.carriers() == ["AA", "UA"]
-    assert (new.state().top, target.counted()) == (2, 3)
+    assert (new.state().latest_attempt, target.counted()) == (2, 3)
 
 
 def test_a_new_journal_appends_nothing_to_what_the_old_one_had_and_says_so_before_spark(target):
@@ -166,7 +166,7 @@ def test_a_new_journal_appends_nothing_to_what_the_old_one_had_and_says_so_befor
     with pytest.raises(AppendedAlready, match=r"holds attempt 1 .*of this run, which this journal does not know"):
         new.task()
     assert target.carriers() == ["AA", "UA"]
-    assert new.state().top == 0
+    assert new.state().latest_attempt == 0
     target.undo()
     new.task()
     assert target.carriers() == ["B6"]
@@ -210,7 +210,7 @@ def test_two_at_once_in_mode_append_the_later_one_is_refused_until_the_rows_are_
     target.undo()
     new.task()
     assert target.carriers() == ["B6"]
-    assert (new.state().top, end_of(new, 1)) == (1, CommitEnd.COMMITTED)
+    assert (new.state().latest_attempt, end_of(new, 1)) == (1, CommitEnd.COMMITTED)
 
 
 # what the version before has left behind
@@ -239,7 +239,7 @@ def test_what_the_version_before_has_prepared_is_committed_once(target, mode, wa
     for _ in range(2):
         case.task()
         assert target.carriers() == ["AA", "UA"]
-    assert (case.state().top, end_of(case, 1), target.counted()) == (1, CommitEnd.COMMITTED, 1)
+    assert (case.state().latest_attempt, end_of(case, 1), target.counted()) == (1, CommitEnd.COMMITTED, 1)
 
 
 def test_control_asked_by_its_writer_it_would_be_refused(target, monkeypatch):
@@ -259,7 +259,7 @@ def test_what_the_version_before_has_committed_stands_and_is_followed(target, mo
     case.task()
     replace(case, rows=REPAIRED, code="other").task()
     assert target.carriers() == ["B6"]
-    assert (case.state().top, target.counted()) == (2, 2)
+    assert (case.state().latest_attempt, target.counted()) == (2, 2)
 
 
 def test_a_lost_journal_of_the_version_before_is_seen_as_well(target):

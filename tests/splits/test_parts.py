@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import Failure, ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, InputPin, Part
+from airflow_recovery.model.records import Claim, InputRef, Part
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim
 from airflow_recovery.splits.parts import (
     SplitWork,
@@ -29,7 +30,6 @@ from airflow_recovery.splits.parts import (
     union_of,
     usable,
 )
-from airflow_recovery.splits.split import Split
 
 FOLDER = "s3://data/dag/run/group/S"
 
@@ -126,13 +126,13 @@ def test_what_was_dropped_stays_dropped():
 
 def test_a_side_input_is_the_same_by_its_rows_else_by_its_attempt():
     def told(attempt: int, *digests: tuple[str, str]) -> str:
-        return reading_of("f", [InputPin("P", attempt, digests)])
+        return reading_of("f", [InputRef("P", attempt, digests)])
 
     assert told(1, ("P", "d")) == told(2, ("P", "d"))
     assert told(1, ("P", "d")) != told(1, ("P", "e"))
     assert told(1) != told(2)
     assert reading_of("f", []) != reading_of("g", [])
-    pins = [InputPin("P", 1), InputPin("Q", 2)]
+    pins = [InputRef("P", 1), InputRef("Q", 2)]
     assert reading_of("f", pins) == reading_of("f", reversed(pins))
 
 

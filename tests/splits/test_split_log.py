@@ -8,6 +8,7 @@ import time
 import pytest
 
 from airflow_recovery.errors import AttemptLost, RecordInvalid
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import (
     LOG_RECORD,
     Assign,
@@ -20,7 +21,6 @@ from airflow_recovery.splits.log import (
     fold,
 )
 from airflow_recovery.splits.mode import PartRef
-from airflow_recovery.splits.split import Split
 
 SPLITS = tuple(Split.of_file(f"s3://lake/{name}", 10, "e") for name in "abcd")
 A, B, C, D = (each.key for each in SPLITS)
@@ -112,7 +112,7 @@ def test_fault_92_a_finish_stands_for_as_long_as_its_splits_are_those_of_its_sub
     mine = (PartRef(1, 0, (A,)), PartRef(1, 1, (B,)))
 
     def why(*more: LogRecord, subtasks: int = 2, parts: tuple[PartRef, ...] = mine) -> str | None:
-        return fold([*records, *more]).why_not_standing(0, subtasks, parts)
+        return fold([*records, *more]).invalid_because(0, subtasks, parts)
 
     assert why() is None
     assert why(Return(1, 1, (D,))) is None  # it is the other one that has to read it again

@@ -225,13 +225,13 @@ def test_a_folder_that_another_process_prunes_is_made_again(
     mkdir = os.mkdir
     pruned: list[Any] = []
 
-    def making(name: str, *arguments: Any, **options: Any) -> None:
+    def build(name: str, *arguments: Any, **options: Any) -> None:
         mkdir(name, *arguments, **options)
         if name == "a" and len(pruned) < 3:
             pruned.append(name)
             (tmp_path / "store/a").rmdir()
 
-    monkeypatch.setattr(os, "mkdir", making)
+    monkeypatch.setattr(os, "mkdir", build)
     local_store.put("a/b/key", b"x")
     assert (len(pruned), local_store.get("a/b/key").body) == (3, b"x")
 

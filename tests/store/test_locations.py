@@ -56,7 +56,7 @@ def test_no_store_is_opened_at_another_place(uri: str, here: Path) -> None:
 @pytest.mark.parametrize("uri", [uri for uri in NO_PLACE if uri.startswith("s3")])
 def test_a_connection_opens_no_such_place(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="Expected s3://<bucket>/<prefix>, found"):
-        S3Store("s3://any").beside(uri)
+        S3Store("s3://any").sibling(uri)
 
 
 @pytest.mark.parametrize("command", [["gc"], ["show", "dag", "2026-01-01"]])

@@ -240,7 +240,7 @@ def test_opening_a_store_imports_no_boto3() -> None:
 
 
 def test_stores_beside_each_other_share_their_clients(s3_store: S3Store) -> None:
-    other = s3_store.beside(f"{s3_store.base_uri}/other")
+    other = s3_store.sibling(f"{s3_store.base_uri}/other")
     other.put("key", b"x")
     assert other._clients is s3_store._clients
     assert [each.key for each in s3_store.list()] == ["other/key"]

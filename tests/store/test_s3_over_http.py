@@ -371,7 +371,7 @@ def test_fault_28_expired_credentials_are_fetched_anew_once(
     known = opened(proxy)
     for at, name in enumerate(requests, 1):
         store = opened(proxy, "old", renewals)
-        known.beside(store.base_uri).put("a", b"0")
+        known.sibling(store.base_uri).put("a", b"0")
         REQUESTS[name](store)
         REQUESTS[name](store)
         assert renewals.count == at, name

@@ -249,8 +249,8 @@ def test_exists_that_cannot_be_read_is_repeated(
 def test_an_object_that_can_not_be_judged_is_neither_ours_nor_lost(local_store: LocalStore, clock: ManualClock) -> None:
     local_store.put("k", b"damaged")
 
-    def judge(found: bytes) -> bool:
+    def evaluate(found: bytes) -> bool:
         raise RecordInvalid("damaged")
 
     with pytest.raises(RecordInvalid):
-        write_once(local_store, "k", b"mine", is_mine=judge, clock=clock, sleep=clock.sleep)
+        write_once(local_store, "k", b"mine", is_mine=evaluate, clock=clock, sleep=clock.sleep)

@@ -14,7 +14,7 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
-    InputPin,
+    InputRef,
     Lost,
     Outcome,
     PlanRecord,
@@ -59,7 +59,7 @@ def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
         events(
             ResultLost(occurred_at="1", lost=lost),
             ResultLost(occurred_at="1", lost=lost),
-            FailoverPlanned(occurred_at="2", region="total", lost=(InputPin("raw", 1),), plan=lost.plan),
+            FailoverPlanned(occurred_at="2", region="total", lost=(InputRef("raw", 1),), plan=lost.plan),
             ExecutionVertexReset(occurred_at="3", reset=Reset("raw", 1, "ann", "asked for")),
             StreamEnded(occurred_at="4"),
         )

@@ -68,7 +68,7 @@ def test_what_is_lost_is_told_and_an_old_generation_does_not_count() -> None:
     scorer.work()
     run.sink_all(second)
     assert committed(run).lost == 4
-    run.begin_anew()
+    run.new_generation()
     assert committed(run) == CommittedBatches("sink", (), -1, 0, 0)
 
 

@@ -103,7 +103,7 @@ def test_what_nobody_can_know_is_no_zero() -> None:
 def test_generations_that_began_anew_stay_in_the_account_and_do_not_count() -> None:
     run = run_of()
     run.emit(run.source(), 5)
-    run.begin_anew()
+    run.new_generation()
     run.emit(run.source(), 2)
     found = reports(run)
     # The source had one attempt, so its new generation is number 2; nobody had claimed the scorer.

@@ -11,7 +11,7 @@ from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     FenceCause,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
@@ -35,7 +35,7 @@ def many_regions(rest: RestWorld, *, layers: int, wide: int) -> None:
     named = plan_hash(plan)
 
     def finish(region: RegionPlan) -> None:
-        pins = tuple(InputPin(each, 1) for each in region.inputs)
+        pins = tuple(InputRef(each, 1) for each in region.inputs)
         journal.claim(Claim(region.name, 1, "test", named, pins, "run", 1, "ti", "tag", "2026-01-01T00:00:00+00:00"))
         if region.name == FAILED:
             journal.fence(

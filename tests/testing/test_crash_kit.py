@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_recovery.attempt import previous_attempt as predecessor
+from airflow_recovery.attempt import previous_attempt as previous_attempt
 from airflow_recovery.attempt import region_task
 from airflow_recovery.attempt.commit import commit_own
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
@@ -263,12 +263,12 @@ def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(st
 
 
 def test_where_finished_regions_are_not_looked_for_they_run_again(stage, monkeypatch):
-    judge = region_task.RegionTask._act_on
+    evaluate = region_task.RegionTask._act_on
 
     def never_keeps(self, state, externals):
         mine = state.of(self._region)
         if mine.current is None or self._run.task.try_number == 1:
-            return judge(self, state, externals)
+            return evaluate(self, state, externals)
         return self._run_attempt(state, {}, externals)
 
     monkeypatch.setattr(RegionTask, "_act_on", never_keeps)
@@ -277,9 +277,9 @@ def test_where_finished_regions_are_not_looked_for_they_run_again(stage, monkeyp
 
 def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(stage, monkeypatch):
     def refuses(*args):
-        raise predecessor.AttemptLost("somebody else's")
+        raise previous_attempt.AttemptLost("somebody else's")
 
-    monkeypatch.setattr(region_task, "fence_predecessor", refuses)
+    monkeypatch.setattr(region_task, "fence_previous_attempt", refuses)
     finds(CrashLoop(stage()), "storm", "task of baton try 1, after claim 1")
 
 

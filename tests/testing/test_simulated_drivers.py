@@ -30,5 +30,5 @@ def test_fault_3_no_application_is_started_while_the_driver_of_another_gives_sig
 
 
 def test_control_without_following_a_second_application_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_task, "follow", lambda *given: False)
+    monkeypatch.setattr(region_task, "reconnect", lambda *given: False)
     assert hasty(schedules())

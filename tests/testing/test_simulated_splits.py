@@ -53,7 +53,7 @@ ZOMBIES = Settings(
     {Trouble.HEARTBEAT: 2, Trouble.PAUSE: 2},
     publishes=False,
     detached_share=0.0,
-    patience_s=0.0,
+    heartbeat_timeout_s=0.0,
 )
 
 

@@ -15,7 +15,7 @@ from scripted import Scripted, before_a_listing, to_its_end
 
 from airflow_recovery.attempt import clear_producers as wake
 from airflow_recovery.attempt import commit, region_task
-from airflow_recovery.attempt import final_check as settle
+from airflow_recovery.attempt import final_check as final_check
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, StoreTimeout, StoreUnavailable
@@ -25,11 +25,11 @@ from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Reset
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results import release
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.store.write_once import Written, write_once
-from airflow_recovery.testing.fake_airflow import FakeDoor
+from airflow_recovery.testing.fake_airflow import FakeClearClient
 from airflow_recovery.testing.simulation import (
     TOPOLOGIES,
     Settings,
@@ -84,19 +84,19 @@ def alone(upstream: dict[str, tuple[str, ...]], troubles: dict[Trouble, int], **
 
 
 # A process asks Airflow before it claims: that alone keeps most zombies out, and hides what else does.
-NO_LIVE_CHECK = (FakeDoor, "live_check", lambda self: self._gate("live check"))
+NO_LIVE_CHECK = (FakeClearClient, "live_check", lambda self: self._gate("live check"))
 
 
-def no_settle(run: Run, region: str, attempt: int) -> None:
+def no_final_check(run: Run, region: str, attempt: int) -> None:
     pass
 
 
 def test_1_without_settle_green_is_false(broken):
-    broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "settle", no_settle))
+    broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "settle", no_final_check))
 
 
 def test_2_where_settle_spares_running_tasks_green_is_false(broken):
-    broken(alone(PAIR, {Trouble.RESTART: 2}), "false green", (settle, "RUNNING_STATES", frozenset()))
+    broken(alone(PAIR, {Trouble.RESTART: 2}), "false green", (final_check, "RUNNING_STATES", frozenset()))
 
 
 def case_3() -> Scripted:
@@ -129,21 +129,21 @@ def test_3_where_a_zombies_open_claim_is_taken_for_the_tasks_own(monkeypatch):
     """Too rare to wait for: the schedule's beginning is the one that the model of the protocol has found."""
     monkeypatch.setattr(*NO_LIVE_CHECK)
     case_3().run()
-    basis = Judgement.basis
-    monkeypatch.setattr(Judgement, "basis", lambda self, region, ti_id: basis(self, region, None))
+    basis = Evaluation.basis
+    monkeypatch.setattr(Evaluation, "basis", lambda self, region, ti_id: basis(self, region, None))
     with pytest.raises(Violation, match="false green: the results rest on P@1, which was reset"):
         case_3().run()
 
 
 def test_4_where_a_consumers_report_resets_its_producer(broken):
-    def with_authority(run, judged, caller, lost, observation):
+    def with_authority(run, evaluation, caller, lost, observation):
         for region in lost:
-            current = judged.current(region)
+            current = evaluation.current(region)
             if current is not None:
                 run.journal.reset(Reset(region, current.number, caller, "lost"))
-        return wake_producers(run, judged, caller, lost, observation)
+        return clear_producers(run, evaluation, caller, lost, observation)
 
-    wake_producers = wake.wake_producers
+    clear_producers = wake.clear_producers
     broken(alone(PAIR, {Trouble.DELETE: 1}), "I5: P@1 was reset by C", (wake, "wake_producers", with_authority))
 
 
@@ -163,18 +163,18 @@ def test_5_where_the_try_is_that_of_the_finish_record_nobody_is_ever_woken(broke
 
 def test_6_where_wanted_is_not_recursive_a_released_input_is_never_made(broken):
     def not_recursive(self, name):
-        return self._regions[name].final or any(self._standing[each] is not None for each in self._consumers[name])
+        return self._regions[name].final or any(self._invalid[each] is not None for each in self._consumers[name])
 
     broken(
         Settings(job_of(CHAIN), {Trouble.SWEEP: 1, Trouble.DELETE: 1}),
         "does not see the result of P@1",
-        (Judgement, "_is_wanted", not_recursive),
+        (Evaluation, "_is_wanted", not_recursive),
     )
 
 
 def test_7_where_kept_needs_all_its_outputs_a_release_makes_them_again(broken):
     settings = alone(PAIR, {Trouble.SWEEP: 1}, max_attempts={"P": 1})
-    broken(settings, "waste: P", (Judgement, "_is_wanted", lambda self, name: True))
+    broken(settings, "waste: P", (Evaluation, "_is_wanted", lambda self, name: True))
 
 
 def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
@@ -182,7 +182,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
         opened = state.of(self._region).open_attempt
         if opened is None:
             return act_on(self, state, externals)
-        self._fence_predecessor(opened)
+        self._fence_previous_attempt(opened)
         outcome = self._run.journal.read_outcome(self._region, opened.number)
         if outcome.state is AttemptState.FENCED:
             return None
@@ -190,7 +190,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
 
     act_on = RegionTask._act_on
     # Settle alone would catch it.
-    off = (region_task, "settle", no_settle), (RegionTask, "_act_on", adopts)
+    off = (region_task, "settle", no_final_check), (RegionTask, "_act_on", adopts)
     broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off)
 
 
@@ -208,7 +208,7 @@ def test_10_where_a_loser_of_a_claim_fights_back(broken):
         except AttemptLost:
             opened = self._run.journal.load(self._run.list()).of(self._region).open_attempt
             if opened is not None:
-                self._fence_predecessor(opened)
+                self._fence_previous_attempt(opened)
             return fights(self, self._run.journal.load(self._run.list()), *others)
 
     claim = RegionTask._claim
@@ -273,7 +273,7 @@ def test_fault_21_where_every_412_is_a_lost_race(broken):
 def test_fault_51_where_verify_takes_any_digest_for_equal(broken):
     job = job_of(PAIR, {"P": Determinism.VERIFY}, unstable="P")
     settings = Settings(job, {Trouble.RESTART: 1}, publishes=False)
-    broken(settings, "false green", (Judgement, "_why_superseded", lambda self, consumer, pin: None))
+    broken(settings, "false green", (Evaluation, "_why_superseded", lambda self, consumer, pin: None))
 
 
 def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
@@ -281,11 +281,11 @@ def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
         attempt = self.state.of(name).current
         if attempt is not None and attempt.outcome is not None:
             self._regions[name] = replace(self._regions[name], fingerprint=attempt.outcome.fingerprint)
-        return judge(self, name)
+        return evaluate(self, name)
 
-    judge = Judgement._judge_standing
+    evaluate = Evaluation._evaluate_validity
     settings = Settings(job_of(PAIR), {Trouble.DEPLOY: 1})
-    broken(settings, "undisturbed run", (Judgement, "_judge_standing", same_code))
+    broken(settings, "undisturbed run", (Evaluation, "_judge_standing", same_code))
 
 
 def test_where_nobody_says_what_a_dead_process_has_left_the_history_has_a_hole(broken):

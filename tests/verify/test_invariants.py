@@ -16,7 +16,7 @@ from spoiled_journal import PREFIX, Spoiled
 from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import Closed, InputPin, Released
+from airflow_recovery.model.records import Closed, InputRef, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, Violation, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY
@@ -56,7 +56,7 @@ def test_nothing_recorded_passes_and_says_so() -> None:
 
 def test_a_run_that_was_purged_and_came_back_passes(published: Spoiled) -> None:
     world = published.world
-    world.journal().close(Closed(tuple(InputPin(name, world.attempts(name)) for name in "PCDE")), 1)
+    world.journal().close(Closed(tuple(InputRef(name, world.attempts(name)) for name in "PCDE")), 1)
     published.delete(*(each for each in published.keys("") if not each.startswith("closed")))
     world.new_airflow()
     world.until_green()
@@ -76,7 +76,7 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topo
 
 
 def test_control_without_settle_the_checker_sees_the_false_green(monkeypatch) -> None:
-    monkeypatch.setattr(region_task, "settle", lambda run, region, attempt: None)
+    monkeypatch.setattr(region_task, "final_check", lambda run, region, attempt: None)
     found: set[int] = set()
     for seed in range(200):
         schedule = Schedule(seed, Settings(job_of(TOPOLOGIES["pair"]), {Trouble.RESTART: 1}, publishes=False))

@@ -11,7 +11,7 @@ from split_world import SOURCE, SplitWorld, splits
 from spoiled_journal import Spoiled
 
 from airflow_recovery.model.records import Reset
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY, with_splits
 from airflow_recovery.verify import verify_run

@@ -81,7 +81,7 @@ def _lose(stage: Stage, supervisor: Supervisor) -> None:
     """Somebody deletes results, and a person has the run's last results made once more."""
     journal, results = _open(stage)
     for region in stage.lost:
-        below = f"{journal.layout.data_of(region, _state(stage, journal).of(region).top)}/"
+        below = f"{journal.layout.data_of(region, _state(stage, journal).of(region).latest_attempt)}/"
         results.delete([each.key for each in results.list(below)])
         supervisor.said.append(f"the results of {region} are deleted")
     supervisor.airflow.clear(stage.lost[0], downstream=True)

@@ -67,7 +67,7 @@ class Supervisor:
                 states = {task: self.airflow.state(task) for task in self.airflow.upstream}
                 raise Violation(f"stuck: {states}")
             elif self._frozen:
-                self._wake(self._frozen.pop(0))
+                self._clear_producers(self._frozen.pop(0))
             else:
                 return
 
@@ -92,7 +92,7 @@ class Supervisor:
             os.setpgid(pid, pid)
         self._serve(own, pid, ours)
 
-    def _wake(self, frozen: _Frozen) -> None:
+    def _clear_producers(self, frozen: _Frozen) -> None:
         self.said.append(f"{frozen.own.task_id} try {frozen.own.try_number} wakes")
         os.killpg(frozen.pid, signal.SIGCONT)
         self._serve(frozen.own, frozen.pid, frozen.pipe)
@@ -136,7 +136,7 @@ class Supervisor:
         if request == ENDED:
             return None, None
         try:
-            return getattr(self.airflow.door(own), request)(*arguments), None
+            return getattr(self.airflow.clear_client(own), request)(*arguments), None
         except RecoveryError as error:
             return None, error
 

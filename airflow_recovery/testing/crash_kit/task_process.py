@@ -64,7 +64,7 @@ def be_the_task(
         )
         install(crasher, stage.results)
         crasher.passes(When.AFTER, Step.TRY)
-        ended = _try(stage, own, grant, PipeDoor(airflow, crasher), crasher)
+        ended = _try(stage, own, grant, PipeClearClient(airflow, crasher), crasher)
         with crasher.around(Step.REPORT):
             airflow.send((ENDED, *ended))
             airflow.recv()
@@ -76,7 +76,9 @@ def be_the_task(
         os._exit(0)
 
 
-def _try(stage: Stage, own: TaskTry, grant: RetryGrant, door: PipeDoor, crasher: Crasher) -> tuple[str, str]:
+def _try(
+    stage: Stage, own: TaskTry, grant: RetryGrant, clear_client: PipeClearClient, crasher: Crasher
+) -> tuple[str, str]:
     log = logging.getLogger("crash_kit")
     settings = RecoverySettings(journal=stage.journal, results=stage.results)
     stores = open_stores(settings)
@@ -85,7 +87,7 @@ def _try(stage: Stage, own: TaskTry, grant: RetryGrant, door: PipeDoor, crasher:
     run = Run(
         plan=stage.plan.record,
         journal=Journal(stores.journal, stage.identity, writer=writer, listener=Recorder(events.record, _now)),
-        scheduler=door,
+        task_instances=clear_client,
         available=ResultProber(_opener(stores)),
         task_keys={name: name for name in stage.plan.regions},
         task=TaskIdentity("run 1", own.try_number, own.ti_id, grant),
@@ -160,8 +162,8 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat()
 
 
-class PipeDoor:
-    """The `Scheduler` of a try: it asks the fake Airflow in the parent process."""
+class PipeClearClient:
+    """The `TaskInstances` of a try: it asks the fake Airflow in the parent process."""
 
     def __init__(self, airflow: Connection, crasher: Crasher) -> None:
         self._airflow = airflow
@@ -169,23 +171,23 @@ class PipeDoor:
         self._lock = threading.Lock()
 
     def observe(self) -> Observation | None:
-        """As `FakeDoor`."""
+        """As `FakeClearClient`."""
         found: Observation | None = self._ask("observe")
         return found
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """As `FakeDoor`."""
+        """As `FakeClearClient`."""
         with self._crasher.around(Step.CLEAR):
             found: ClearResult = self._ask("clear", request)
             return found
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """As `FakeDoor`."""
+        """As `FakeClearClient`."""
         found: Mapping[str, str | None] = self._ask("states", tuple(keys))
         return found
 
     def live_check(self) -> None:
-        """As `FakeDoor`."""
+        """As `FakeClearClient`."""
         self._ask("live_check")
 
     def _ask(self, request: str, *arguments: Any) -> Any:

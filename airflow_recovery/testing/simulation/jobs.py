@@ -14,8 +14,8 @@ from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.fake_sink import fake_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")

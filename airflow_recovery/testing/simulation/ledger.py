@@ -49,7 +49,7 @@ class Region:
     claimed_at: dict[int, int] = field(default_factory=dict)
 
     @property
-    def top(self) -> int:
+    def latest_attempt(self) -> int:
         """The highest number ever claimed."""
         return max([self.floor, *self.claims])
 
@@ -202,8 +202,8 @@ class Ledger:
         region = self.regions[name]
         if n <= region.floor:
             return  # purged: a zombie writes where nobody looks
-        if n != region.top + 1:
-            self._say(f"I2: {name}@{n} was claimed, and the highest attempt was {region.top}")
+        if n != region.latest_attempt + 1:
+            self._say(f"I2: {name}@{n} was claimed, and the highest attempt was {region.latest_attempt}")
         if n - 1 > region.floor and n - 1 not in region.outcomes:
             self._say(f"I2: {name}@{n} was claimed while {name}@{n - 1} is open")
         for reader, k in _pins(body):

@@ -48,7 +48,7 @@ class Schedule:
             store_faults=settings.store_faults,
             store_fault_rate=0.1,
             trouble=settings.trouble,
-            patience_s=settings.patience_s,
+            heartbeat_timeout_s=settings.heartbeat_timeout_s,
             detached_share=settings.detached_share,
         )
         self.world.airflow.compares = settings.compares
@@ -361,7 +361,7 @@ class Schedule:
         self._versions += 1
         self.world.epoch = f"epoch {self._versions}"
         for name in self.promised:
-            self.was_promised(name, self.world.ledger.regions[name].top)
+            self.was_promised(name, self.world.ledger.regions[name].latest_attempt)
         self.world.airflow.clear_all()
 
 

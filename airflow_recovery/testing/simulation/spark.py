@@ -16,8 +16,8 @@ from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.split import Split
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Process, Strand, stage
@@ -32,13 +32,13 @@ class Cluster:
 
     ``trouble`` is the probability that an application fails, tells nothing, or is told to have failed after its finish.
     Of the tries, ``detached_share`` are in cluster mode. ``hasty``: applications that were submitted although the
-    driver of the attempt before lived, and had given a sign within the last ``patience_s``.
+    driver of the attempt before lived, and had given a sign within the last ``heartbeat_timeout_s``.
     """
 
     rng: random.Random
     trouble: float = 0.0
     detached_share: float = 0.3
-    patience_s: float = 0.0
+    heartbeat_timeout_s: float = 0.0
     hasty: list[str] = field(default_factory=list)
     signs_s: dict[tuple[str, int], float] = field(default_factory=dict)
     wrote: dict[tuple[str, int, str], str] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class FakeSpark(SparkApplication):
         if driver is None or driver.is_dead or signed_s is None or all(each.is_done for each in driver.strands):
             return
         silent_s = self._results.clock.now_s - signed_s
-        if silent_s < self._cluster.patience_s:
+        if silent_s < self._cluster.heartbeat_timeout_s:
             self._cluster.hasty.append(f"{claim.region}@{claim.attempt}, {silent_s:.1f} s after a sign of the driver")
 
     def _beat(self, claim: Claim) -> None:

@@ -74,17 +74,19 @@ class SplitLedger:
             counts = number > region.floor and region.has_finished(number) and number not in region.released_at
             if counts and key in _keys(region.finish(number)["outputs"]):
                 self._wrong.append(f"I8: {by} deletes {key}, of which {name}@{number} is made")
-        top = region.top
-        if top in region.claims and top > max([region.floor, *region.resets]):
-            base = _numbers(region.claims[top].get("base", ()))
-            log = [(top, number) for number in range(len(self._parts.get((name, top), ())))]
+        latest_attempt = region.latest_attempt
+        if latest_attempt in region.claims and latest_attempt > max([region.floor, *region.resets]):
+            base = _numbers(region.claims[latest_attempt].get("base", ()))
+            log = [(latest_attempt, number) for number in range(len(self._parts.get((name, latest_attempt), ())))]
             for a, number in (*base, *log):
                 marked_at = region.released_at.get(a)
-                is_seen = top in region.outcomes or a == top
-                if marked_at is not None and (is_seen or marked_at < region.claimed_at[top]):
+                is_seen = latest_attempt in region.outcomes or a == latest_attempt
+                if marked_at is not None and (is_seen or marked_at < region.claimed_at[latest_attempt]):
                     continue  # let go of, and the next claim takes nothing of it
                 if key in _keys(self._parts[name, a][number]["outputs"]):
-                    self._wrong.append(f"I8: {by} deletes {key}, which {name}@{top} has adopted or committed")
+                    self._wrong.append(
+                        f"I8: {by} deletes {key}, which {name}@{latest_attempt} has adopted or committed"
+                    )
 
     def rows_of(self, finish: dict[str, Any], result: str) -> str:
         """What a finish has as rows of a result: those of every split once, of one making; else something else."""

@@ -167,7 +167,7 @@ class Troubles:
 
     def _restart(self) -> Iterator[Act]:
         for name in self._names:
-            if self._world.ledger.regions[name].top:
+            if self._world.ledger.regions[name].latest_attempt:
                 request = RestartRegion(name, "user") if self._rng.random() < 0.7 else RestartFrom(name, "user")
                 body = partial(visitors.restart, self._schedule, request)
                 yield f"USER asks: {request.text()}", partial(self._schedule.begins, "USER", body)
@@ -196,7 +196,7 @@ class Troubles:
         """Attempts that have data, and its keys."""
         layout = self._world.layout
         for name in self._names:
-            for n in range(1, self._world.ledger.regions[name].top + 1):
+            for n in range(1, self._world.ledger.regions[name].latest_attempt + 1):
                 keys = [each.key for each in self._world.results.list(f"{layout.data_of(name, n)}/")]
                 if keys:
                     yield f"{name}@{n}", keys

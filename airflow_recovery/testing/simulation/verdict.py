@@ -20,8 +20,8 @@ def check_green(schedule: Schedule) -> None:
     ledger = schedule.world.ledger
     check_sinks(schedule)
     for region, most in schedule.settings.max_attempts.items():
-        if ledger.regions[region].top > most:
-            raise Violation(f"waste: {region} was claimed {ledger.regions[region].top} times")
+        if ledger.regions[region].latest_attempt > most:
+            raise Violation(f"waste: {region} was claimed {ledger.regions[region].latest_attempt} times")
     if schedule.unseen_marks:
         return  # nobody has looked since a person said so
     if any(0 < schedule.served[name] <= each.floor for name, each in ledger.regions.items()):

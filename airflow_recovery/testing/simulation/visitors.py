@@ -35,7 +35,7 @@ def restart(schedule: Schedule, request: Request) -> None:
     except RecoveryError as error:
         stage().switch(f"is refused: {type(error).__name__}")
         return
-    # A clear of the region alone, as in Airflow's own UI, is as good: `settle` finds who else has to run.
+    # A clear of the region alone, as in Airflow's own UI, is as good: `final_check` finds who else has to run.
     reset = {pin.region for pin in applied.resets}
     clear = [each for each in applied.clear if each in reset] if schedule.rng.random() < 0.5 else applied.clear
     stage().switch(f"clears {', '.join(clear)}")

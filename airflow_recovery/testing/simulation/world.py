@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 
-from airflow_recovery.attempt.heartbeat_watch import Patience
+from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
@@ -59,13 +59,13 @@ class World:
         store_faults: int = 0,
         store_fault_rate: float = 0.0,
         trouble: float = 0.0,
-        patience_s: float = 0.0,
+        heartbeat_timeout_s: float = 0.0,
         detached_share: float = 0.0,
     ) -> None:
         self.job = job
         self.clock = Clock()
         self.layout = JournalLayout(IDENTITY)
-        self.cluster = Cluster(rng, trouble, detached_share, patience_s)
+        self.cluster = Cluster(rng, trouble, detached_share, heartbeat_timeout_s)
         self.journal_store = MemoryStore("memory://journal", self.clock)
         self.results = MemoryStore("memory://results", self.clock)
         self.network = Network(self.journal_store, rng.getrandbits(32), rate=store_fault_rate, limit=store_faults)
@@ -121,14 +121,16 @@ class World:
         run = Run(
             plan=job.plan,
             journal=self.journal(f"writer {self._writers}"),
-            scheduler=self.airflow.door(own, gate=_ask_airflow),
+            task_instances=self.airflow.clear_client(own, gate=_ask_airflow),
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in job.regions},
             task=TaskIdentity(f"run {self.run_number}", own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
             now=self._now,
             log=self.log,
             publish_keys=self._publish_keys,
-            patience=Patience(self.cluster.patience_s, clock=lambda: self.clock.now_s, sleep=self.clock.sleep),
+            heartbeat_timeouts=HeartbeatTimeouts(
+                self.cluster.heartbeat_timeout_s, clock=lambda: self.clock.now_s, sleep=self.clock.sleep
+            ),
             is_live_run=lambda run_id: run_id == f"run {self.run_number}",
             open_committer=lambda spec: self.target.committer(spec, lambda request: stage().switch(request)),
         )

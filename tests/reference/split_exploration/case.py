@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.model.split_matching import Vanished
 
 
 class Change(str, Enum):

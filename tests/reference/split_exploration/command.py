@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_recovery.splits.matching import Vanished
+from airflow_recovery.model.split_matching import Vanished
 from reference.split_exploration.case import EVERY_CHANGE, EVERY_FAULT, Case, Change, Fault
 from reference.split_exploration.controls import CONTROLS
 from reference.split_exploration.explore import explore, found_by_walks, walk

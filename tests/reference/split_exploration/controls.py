@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.splits import assignment, parts
+from airflow_recovery.model import split_assignment as assignment
+from airflow_recovery.splits import parts
 from airflow_recovery.splits.log import SplitBook
 from reference.split_exploration.case import Case, Change, Fault
 

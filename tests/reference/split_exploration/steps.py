@@ -3,7 +3,7 @@
 Of a try, what stands between two requests to a store is one step; nothing else is made up here:
 
     LIST, ENTER   `dynamic_splits.rescaled`, ``news``, ``to_read``;  static: `assignment.advance`
-    JUDGE         `Judgement` with the book;  `parts.adoptable` and ``usable``, `SplitBook.has`
+    JUDGE         `Evaluation` with the book;  `parts.adoptable` and ``usable``, `SplitBook.has`
     CLAIM         put if absent
     RETURN        `SplitBook.rest_of`, `dynamic_splits.check_own`
     PULL, COMMIT  `SplitBook.pull`; a part is put whether the attempt is fenced or not: nothing rests on that look
@@ -22,19 +22,19 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
+from airflow_recovery.job.enumerators import Enumeration
+from airflow_recovery.model import split_assignment as assigning
 from airflow_recovery.model.records import Part
-from airflow_recovery.planning.evaluation import Judgement
-from airflow_recovery.splits import assignment as assigning
+from airflow_recovery.model.split import Split, in_order
+from airflow_recovery.model.split_assignment import Assignment
+from airflow_recovery.model.split_matching import Vanished
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits import parts as parts_module
-from airflow_recovery.splits.assignment import Assignment
 from airflow_recovery.splits.committed import check_kept
-from airflow_recovery.splits.enumerators import Enumeration
 from airflow_recovery.splits.log import Assign
-from airflow_recovery.splits.matching import Vanished
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of
-from airflow_recovery.splits.split import Split, in_order
 from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
     VERTEX,
@@ -134,7 +134,7 @@ class Steps:
         """A person does what a task says: where what is kept can't be taken over, the region is restarted."""
         for subtask in range(world.subtasks if self.case.vanished is Vanished.KEEP else 0):
             region = world.regions[subtask]
-            if world.tasks[subtask] == Task.NAMED and len(region.attempts) > region.mark:
+            if world.tasks[subtask] == Task.NAMED and len(region.attempts) > region.reset_watermark:
                 marked = region._replace(mark=len(region.attempts))
                 after = world._replace(regions=_at(world.regions, subtask, marked))
                 yield ("a person restarts, as it says", name_of(subtask)), _clear(after, [subtask])
@@ -208,17 +208,19 @@ class Steps:
             # A fence: it loses against a finish, and is put where there is no outcome.
             return _put(world, process.subtask, len(region.attempts), is_fenced=True), process
         seen = process._replace(stage=Stage.JUDGE, region=region)
-        return (world, seen) if self.case.is_fine else self._judge(world, seen)
+        return (world, seen) if self.case.is_fine else self._evaluate(world, seen)
 
-    def _judge(self, world: World, process: Process) -> tuple[World, Process | None]:
+    def _evaluate(self, world: World, process: Process) -> tuple[World, Process | None]:
         subtask, region, book = process.subtask, process.region, world.log.book
         assert region is not None
         listed = world._replace(regions=_at(world.regions, subtask, region))
-        judged = self._judged(listed, process.code, process.subtasks, {name_of(subtask): externals_of(process.told)})
-        if judged.why_not_standing(name_of(subtask)) is None:
+        evaluation = self._evaluation(
+            listed, process.code, process.subtasks, {name_of(subtask): externals_of(process.told)}
+        )
+        if evaluation.invalid_because(name_of(subtask)) is None:
             return _ended(world, process, Task.GREEN), None
         state = state_of(subtask, region)
-        claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.void_up_to}
+        claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.invalid_up_to}
         base = adoptable(state, claims, reading(process.code, process.subtasks))
         parts = [part_of(subtask, region, *each) for each in numbers_of(base)]
         assigned = {each.key for each in process.told}
@@ -259,7 +261,7 @@ class Steps:
         subtask, region = process.subtask, world.regions[process.subtask]
         adopted = self._adopted(world, process)
         try:
-            if any(each.attempt <= region.mark for each in process.base):
+            if any(each.attempt <= region.reset_watermark for each in process.base):
                 raise AttemptLost("what it adopts was reset after it was claimed")
             if self.case.is_dynamic:
                 kept = {key for each in adopted for key in each.splits}
@@ -321,8 +323,8 @@ class Steps:
         region = world.regions[process.subtask]
         return [part_of(process.subtask, region, *each) for each in numbers_of(process.base)]
 
-    def _judged(self, world: World, code: str, subtasks: int, externals: object = None) -> Judgement:
-        return Judgement(
+    def _evaluation(self, world: World, code: str, subtasks: int, externals: object = None) -> Evaluation:
+        return Evaluation(
             plan_of(code, subtasks, self.case.is_dynamic),
             run_state(world),
             available=lambda region, attempt: None,
@@ -334,21 +336,21 @@ class Steps:
 
     def _published(self, world: World) -> World:
         """A reader of all subtasks: wakes those that do not stand, or takes what they have."""
-        judged = self._judged(world, world.code, world.subtasks)
+        evaluation = self._evaluation(world, world.code, world.subtasks)
         tasks = list(world.tasks)
         for subtask in range(world.subtasks):
-            if judged.why_not_standing(name_of(subtask)) is not None:
+            if evaluation.invalid_because(name_of(subtask)) is not None:
                 tasks[subtask] = Task.CLEARED
         if tuple(tasks) != world.tasks:
             return world._replace(tasks=tuple(tasks))
         finishes: dict[int, tuple[PartRef, ...]] = {}
         for subtask in range(world.subtasks):
-            current = judged.current(name_of(subtask))
+            current = evaluation.current(name_of(subtask))
             assert current is not None
             assert current.outcome is not None
             finishes[subtask] = SplitOutcome.of(current.outcome).parts
         counts = Counter(key for each in finishes.values() for part in each for key in part.splits)
-        for each in self._expected(world, judged):
+        for each in self._expected(world, evaluation):
             if counts[each.key] != 1:
                 what = "lost" if not counts[each.key] else "doubled"
                 raise Violation(f"{what}: {each.name} is in {counts[each.key]} results that are published: {finishes}")
@@ -357,7 +359,7 @@ class Steps:
             raise Violation(f"doubled: {twice}, which are not listed any more, are published twice: {finishes}")
         return world._replace(is_published=True)
 
-    def _expected(self, world: World, judged: Judgement) -> list[Split]:
+    def _expected(self, world: World, evaluation: Evaluation) -> list[Split]:
         """What has to be there once: all that is listed, as far as it was entered."""
         if self.case.is_dynamic:
             book = world.log.book
@@ -365,7 +367,7 @@ class Steps:
         newest = Assignment.of_record(world.generations[-1])
         expected: list[Split] = []
         for subtask in range(world.subtasks):
-            current = judged.current(name_of(subtask))
+            current = evaluation.current(name_of(subtask))
             assert current is not None
             assert current.outcome is not None
             # Its own next try reads what has come since: nobody else does.
@@ -418,7 +420,7 @@ class Steps:
         if Change.RESTART in kinds:
             for subtask in range(world.subtasks):
                 region = world.regions[subtask]
-                if len(region.attempts) > region.mark:
+                if len(region.attempts) > region.reset_watermark:
                     marked = region._replace(mark=len(region.attempts))
                     after = changed._replace(regions=_at(world.regions, subtask, marked))
                     yield ("a person restarts", name_of(subtask)), _clear(after, [subtask])
@@ -439,7 +441,7 @@ _STAGES = {
     Stage.LIST: Steps._list,
     Stage.ENTER: Steps._enter,
     Stage.LOOK: Steps._look,
-    Stage.JUDGE: Steps._judge,
+    Stage.JUDGE: Steps._evaluate,
     Stage.CLAIM: Steps._claim,
     Stage.RETURN: Steps._return,
     Stage.PULL: Steps._pull,
@@ -472,7 +474,7 @@ def _who(process: Process) -> str:
 
 
 def _check_live(process: Process) -> None:
-    """As `Scheduler.live_check`, before a fence and a claim. Whoever is frozen behind it has passed it."""
+    """As `TaskInstances.live_check`, before a fence and a claim. Whoever is frozen behind it has passed it."""
     if not process.is_live and not process.is_late:
         raise AttemptLost("Airflow has started another try")
 
@@ -512,7 +514,7 @@ def _committed(region: Region, subtask: int) -> set[str]:
     found: set[str] = set()
     if state.current is not None and state.current.outcome is not None:
         found |= {Split.of_external(each).key for each in state.current.outcome.externals}
-    claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.void_up_to}
+    claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.invalid_up_to}
     if claims:
         made_of = SplitClaim.of(claims[max(claims)]).reading
         assert made_of is not None

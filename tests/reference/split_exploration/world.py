@@ -19,10 +19,10 @@ from airflow_recovery.model.records import (
     SplitGeneration,
     SubtaskPlan,
 )
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import LogRecord, SplitBook, fold
 from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import reading_of
-from airflow_recovery.splits.split import Split
 
 VERTEX = "S"
 
@@ -225,9 +225,9 @@ def attempt_of(subtask: int, number: int, tried: Tried) -> Attempt:
 def state_of(subtask: int, region: Region) -> RegionState:
     """A region's state."""
     found = {at: attempt_of(subtask, at, each) for at, each in enumerate(region.attempts, 1)}
-    if region.mark:
-        marked = found.get(region.mark) or Attempt(region.mark)
-        found[region.mark] = replace(marked, is_reset=True)
+    if region.reset_watermark:
+        marked = found.get(region.reset_watermark) or Attempt(region.reset_watermark)
+        found[region.reset_watermark] = replace(marked, is_reset=True)
     return RegionState(in_order(found))
 
 

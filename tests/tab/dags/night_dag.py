@@ -29,7 +29,7 @@ def region(name: str) -> Any:
             AttemptState,
             Claim,
             FenceCause,
-            InputPin,
+            InputRef,
             Outcome,
             PlanRecord,
             RegionPlan,
@@ -54,7 +54,7 @@ def region(name: str) -> Any:
         journal.put_plan(plan)
         state = journal.load(journal.list(REGIONS))
         number = state.of(name).top + 1
-        pins = tuple(InputPin(each, state.of(each).current.number) for each in REGIONS[name])
+        pins = tuple(InputRef(each, state.of(each).current.number) for each in REGIONS[name])
         begun = datetime.now(timezone.utc).isoformat()
         run_id, attempt = context["dag_run"].run_id, context["ti"].try_number
         ti_id = str(context["ti"].id)

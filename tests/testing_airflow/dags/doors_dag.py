@@ -54,19 +54,19 @@ def what_came(act: Callable[[], Any]) -> str:
     return "accepted"
 
 
-def door_of(context: Any) -> Any:
-    from airflow_recovery.hooks.clear_clients import OwnTaskInstance, RestDoor, StateStoreDoor, open_door
+def clear_client_of(context: Any) -> Any:
+    from airflow_recovery.hooks.clear_clients import OwnTaskInstance, RestClient, StateStoreClient, open_clear_client
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
     kind = context["dag_run"].conf["door"]
     if kind == "open":
-        return open_door(context, context["dag_run"].conf.get("api_conn_id"))
+        return open_clear_client(context, context["dag_run"].conf.get("api_conn_id"))
     own = OwnTaskInstance(context)
-    return StateStoreDoor(own) if kind == "store" else RestDoor(own, RecoveryApiHook())
+    return StateStoreClient(own) if kind == "store" else RestClient(own, RecoveryApiHook())
 
 
-def has_succeeded(door: Any, task_id: str, try_number: int) -> bool:
-    found = door.observe().tries[task_id]
+def has_succeeded(clear_client: Any, task_id: str, try_number: int) -> bool:
+    found = clear_client.observe().tries[task_id]
     return (found.try_number, found.state) == (try_number, "success")
 
 
@@ -98,18 +98,18 @@ with DAG("door_wake", schedule=None, catchup=False):
         run_id = context["dag_run"].run_id
         if read(run_id, "A") > 1:
             return
-        door = door_of(context)
-        observation = door.observe()
+        clear_client = clear_client_of(context)
+        observation = clear_client.observe()
         note(run_id, f"observed-{index}", observation.to_json())
         wait_for(lambda: all(noted(run_id, f"observed-{each}") for each in range(CONSUMERS)))
         if context["dag_run"].conf.get("compare", True):
             if index == CONSUMERS - 1:  # this one decides late, on what it observed before A ran again
                 wait_for(lambda: read(run_id, "A") > 1)
-            result = door.clear(ClearRequest(producers={"A": observation.tries["A"].ti_id}))
+            result = clear_client.clear(ClearRequest(producers={"A": observation.tries["A"].ti_id}))
             note(run_id, f"cleared-{index}", [*result.cleared])
         else:  # all decide late, one after the other: whom Airflow clears while it runs, it need not run once more
             wait_for(lambda: noted(run_id, f"A-ran-{index + 1}"))  # a file: a door that is asked all the time is slow
-            wait_for(lambda: has_succeeded(door, "A", index + 1))
+            wait_for(lambda: has_succeeded(clear_client, "A", index + 1))
             clear_without_compare(context)
         raise RuntimeError("input lost")
 
@@ -140,21 +140,21 @@ with DAG("door_settle", schedule=None, catchup=False):
         note(context["dag_run"].run_id, f"E-ran-{context['ti'].try_number}")
 
     @task(task_id="S", **RETRY)
-    def settle() -> None:
+    def final_check() -> None:
         from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
         note(run_id, f"S-ran-{context['ti'].try_number}")
-        door = door_of(context)
+        clear_client = clear_client_of(context)
         wait_for(lambda: all(noted(run_id, f"{each}-ran-1") for each in "CDE"))
-        wait_for(lambda: all(door.observe().tries[each].state == "success" for each in "DE"))
-        tries = door.observe().tries
+        wait_for(lambda: all(clear_client.observe().tries[each].state == "success" for each in "DE"))
+        tries = clear_client.observe().tries
         consumers = {each: tries[each].ti_id for each in "CDES"} | {"E": tries["D"].ti_id, "gone": "x"}
-        door.live_check()
-        note(run_id, "settled", door.clear(ClearRequest(consumers=consumers)).to_json())
+        clear_client.live_check()
+        note(run_id, "settled", clear_client.clear(ClearRequest(consumers=consumers)).to_json())
 
-    running(), finished(), other(), settle()
+    running(), finished(), other(), final_check()
 
 
 #   X --> Y --> Z      X fails for good, so Y and Z are upstream_failed; then X alone is cleared
@@ -168,7 +168,7 @@ with DAG("door_unblock", schedule=None, catchup=False):
         if context["ti"].try_number == 1:
             raise RuntimeError("broken")
         request = ClearRequest(unblock=bool(context["dag_run"].conf["unblock"]))
-        note(context["dag_run"].run_id, "unblocked", door_of(context).clear(request).to_json())
+        note(context["dag_run"].run_id, "unblocked", clear_client_of(context).clear(request).to_json())
 
     @task(task_id="Y")
     def middle() -> None:
@@ -195,12 +195,15 @@ with DAG("door_zombie", schedule=None, catchup=False):
         # Its supervisor notices the clear as well, and would silence it.
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)
-        door = door_of(context)
-        tries = door.observe().tries
+        clear_client = clear_client_of(context)
+        tries = clear_client.observe().tries
         note(run_id, "started", tries["Z"].ti_id)
         wait_for(lambda: noted(run_id, "was-cleared"))
         victim = ClearRequest(consumers={"other": tries["other"].ti_id})
-        said = {"live_check": what_came(door.live_check), "clear": what_came(lambda: door.clear(victim))}
+        said = {
+            "live_check": what_came(clear_client.live_check),
+            "clear": what_came(lambda: clear_client.clear(victim)),
+        }
         note(run_id, "zombie-said", said)
 
     @task(task_id="other", **RETRY)
@@ -219,14 +222,14 @@ with DAG("door_choice", schedule=None, catchup=False):
 
         context = get_current_context()
         run_id = context["dag_run"].run_id
-        door = door_of(context)
-        door.live_check()
-        said: dict[str, Any] = {"states": dict(door.states(["ask"]))}
+        clear_client = clear_client_of(context)
+        clear_client.live_check()
+        said: dict[str, Any] = {"states": dict(clear_client.states(["ask"]))}
         try:
-            observation = door.observe()
+            observation = clear_client.observe()
             said["tries"] = None if observation is None else sorted(observation.tries)
             if observation is None:
-                door.clear(ClearRequest(producers={"ask": "id"}))
+                clear_client.clear(ClearRequest(producers={"ask": "id"}))
         except Exception as error:
             said["error"] = f"{type(error).__name__}: {error}"
         note(run_id, "said", said)
@@ -252,9 +255,9 @@ def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
             run_id = context["dag_run"].run_id
             if context["ti"].try_number > 1:
                 return
-            door = door_of(context)
-            wait_for(lambda: door.observe().tries["stop"].state == "success")
-            result = door.clear(ClearRequest(producers={"P": door.observe().tries["P"].ti_id}))
+            clear_client = clear_client_of(context)
+            wait_for(lambda: clear_client.observe().tries["stop"].state == "success")
+            result = clear_client.clear(ClearRequest(producers={"P": clear_client.observe().tries["P"].ti_id}))
             note(run_id, "cleared", sorted(result.cleared))
             raise RuntimeError("input lost")
 
@@ -290,9 +293,9 @@ with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
         run_id = context["dag_run"].run_id
         if context["ti"].try_number > 1:
             return
-        door = door_of(context)
-        wait_for(lambda: door.observe().tries["L"].state == "running")
-        result = door.clear(ClearRequest(producers={"P": door.observe().tries["P"].ti_id}))
+        clear_client = clear_client_of(context)
+        wait_for(lambda: clear_client.observe().tries["L"].state == "running")
+        result = clear_client.clear(ClearRequest(producers={"P": clear_client.observe().tries["P"].ti_id}))
         note(run_id, "cleared", sorted(result.cleared))
         raise RuntimeError("input lost")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from airflow_recovery.errors import SplitsVanished
 from airflow_recovery.model.records import SplitGeneration
-from airflow_recovery.splits.matching import ListingMatch, Vanished, match, names
-from airflow_recovery.splits.split import Split, in_order
+from airflow_recovery.model.split import Split, in_order
+from airflow_recovery.model.split_matching import ListingMatch, Vanished, match, names
 
 MAX_BATCH_SPLITS = 1_000
 """Of one Spark job: a part names its splits, and Spark plans every file."""
@@ -47,7 +47,7 @@ class Assignment:
     @classmethod
     def of_record(cls, record: SplitGeneration) -> Assignment:
         """Inverse of `record`."""
-        return cls(record.parallelism, _homes(record.splits), _homes(record.gone), record.enumerator)
+        return cls(record.parallelism, _owners(record.splits), _owners(record.gone), record.enumerator)
 
     def record(self, vertex: str, generation: int, writer: str) -> SplitGeneration:
         """As it stands in the journal: equal ones are equal there."""
@@ -107,7 +107,7 @@ def advance(
     homes = {each: at_uri[each.uri] for each in present if each.uri in at_uri}
     here = {each.uri for each in present}
     gone = {each: home for each, home in known.items() if each.uri not in here}
-    return Advance(Assignment(parallelism, _with_homes(homes, present, parallelism), gone, enumerator), found)
+    return Advance(Assignment(parallelism, _with_owners(homes, present, parallelism), gone, enumerator), found)
 
 
 def batches(
@@ -136,7 +136,7 @@ def batches(
     return [*found, *((each,) for each in alone)]
 
 
-def _with_homes(kept: Mapping[Split, int], splits: Iterable[Split], parallelism: int) -> dict[Split, int]:
+def _with_owners(kept: Mapping[Split, int], splits: Iterable[Split], parallelism: int) -> dict[Split, int]:
     homes = dict(kept)
     loads = [[0, 0, index] for index in range(parallelism)]
     for split, home in homes.items():
@@ -155,5 +155,5 @@ def _rows(homes: Mapping[Split, int]) -> tuple[tuple[str, int, str, int], ...]:
     return tuple((each.uri, each.size, each.etag, homes[each]) for each in in_order(homes))
 
 
-def _homes(rows: Sequence[tuple[str, int, str, int]]) -> dict[Split, int]:
+def _owners(rows: Sequence[tuple[str, int, str, int]]) -> dict[Split, int]:
     return {Split(uri, size, etag): home for uri, size, etag, home in rows}

@@ -290,7 +290,7 @@ def test_fault_66_a_leaf_marked_success_by_hand_is_not_published():
 
 
 def test_fault_66_control_where_the_mark_is_believed_nothing_is_read(monkeypatch):
-    monkeypatch.setattr("airflow_recovery.attempt.publish.PublishTask._lost", lambda self, judged, skipped: {})
+    monkeypatch.setattr("airflow_recovery.attempt.publish.PublishTask._lost", lambda self, evaluation, skipped: {})
     world = World(PAIR)
     world.go("P")
     world.airflow.mark("C", "success")

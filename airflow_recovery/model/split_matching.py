@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.splits.split import Split, in_order, listed
+from airflow_recovery.model.split import Split, in_order, listed
 
 MAX_NAMED = 5
 

@@ -31,7 +31,7 @@ def test_with_neither_door_both_settings_are_named(airflow_without_backend: Loca
 
     assert found["tries"] is None
     assert found["states"] == {"ask": "running"}
-    assert found["error"].startswith("NoDoor: ")
+    assert found["error"].startswith("ClearNotConfigured: ")
     assert "[state_store] backend" in found["error"]
     assert "[recovery] api_conn_id" in found["error"]
 

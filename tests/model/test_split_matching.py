@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.splits.matching import match, names
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import match, names
 
 A, B, C, D = (Split.of_file(f"s3://lake/{name}.csv", 10, "e1") for name in "abcd")
 B2 = Split.of_file("s3://lake/b.csv", 11, "e2")

@@ -9,7 +9,7 @@ import pytest
 from airflow_recovery import Split
 from airflow_recovery.errors import SplitIdentityError
 from airflow_recovery.model.records import ExternalObject
-from airflow_recovery.splits.split import MAX_PAYLOAD_BYTES, UNKNOWN_BYTES, in_order, listed
+from airflow_recovery.model.split import MAX_PAYLOAD_BYTES, UNKNOWN_BYTES, in_order, listed
 
 A = Split.of_file("s3://lake/a.csv", 3, "e1")
 

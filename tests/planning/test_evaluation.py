@@ -15,13 +15,13 @@ from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
-    InputPin,
+    InputRef,
     Outcome,
     PlanRecord,
     RegionPlan,
     Reset,
 )
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 
 CHAIN = {"P": (), "C": ("P",), "E": ("C",)}
@@ -50,7 +50,7 @@ class Case:
     def finish(self, region: str, n: int = 1, inputs: str = "", **fields: object) -> Case:
         """``inputs`` as in ``"P@1 C@2"``; default: attempt 1 of each."""
         text = inputs or " ".join(f"{each}@1" for each in self.upstream[region])
-        pins = tuple(InputPin(each.split("@")[0], int(each.split("@")[1])) for each in text.split())
+        pins = tuple(InputRef(each.split("@")[0], int(each.split("@")[1])) for each in text.split())
         fields = {"fingerprint": "code 1", "inputs": pins, **fields}
         outcome = Outcome(region, n, AttemptState.FINISHED, "w", "now", **fields)  # type: ignore[arg-type]
         self.attempts[region][n] = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
@@ -66,7 +66,7 @@ class Case:
         return self
 
     def open(self, region: str, n: int, inputs: str, ti_id: str) -> Case:
-        pins = tuple(InputPin(each.split("@")[0], int(each.split("@")[1])) for each in inputs.split())
+        pins = tuple(InputRef(each.split("@")[0], int(each.split("@")[1])) for each in inputs.split())
         claim = Claim(region, n, "w", "plan", pins, "run", 1, ti_id, "tag", "now")
         return self.mark(region, n, is_claimed=True, claim=claim)
 
@@ -77,23 +77,23 @@ class Case:
     def state(self) -> RunState:
         return RunState({name: RegionState(found) for name, found in self.attempts.items()})
 
-    def judge(self) -> Judgement:
-        return Judgement(self.plan, self.state(), available=self._probe, externals=self.externals)
+    def evaluate(self) -> Evaluation:
+        return Evaluation(self.plan, self.state(), available=self._probe, externals=self.externals)
 
     def _probe(self, region: str, attempt: Attempt) -> Reason | None:
         self.probed.append(region)
         return Reason(region, Why.OUTPUT_MISSING) if (region, attempt.number) in self.gone else None
 
     def must_run(self) -> str:
-        judged = self.judge()
-        return "".join(name for name in self.upstream if judged.why_must_run(name) is not None)
+        evaluation = self.evaluate()
+        return "".join(name for name in self.upstream if evaluation.why_must_run(name) is not None)
 
     def why(self, region: str) -> Why | None:
-        reason = self.judge().why_must_run(region)
+        reason = self.evaluate().why_must_run(region)
         return None if reason is None else reason.why
 
     def lost(self, region: str) -> dict[str, Why]:
-        return {name: reason.why for name, reason in self.judge().lost_inputs(region).items()}
+        return {name: reason.why for name, reason in self.evaluate().lost_inputs(region).items()}
 
 
 # each cause
@@ -114,14 +114,14 @@ def test_a_finished_run_keeps_everything():
 def test_a_reset_counts_for_attempts_up_to_it():
     case = Case(CHAIN).finish_all().mark("C", 1, is_reset=True, reset=Reset("C", 1, "ann", "wrong rows"))
     assert case.must_run() == "CE"
-    reason = case.judge().why_must_run("C")
+    reason = case.evaluate().why_must_run("C")
     assert (reason.why, reason.detail) == (Why.RESET, "ann: wrong rows")
-    assert case.judge().why_must_run("E").text() == "E: input does not stand (C) <- C: reset (ann: wrong rows)"
+    assert case.evaluate().why_must_run("E").text() == "E: input does not stand (C) <- C: reset (ann: wrong rows)"
 
 
 def test_a_reset_does_not_bring_an_older_attempt_back():
     case = Case({"P": ()}).finish("P", 1).finish("P", 2).mark("P", 2, is_reset=True)
-    assert case.judge().current("P") is None
+    assert case.evaluate().current("P") is None
     assert case.why("P") is Why.RESET
 
 
@@ -151,7 +151,7 @@ def test_a_fingerprint_that_is_not_known_here_is_taken_as_it_is():
 def test_a_changed_external_input_runs_the_region(now, detail):
     case = Case(CHAIN).finish_all().finish("P", externals=(ExternalObject("P", "s3://a", 1, "e"),))
     case.externals = {"P": now}
-    reason = case.judge().why_must_run("P")
+    reason = case.evaluate().why_must_run("P")
     assert (reason.why, reason.detail) == (Why.EXTERNAL_CHANGED, detail)
 
 
@@ -169,7 +169,7 @@ def test_other_inputs_than_were_read():
 def test_an_input_that_was_made_again():
     case = Case(CHAIN).finish_all().finish("P", 2)
     assert case.must_run() == "CE"
-    reason = case.judge().why_must_run("C")
+    reason = case.evaluate().why_must_run("C")
     assert (reason.why, reason.detail) == (Why.INPUT_REMADE, "read P@1, now @2")
 
 
@@ -186,7 +186,7 @@ def test_a_fenced_attempt_supersedes_nothing():
 
 def test_an_unknown_region_is_named():
     with pytest.raises(UnknownRegion, match="'X' is not a region of this plan, which has P, C, E"):
-        Case(CHAIN).judge().why_must_run("X")
+        Case(CHAIN).evaluate().why_must_run("X")
 
 
 # availability
@@ -244,9 +244,9 @@ def test_a_reported_loss_makes_the_owner_look_and_no_more():
 
 def test_only_wanted_results_are_probed_and_each_once():
     case = Case(CHAIN).finish_all()
-    judged = case.judge()
+    evaluation = case.evaluate()
     for region in "PCECP":
-        judged.why_must_run(region)
+        evaluation.why_must_run(region)
     assert case.probed == ["E"]
 
 
@@ -254,7 +254,7 @@ def test_a_region_asks_for_the_data_of_its_descendants_only():
     #   P -> C
     #    \-> D
     case = Case(FORK).finish_all()
-    case.judge().why_must_run("C")
+    case.evaluate().why_must_run("C")
     assert case.probed == ["C"]
 
 
@@ -271,7 +271,7 @@ def test_denied_is_an_error_and_no_answer():
         raise StoreAccessDenied("403")
 
     with pytest.raises(StoreAccessDenied):
-        Judgement(case.plan, case.state(), available=denied).why_must_run("C")
+        Evaluation(case.plan, case.state(), available=denied).why_must_run("C")
 
 
 # lost inputs
@@ -315,36 +315,36 @@ def test_lost_inputs_come_in_topological_order():
 
 def test_the_basis_of_a_try_is_its_own_open_claim_else_the_current_finish():
     case = Case(FORK).finish("P").finish("P", 2).finish("C").open("C", 2, "P@2", "mine")
-    judged = case.judge()
-    assert judged.basis("C", "mine") == (InputPin("P", 2),)
-    assert judged.basis("C", "another") == (InputPin("P", 1),)  # crash case 3: a zombie's claim
-    assert judged.basis("C", None) == (InputPin("P", 2),)
-    assert judged.basis("D", "mine") is None
+    evaluation = case.evaluate()
+    assert evaluation.basis("C", "mine") == (InputRef("P", 2),)
+    assert evaluation.basis("C", "another") == (InputRef("P", 1),)  # crash case 3: a zombie's claim
+    assert evaluation.basis("C", None) == (InputRef("P", 2),)
+    assert evaluation.basis("D", "mine") is None
 
 
 @pytest.mark.parametrize(
     ("basis", "why"),
     [
-        ((InputPin("P", 1),), Why.INPUT_REMADE),
-        ((InputPin("P", 2),), None),
-        ((InputPin("gone", 1),), None),
+        ((InputRef("P", 1),), Why.INPUT_REMADE),
+        ((InputRef("P", 2),), None),
+        ((InputRef("gone", 1),), None),
         (None, None),
     ],
 )
 def test_overtaken_by_a_finish(basis, why):
     case = Case(FORK).finish("P").finish("P", 2)
-    found = case.judge().why_overtaken("C", basis)
+    found = case.evaluate().why_overtaken("C", basis)
     assert (found.why if found else None) == why
 
 
 def test_overtaken_by_a_reset():
     case = Case(FORK).finish("P").finish("C").mark("C", 1, is_reset=True)
-    assert case.judge().why_overtaken("C", None).why is Why.RESET
+    assert case.evaluate().why_overtaken("C", None).why is Why.RESET
 
 
 def test_an_input_without_a_current_finish_overtakes_nobody():
     case = Case(FORK).finish("P").mark("P", 1, is_reset=True).finish("C")
-    assert case.judge().why_overtaken("C", (InputPin("P", 1),)) is None
+    assert case.evaluate().why_overtaken("C", (InputRef("P", 1),)) is None
 
 
 # size
@@ -355,10 +355,10 @@ def test_a_chain_of_ten_thousand_regions_is_judged_without_recursion_and_fast():
     upstream: dict[str, tuple[str, ...]] = {name: (names[at - 1],) if at else () for at, name in enumerate(names)}
     started = time.monotonic()
     case = Case(upstream).finish_all().mark("r0", 1, is_reset=True)
-    judged = case.judge()
-    assert all(judged.why_must_run(name) is not None for name in names)
-    assert len(judged.lost_inputs(names[-1])) == 9_999
-    text = judged.why_must_run(names[-1]).text()
+    evaluation = case.evaluate()
+    assert all(evaluation.why_must_run(name) is not None for name in names)
+    assert len(evaluation.lost_inputs(names[-1])) == 9_999
+    text = evaluation.why_must_run(names[-1]).text()
     assert "... 9995 more ... <- r0: reset" in text
     assert len(text) < 500
     assert time.monotonic() - started < 20
@@ -439,12 +439,12 @@ def cases(draw: st.DrawFn) -> tuple[Case, dict[str, str]]:
 def test_the_judgement_agrees_with_a_naive_oracle(drawn):
     case, today = drawn
     standing, must_run = naive(case, today)
-    judged = case.judge()
-    assert {name for name in case.upstream if judged.why_not_standing(name) is None} == standing
-    assert {name for name in case.upstream if judged.why_must_run(name) is not None} == must_run
+    evaluation = case.evaluate()
+    assert {name for name in case.upstream if evaluation.invalid_because(name) is None} == standing
+    assert {name for name in case.upstream if evaluation.why_must_run(name) is not None} == must_run
     # One region's own look gives the same answer as a look at all of them.
     for name in case.upstream:
-        assert (case.judge().why_must_run(name) is not None) == (name in must_run)
+        assert (case.evaluate().why_must_run(name) is not None) == (name in must_run)
 
 
 @settings(max_examples=200)
@@ -453,6 +453,6 @@ def test_flinks_restart_set_is_what_then_runs(drawn):
     """Whatever a region that must run would wake must run by its owner's own judgement too: no ping-pong."""
     case, today = drawn
     _, must_run = naive(case, today)
-    judged = case.judge()
+    evaluation = case.evaluate()
     for name in must_run:
-        assert set(judged.lost_inputs(name)) <= must_run
+        assert set(evaluation.lost_inputs(name)) <= must_run

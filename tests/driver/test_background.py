@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from airflow_recovery.driver.background import beside
+from airflow_recovery.driver.background import in_background
 
 
 def test_the_caller_goes_on_and_gets_the_result_later() -> None:
     go = threading.Event()
-    wait = beside(lambda: go.wait(30), "work")
+    wait = in_background(lambda: go.wait(30), "work")
     assert "work" in {each.name for each in threading.enumerate()}
     go.set()  # would never come if the caller had waited
     assert wait() is True
@@ -20,6 +20,6 @@ def test_a_failure_is_raised_where_the_result_is_needed() -> None:
     def fail() -> None:
         raise LookupError("gone")
 
-    wait = beside(fail, "work")
+    wait = in_background(fail, "work")
     with pytest.raises(LookupError, match="gone"):
         wait()

@@ -14,7 +14,7 @@ from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconne
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.mode import MODES
-from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputPin, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, RunIdentity
 from airflow_recovery.splits.mode import AdoptedParts
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
@@ -27,7 +27,7 @@ SPEC = RegionSpec(
         2,
         "w",
         "f",
-        (InputPin("raw", 1, (("raw", "sum:7"),)),),
+        (InputRef("raw", 1, (("raw", "sum:7"),)),),
         (ExternalObject("a", "s3://lake/in.csv", 5, "e-2"),),
         CommitSpec("by_route", CommitKind.PROBE_ONLY, CommitMode.REPLACE, "jobs:Mine", '{"mode":"replace"}'),
     ),

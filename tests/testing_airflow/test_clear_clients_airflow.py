@@ -42,7 +42,7 @@ TABS = 200
 SHARED_THREADS = 40
 """Of the pool in which the API server runs what is not asynchronous."""
 
-BOTH_DOORS = pytest.mark.parametrize("door", ["store", "rest"])
+BOTH_DOORS = pytest.mark.parametrize("clear_client", ["store", "rest"])
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,11 @@ def executions(airflow: LocalAirflow, run_id: str, task_id: str) -> int:
 
 
 @BOTH_DOORS
-def test_four_consumers_that_lose_one_input_run_its_producer_once_more(airflow: LocalAirflow, door: str) -> None:
+def test_four_consumers_that_lose_one_input_run_its_producer_once_more(
+    airflow: LocalAirflow, clear_client: str
+) -> None:
     #   A --> B0, B1, B2 wake A at once; B3 decides late, on an observation from before
-    run_id = airflow.trigger("door_wake", conf={"door": door})
+    run_id = airflow.trigger("door_wake", conf={"clear_client": clear_client})
 
     assert airflow.wait_run("door_wake", run_id, 240) == "success", airflow.describe("door_wake", run_id)
 
@@ -98,7 +100,7 @@ def test_four_consumers_that_lose_one_input_run_its_producer_once_more(airflow: 
 
 
 def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_wake", conf={"door": "store", "compare": False})
+    run_id = airflow.trigger("door_wake", conf={"clear_client": "store", "compare": False})
 
     assert airflow.wait_run("door_wake", run_id, 240) == "success", airflow.describe("door_wake", run_id)
 
@@ -109,9 +111,9 @@ def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirfl
 
 @BOTH_DOORS
 def test_settle_clears_running_and_finished_consumers_at_the_observed_try_only(
-    airflow: LocalAirflow, door: str
+    airflow: LocalAirflow, clear_client: str
 ) -> None:
-    run_id = airflow.trigger("door_settle", conf={"door": door})
+    run_id = airflow.trigger("door_settle", conf={"clear_client": clear_client})
 
     assert airflow.wait_run("door_settle", run_id, 240) == "success", airflow.describe("door_settle", run_id)
 
@@ -125,10 +127,10 @@ def test_settle_clears_running_and_finished_consumers_at_the_observed_try_only(
 @BOTH_DOORS
 @pytest.mark.parametrize(("unblock", "state"), [(True, "success"), (False, "failed")])
 def test_fault_65_upstream_failed_is_cleared_with_the_fix(
-    airflow: LocalAirflow, door: str, unblock: bool, state: str
+    airflow: LocalAirflow, clear_client: str, unblock: bool, state: str
 ) -> None:
     #   X --> Y --> Z; with unblock off (the negative control) Y and Z stay stuck though X is fixed
-    run_id = airflow.trigger("door_unblock", conf={"door": door, "unblock": unblock})
+    run_id = airflow.trigger("door_unblock", conf={"clear_client": clear_client, "unblock": unblock})
     assert airflow.wait_run("door_unblock", run_id, 180) == "failed"
 
     airflow.clear("door_unblock", run_id, ["X"])
@@ -142,8 +144,8 @@ def test_fault_65_upstream_failed_is_cleared_with_the_fix(
 
 
 @BOTH_DOORS
-def test_a_zombie_is_refused(airflow: LocalAirflow, door: str) -> None:
-    run_id = airflow.trigger("door_zombie", conf={"door": door})
+def test_a_zombie_is_refused(airflow: LocalAirflow, clear_client: str) -> None:
+    run_id = airflow.trigger("door_zombie", conf={"clear_client": clear_client})
     airflow.wait_until(lambda: (folder(airflow, run_id) / "started.json").exists(), 180, "Z to start")
 
     airflow.clear("door_zombie", run_id, ["Z"])
@@ -157,7 +159,7 @@ def test_a_zombie_is_refused(airflow: LocalAirflow, door: str) -> None:
 
 
 def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"door": "store"})
+    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
     assert airflow.wait_run("door_choice", run_id, 180) == "success"
     base = f"/airflow-recovery/v1/dags/door_choice/runs/{run_id}"
     observed = airflow.request("POST", f"{base}/observe", {}, user=airflow.viewer).json()["tries"]
@@ -178,7 +180,7 @@ def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> Non
 
 
 def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", run_id=f"again+{uuid.uuid4().hex}", conf={"door": "store"})
+    run_id = airflow.trigger("door_choice", run_id=f"again+{uuid.uuid4().hex}", conf={"clear_client": "store"})
     assert airflow.wait_run("door_choice", run_id, 180) == "success"
     base = f"/airflow-recovery/v1/dags/door_choice/runs/{quote(run_id)}"
     ti_id = airflow.request("POST", f"{base}/observe", {}).json()["tries"][0]["ti_id"]
@@ -193,7 +195,7 @@ def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
 
 
 def test_open_door_takes_the_state_store(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"door": "open", "api_conn_id": "not_there"})
+    run_id = airflow.trigger("door_choice", conf={"clear_client": "open", "api_conn_id": "not_there"})
 
     assert airflow.wait_run("door_choice", run_id, 180) == "success"
 
@@ -205,7 +207,7 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
     airflow: LocalAirflow, dag_id: str, cleared: list[str]
 ) -> None:
     #   start --> P --> stop, P --> C; the control's start and stop are plain tasks, which a wake-up leaves alone
-    run_id = airflow.trigger(dag_id, conf={"door": "store"})
+    run_id = airflow.trigger(dag_id, conf={"clear_client": "store"})
 
     assert airflow.wait_run(dag_id, run_id, 240) == "success", airflow.describe(dag_id, run_id)
 
@@ -214,7 +216,7 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
 
 def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: LocalAirflow) -> None:
     #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/api_server/test_setups_in_use.py
-    run_id = airflow.trigger("door_setup_in_use", conf={"door": "store"})
+    run_id = airflow.trigger("door_setup_in_use", conf={"clear_client": "store"})
 
     assert airflow.wait_run("door_setup_in_use", run_id, 240) == "success", airflow.describe(
         "door_setup_in_use", run_id
@@ -317,7 +319,7 @@ def test_a_key_that_no_task_can_have_is_answered_and_not_asked_again(reporting: 
 
 
 def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"door": "store"})
+    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
     assert airflow.wait_run("door_choice", run_id, 180) == "success"
     base = f"{airflow.url}{API_PREFIX}/dags/door_choice"
     nothing = json.dumps({"request": {"producers": {}, "consumers": {}, "unblock": True}})

@@ -53,9 +53,9 @@ def told(**other: Any) -> dict[str, Any]:
     }
 
 
-def described(*, has_other_door: bool = False, **other: Any) -> dict[str, CheckResult]:
+def described(*, has_other_clear_client: bool = False, **other: Any) -> dict[str, CheckResult]:
     asked = Asked(told(**other), time.time() - 1, time.time())
-    return wrongs(check_description(asked, SETTINGS, has_other_door=has_other_door))
+    return wrongs(check_description(asked, SETTINGS, has_other_clear_client=has_other_clear_client))
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_an_api_server_that_is_not(other: dict[str, Any], check: str) -> None:
 
 
 def test_another_back_end_is_right_where_tasks_have_a_connection() -> None:
-    assert described(answers_calls=False, has_other_door=True) == {}
+    assert described(answers_calls=False, has_other_clear_client=True) == {}
 
 
 # Its doors

@@ -11,7 +11,7 @@ from fakes import World
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.planning.evaluation import Judgement
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import prober as probing
 from airflow_recovery.results.prober import ResultProber
@@ -108,8 +108,8 @@ def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: Wor
     world.restart("P03")
     state = world.state()
     asked: set[str] = set()
-    judged = Judgement(world.plan, state, available=lambda region, attempt: asked.add(region))
-    ahead = set(asked_for(judged))
+    evaluation = Evaluation(world.plan, state, available=lambda region, attempt: asked.add(region))
+    ahead = set(asked_for(evaluation))
     for each in world.plan.regions:
-        judged.why_must_run(each.name)
+        evaluation.why_must_run(each.name)
     assert asked <= ahead == {*MANY} - {"P03"}

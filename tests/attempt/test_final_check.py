@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, Process, World
 
-from airflow_recovery.attempt import final_check as settle_module
+from airflow_recovery.attempt import final_check as final_check_module
 from airflow_recovery.attempt import region_task
-from airflow_recovery.errors import NoDoor, NotPublished, Overtaken
+from airflow_recovery.errors import ClearNotConfigured, NotPublished, Overtaken
 from airflow_recovery.journal.published import published_result
-from airflow_recovery.model.records import Claim, InputPin
-from airflow_recovery.planning.evaluation import Judgement
-from airflow_recovery.testing.fake_airflow import FakeDoor
+from airflow_recovery.model.records import Claim, InputRef
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.testing.fake_airflow import FakeClearClient
 
 
 def remake(world: World, region: str) -> None:
@@ -41,14 +41,14 @@ def test_case_1_a_consumer_that_finishes_on_the_old_attempt_is_overtaken():
 def quietly(world: World) -> None:
     """P is made again, and its settle does not reach C: only C's own look can help."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(region_task, "settle", lambda *args: None)
+        patch.setattr(region_task, "final_check", lambda *args: None)
         remake(world, "P")
 
 
 def test_case_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatch):
     world = World(PAIR)
     world.go("P")
-    monkeypatch.setattr(region_task, "settle", lambda *args: None)
+    monkeypatch.setattr(region_task, "final_check", lambda *args: None)
     world.go("C", on_written=lambda: quietly(world))
     assert world.airflow.state("C") == "success"
     assert world.state().of("C").current.outcome.inputs[0].attempt == 1
@@ -68,14 +68,14 @@ def test_case_2_a_running_consumer_is_cleared_too():
     world = World(PAIR)
     assert not p_is_made_again_before_c_reports(world)
     world.until_green()
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 2),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
 def test_case_2_control_where_settle_clears_finished_tasks_only(monkeypatch):
-    monkeypatch.setattr(settle_module, "RUNNING_STATES", frozenset())
+    monkeypatch.setattr(final_check_module, "RUNNING_STATES", frozenset())
     world = World(PAIR)
     assert p_is_made_again_before_c_reports(world)
-    assert world.state().of("C").current.outcome.inputs == (InputPin("P", 1),)
+    assert world.state().of("C").current.outcome.inputs == (InputRef("P", 1),)
 
 
 def settle_beside_a_zombies_claim(world: World) -> None:
@@ -87,7 +87,7 @@ def settle_beside_a_zombies_claim(world: World) -> None:
     def zombie_claims(request: str) -> None:
         if request == "observe":  # P@2 is finished, its settle begins
             process.gate = lambda request: None
-            claim = Claim("C", 2, "zombie", "0", (InputPin("P", 2),), "run", 1, "an older instance", "tag", "now")
+            claim = Claim("C", 2, "zombie", "0", (InputRef("P", 2),), "run", 1, "an older instance", "tag", "now")
             world.journal(writer="zombie").claim(claim)
 
     process.gate = zombie_claims
@@ -101,8 +101,8 @@ def test_case_3_a_zombies_open_claim_is_nobodys_basis():
 
 
 def test_case_3_control_where_any_open_claim_counts(monkeypatch):
-    basis = Judgement.basis
-    monkeypatch.setattr(Judgement, "basis", lambda self, region, ti_id: basis(self, region, None))
+    basis = Evaluation.basis
+    monkeypatch.setattr(Evaluation, "basis", lambda self, region, ti_id: basis(self, region, None))
     world = World(PAIR)
     settle_beside_a_zombies_claim(world)
     assert world.airflow.cleared == []
@@ -155,29 +155,31 @@ def test_a_kept_leaf_settles():
 
 
 def test_without_a_door_a_superseded_input_fails_and_names_both_settings():
-    world = World(PAIR, has_door=False)
+    world = World(PAIR, can_clear=False)
     world.go_all()
     world.restart("P")
-    with pytest.raises(NoDoor) as failed:
+    with pytest.raises(ClearNotConfigured) as failed:
         world.go("P")
     assert "[state_store] backend" in str(failed.value)
     assert "[recovery] api_conn_id" in str(failed.value)
 
 
-def p_is_made_again_without_a_door() -> World:
+def p_is_made_again_without_a_clear_client() -> World:
     """C, D and the publish are green on P@1 when a user restarts P: P@2 can't clear them, and fails for good."""
-    world = World(FORK, has_door=False, retries=0)
+    world = World(FORK, can_clear=False, retries=0)
     world.go_all()
     world.publish()
     world.restart("P")
-    with pytest.raises(NoDoor, match=r"By hand: clear P with its downstream tasks in one go \(or first C, D, then P,"):
+    with pytest.raises(
+        ClearNotConfigured, match=r"By hand: clear P with its downstream tasks in one go \(or first C, D, then P,"
+    ):
         world.go("P")
     assert world.airflow.state("P") == "failed"
     return world
 
 
 def test_without_a_door_clearing_by_hand_ends_green():
-    world = p_is_made_again_without_a_door()
+    world = p_is_made_again_without_a_clear_client()
     world.airflow.clear("P", downstream=True)
     assert world.until_green() == ["P", "C", "D", PUBLISH]
     assert {each: world.current(each) for each in FORK} == dict.fromkeys(FORK, 2)
@@ -186,7 +188,7 @@ def test_without_a_door_clearing_by_hand_ends_green():
 
 def test_without_a_door_clearing_by_hand_one_after_the_other_ends_green():
     """The other order that the message names."""
-    world = p_is_made_again_without_a_door()
+    world = p_is_made_again_without_a_clear_client()
     for each in "CD":
         world.airflow.clear(each)
     assert world.airflow.ready() == []  # upstream_failed, both
@@ -199,24 +201,24 @@ def test_without_a_door_clearing_by_hand_one_after_the_other_ends_green():
 
 
 def test_without_a_door_who_was_not_cleared_is_named_again():
-    world = p_is_made_again_without_a_door()
+    world = p_is_made_again_without_a_clear_client()
     world.airflow.clear("C")
     world.airflow.clear("P")
-    with pytest.raises(NoDoor, match=r"or first D, then P"):
+    with pytest.raises(ClearNotConfigured, match=r"or first D, then P"):
         world.go("P")
 
 
 def test_control_where_nobody_is_asked_for_its_state_clearing_by_hand_never_ends(monkeypatch):
-    monkeypatch.setattr(FakeDoor, "states", lambda self, keys: dict.fromkeys(FORK, "success"))
-    world = p_is_made_again_without_a_door()
+    monkeypatch.setattr(FakeClearClient, "states", lambda self, keys: dict.fromkeys(FORK, "success"))
+    world = p_is_made_again_without_a_clear_client()
     for _ in range(3):
         world.airflow.clear("P", downstream=True)
-        with pytest.raises(NoDoor):
+        with pytest.raises(ClearNotConfigured):
             world.go("P")
 
 
 def test_without_a_door_nobody_is_asked_while_nothing_is_superseded():
-    world = World(PAIR, has_door=False)
+    world = World(PAIR, can_clear=False)
     requests: list[str] = []
     world.go("P", process=Process(gate=requests.append))
     world.go("C", process=Process(gate=requests.append))
@@ -224,7 +226,7 @@ def test_without_a_door_nobody_is_asked_while_nothing_is_superseded():
 
 
 def test_without_a_door_ones_own_overtaken_input_retries():
-    world = World(FORK, has_door=False)
+    world = World(FORK, can_clear=False)
     world.go("P")
     with pytest.raises(Overtaken):
         world.go("C", on_written=lambda: quietly(world))
@@ -249,7 +251,7 @@ def test_settle_clears_a_publish_that_names_what_was_made_again():
 
 
 def test_control_where_settle_does_not_look_at_the_publish_its_readers_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(settle_module, "_why_published_anew", lambda *args: None)
+    monkeypatch.setattr(final_check_module, "_why_published_anew", lambda *args: None)
     world = a_published_leaf_is_made_again()
     assert world.airflow.cleared == []
     assert world.airflow.is_green
@@ -267,7 +269,7 @@ def test_settle_leaves_a_publish_alone_that_names_what_is_current():
 
 
 def test_without_a_door_a_stale_publish_is_told(caplog):
-    world = World(PAIR, publish_keys=(PUBLISH,), has_door=False)
+    world = World(PAIR, publish_keys=(PUBLISH,), can_clear=False)
     world.go_all()
     world.publish()
     world.restart("C")

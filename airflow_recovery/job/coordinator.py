@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
+from airflow_recovery.job.batch_snapshot import missing_methods, state_text, takes_snapshots
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.splits.batch_snapshot import missing_methods, state_text, takes_snapshots
 
 
 def restored_coordinator(make: Callable[[], Any], vertex: str, snapshots: Iterable[CoordinatorSnapshot]) -> Any:

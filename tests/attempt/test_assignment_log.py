@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
+from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.splits.assignment import Assignment, advance
-from airflow_recovery.splits.assignment_log import AssignmentLog
-from airflow_recovery.splits.enumerators import ResumedEnumerator
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import Assignment, advance
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.write_once import Slots

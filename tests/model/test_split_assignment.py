@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.errors import SplitsVanished
-from airflow_recovery.splits.assignment import MAX_BATCH_SPLITS, Assignment, advance, batches
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import MAX_BATCH_SPLITS, Assignment, advance, batches
+from airflow_recovery.model.split_matching import Vanished
 
 SPLITS = st.lists(
     st.builds(Split.of, st.sampled_from("abcdefghij"), st.integers(0, 1), size=st.integers(0, 9)),

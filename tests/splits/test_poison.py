@@ -8,9 +8,9 @@ import pytest
 
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.errors import Failure
+from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import planned_batches
 from airflow_recovery.splits.poison import MAX_FAILURES, NOTHING, SPLITS_LABEL, EarlierAttempt, Record, record_of
-from airflow_recovery.splits.split import Split
 
 SPLITS = [Split.of_file(f"s3://lake/{each}.csv", 10, "etag") for each in "abcdefgh"]
 KEYS = {each.uri[-5]: each.key for each in SPLITS}
@@ -40,7 +40,7 @@ def names_of(counts: object) -> dict[str, int]:
 def order(found: Record, done: str) -> list[str]:
     todo = [each for each in SPLITS if each.key not in keys(done)]
     batches = planned_batches(todo, batch_bytes=20, suspicion=found.suspicion)
-    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.is_suspect for batch in batches]
+    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.may_be_poison for batch in batches]
 
 
 @pytest.mark.parametrize("failure", [KILLED, OUT_OF_MEMORY])
@@ -60,14 +60,14 @@ def test_the_poison_among_them_is_alone_after_two_deaths_and_known_after_three()
     third = earlier("cdghab", "e", DIED_OF_F)
     found = record(first, second, third)
     assert names_of(found.counts) == {"a": 1, "b": 1, "e": 2, "f": MAX_FAILURES}
-    assert [name for name, key in KEYS.items() if found.is_deadly(key)] == ["f"]
+    assert [name for name, key in KEYS.items() if found.is_poison(key)] == ["f"]
 
 
 def test_drivers_that_die_before_they_read_anything_make_no_split_poison() -> None:
     """No cluster, no memory for the driver itself: nobody has died of a split alone."""
     found = record(*[earlier("", "", KILLED)] * 20)
     assert max(found.counts.values()) == MAX_FAILURES - 1
-    assert not any(found.is_deadly(each.key) for each in SPLITS)
+    assert not any(found.is_poison(each.key) for each in SPLITS)
 
 
 def test_a_split_that_raised_is_named_and_comes_alone_at_once() -> None:
@@ -76,7 +76,7 @@ def test_a_split_that_raised_is_named_and_comes_alone_at_once() -> None:
     again = earlier("abdefgh", "", RAISED)
     found = record(earlier("", "abdefgh", RAISED), again, again)
     assert names_of(found.counts) == {"c": MAX_FAILURES}
-    assert not found.is_deadly(KEYS["c"])  # what raises may be tried again
+    assert not found.is_poison(KEYS["c"])  # what raises may be tried again
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_says_nothing_of_a_split_counts_for_none(failure: Failure | None) -
 def test_a_kill_without_poison_costs_no_more_than_suspicion() -> None:
     found = record(earlier("", "", KILLED))
     assert order(found, "") == ["ef", "gh", "ab?", "cd?"]
-    assert not any(found.is_deadly(each.key) for each in SPLITS)
+    assert not any(found.is_poison(each.key) for each in SPLITS)
 
 
 def test_a_driver_that_died_before_its_last_batch_was_through_had_only_that_in_its_hands() -> None:

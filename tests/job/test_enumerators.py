@@ -10,9 +10,9 @@ import pytest
 
 from airflow_recovery import Split
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
-from airflow_recovery.splits import enumerators
-from airflow_recovery.splits.batch_snapshot import MAX_STATE_BYTES, SupportsBatchSnapshot
-from airflow_recovery.splits.enumerators import (
+from airflow_recovery.job import enumerators
+from airflow_recovery.job.batch_snapshot import MAX_STATE_BYTES, SupportsBatchSnapshot
+from airflow_recovery.job.enumerators import (
     Enumeration,
     ResumedEnumerator,
     date_splits,

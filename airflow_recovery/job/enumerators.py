@@ -1,6 +1,6 @@
 """The splits of a source whose splits are no files: key ranges, days, and what a user's own code yields.
 
-Files are listed in `airflow_recovery.splits.inventory`. What is here sees nothing of the world but what it is given;
+Files are listed in `airflow_recovery.task.inventory`. What is here sees nothing of the world but what it is given;
 a user's own enumerator may ask whom it likes.
 """
 
@@ -12,8 +12,8 @@ from datetime import datetime, time, timedelta
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
-from airflow_recovery.splits.batch_snapshot import state_text
-from airflow_recovery.splits.split import Split, listed
+from airflow_recovery.job.batch_snapshot import state_text
+from airflow_recovery.model.split import Split, listed
 
 MAX_SPLITS = 200_000
 """Of one source. All of them stand in one record of the journal, and in what a driver is told."""

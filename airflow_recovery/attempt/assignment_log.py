@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from airflow_recovery.errors import JournalInUse, RecordInvalid
+from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity, SplitGeneration
-from airflow_recovery.splits.assignment import Assignment, advance
-from airflow_recovery.splits.enumerators import ResumedEnumerator
-from airflow_recovery.splits.matching import Vanished
-from airflow_recovery.splits.split import Split
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_assignment import Assignment, advance
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.write_once import Slots
 

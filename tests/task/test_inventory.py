@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured
-from airflow_recovery.splits.inventory import list_objects
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.task.inventory import list_objects
 from airflow_recovery.testing import S3Server
 
 KEYS = [

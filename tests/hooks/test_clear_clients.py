@@ -11,7 +11,7 @@ import pytest
 from airflow_recovery import errors
 from airflow_recovery.attempt.clear_protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
 from airflow_recovery.attempt.task_instances import CLEAR_AT_ONCE, ClearRequest, ClearResult, Observation, TaskTry
-from airflow_recovery.hooks.clear_clients import OwnTaskInstance, StateStoreDoor, open_door
+from airflow_recovery.hooks.clear_clients import OwnTaskInstance, StateStoreClient, open_clear_client
 from airflow_recovery.model.codec import to_json
 
 OBSERVED = Observation({"a": TaskTry("a", -1, 1, "id-a", "success")})
@@ -73,17 +73,17 @@ def context(store: Store) -> dict[str, Any]:
 
 def test_the_state_store_door_observes_and_clears() -> None:
     store = Store()
-    door = open_door(context(store))
+    clear_client = open_clear_client(context(store))
 
-    assert door.observe() == OBSERVED
-    assert door.clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
+    assert clear_client.observe() == OBSERVED
+    assert clear_client.clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
     assert store.calls == 2  # each question is asked once: which door there is comes with the first answer
 
 
 def test_a_clear_may_be_the_first_question() -> None:
     store = Store()
 
-    assert open_door(context(store)).clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
+    assert open_clear_client(context(store)).clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
     assert store.calls == 1
 
 
@@ -91,7 +91,7 @@ def test_a_clear_of_very_many_tasks_is_several_calls() -> None:
     store = Store()
     many = {f"a|{at}": f"id-{at}" for at in range(2 * CLEAR_AT_ONCE + 1)}
 
-    open_door(context(store)).clear(ClearRequest(consumers=many))
+    open_clear_client(context(store)).clear(ClearRequest(consumers=many))
 
     assert store.calls == 3
 
@@ -99,19 +99,21 @@ def test_a_clear_of_very_many_tasks_is_several_calls() -> None:
 def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:
     store = Store(installed=False)
 
-    open_door(context(store)).live_check()
+    open_clear_client(context(store)).live_check()
 
     assert set(store.values) == {ALIVE_KEY}
 
 
 def test_neither_door_observes_nothing_and_names_both_settings() -> None:
     store = Store(installed=False)
-    door = open_door(context(store))
+    clear_client = open_clear_client(context(store))
 
-    assert door.observe() is None
-    assert door.observe() is None
-    with pytest.raises(errors.NoDoor, match=r"^a of d / r .*\[state_store\] backend.*\[recovery\] api_conn_id"):
-        door.clear(ClearRequest(producers={"a": "id-a"}))
+    assert clear_client.observe() is None
+    assert clear_client.observe() is None
+    with pytest.raises(
+        errors.ClearNotConfigured, match=r"^a of d / r .*\[state_store\] backend.*\[recovery\] api_conn_id"
+    ):
+        clear_client.clear(ClearRequest(producers={"a": "id-a"}))
     assert store.calls == 1  # that there is no backend was learned by the first question
 
 
@@ -119,7 +121,7 @@ def test_neither_door_observes_nothing_and_names_both_settings() -> None:
 def test_the_states_of_the_run_need_no_door(installed: bool) -> None:
     store = Store(installed=installed)
 
-    found = open_door(context(store)).states(["a", "a_3", "a|3", "a|4", "gone"])
+    found = open_clear_client(context(store)).states(["a", "a_3", "a|3", "a|4", "gone"])
 
     assert found == {"a": "success", "a_3": None, "a|3": "running", "a|4": "failed", "gone": None}
     assert store.calls == 0
@@ -127,18 +129,18 @@ def test_the_states_of_the_run_need_no_door(installed: bool) -> None:
 
 @pytest.mark.parametrize("status", [404, 410])
 def test_a_zombie_is_told_so(status: int) -> None:
-    door = open_door(context(Store(refuse=status)))
+    clear_client = open_clear_client(context(Store(refuse=status)))
 
-    for act in (door.live_check, door.observe, lambda: door.clear(ClearRequest())):
+    for act in (clear_client.live_check, clear_client.observe, lambda: clear_client.clear(ClearRequest())):
         with pytest.raises(errors.NotMine, match=f"id-me.*HTTP {status}"):
             act()
 
 
 def test_a_server_that_fails_is_no_verdict_about_the_task() -> None:
-    door = open_door(context(Store(refuse=500)))
+    clear_client = open_clear_client(context(Store(refuse=500)))
 
     with pytest.raises(errors.RecoveryError, match="HTTP 500") as raised:
-        door.live_check()
+        clear_client.live_check()
     assert not isinstance(raised.value, errors.NotMine)
 
 
@@ -148,7 +150,7 @@ def test_a_task_whose_key_is_gone_is_a_zombie() -> None:
             return default
 
     with pytest.raises(errors.NotMine, match="not readable"):
-        StateStoreDoor(OwnTaskInstance(context(Emptied()))).observe()
+        StateStoreClient(OwnTaskInstance(context(Emptied()))).observe()
 
 
 def test_the_servers_refusal_is_told() -> None:
@@ -156,7 +158,7 @@ def test_the_servers_refusal_is_told() -> None:
     store.error = "no such run"
 
     with pytest.raises(errors.RecoveryError, match="refused to observe: no such run"):
-        open_door(context(store)).observe()
+        open_clear_client(context(store)).observe()
 
 
 def test_a_mapped_task_has_its_index_in_its_key() -> None:
@@ -183,14 +185,14 @@ def test_a_key_of_the_state_store_is_one_segment_of_a_path(key: str) -> None:
 )
 def test_a_note_is_one_line_that_airflow_takes_and_says_whose_it_is(text: str, note: str) -> None:
     store = Store()
-    open_door(context(store)).note(text)
+    open_clear_client(context(store)).note(text)
     assert store.note == note
     assert len(note) <= 1000
 
 
 def test_without_a_door_nothing_is_left() -> None:
     store = Store(installed=False)
-    open_door(context(store)).note("kept")
+    open_clear_client(context(store)).note("kept")
     assert store.note is None
 
 

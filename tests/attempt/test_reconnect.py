@@ -12,9 +12,9 @@ from fakes import PAIR, Cluster, Killed, Process, World
 from pendulum import from_timestamp
 
 from airflow_recovery.attempt import heartbeat_watch as liveness
-from airflow_recovery.attempt import reconnect as follow
+from airflow_recovery.attempt import reconnect as reconnect
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
-from airflow_recovery.attempt.heartbeat_watch import NO_PATIENCE, Patience, beat_of
+from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts, beat_of
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import own_process
@@ -69,8 +69,8 @@ class Stage:
     def __init__(self, *, timeout_s: float = TIMEOUT_S, run_id: str = "run") -> None:
         self.time = Time()
         self.cluster = DetachedCluster()
-        patience = Patience(timeout_s, clock=lambda: self.time.now_s, sleep=self.time.sleep)
-        self.world = World(PAIR, patience=patience, cluster=self.cluster, run_id=run_id)
+        heartbeat_timeouts = HeartbeatTimeouts(timeout_s, clock=lambda: self.time.now_s, sleep=self.time.sleep)
+        self.world = World(PAIR, heartbeat_timeouts=heartbeat_timeouts, cluster=self.cluster, run_id=run_id)
         self.kill("P")
         self.world.run_id = "run"
         self.claim = self.world.journal().read_claim("P", 1)
@@ -195,7 +195,7 @@ class Clocks:
         monkeypatch.setattr(time, "time", self.wall)
 
     def wall(self) -> float:
-        return 1e9 + self.stage.time.now_s * (1 + self.wall_s / liveness.Patience.poll_s)
+        return 1e9 + self.stage.time.now_s * (1 + self.wall_s / liveness.HeartbeatTimeouts.poll_s)
 
     def put(self, key: str, body: bytes) -> object:
         self.stamps[key] = 1e9 + self.stage.time.now_s + self.store_s
@@ -265,10 +265,10 @@ def judged_by_the_stamp(monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s:
     clocks = Clocks(stage, monkeypatch, store_s, wall_s)
     key = stage.world.journal().layout.heartbeat("P", 1)
 
-    def is_silent(self: object, attempt: int, beat: object) -> bool:
+    def has_timed_out(self: object, attempt: int, beat: object) -> bool:
         return time.time() - clocks.stamps.get(key, time.time()) >= TIMEOUT_S
 
-    monkeypatch.setattr(liveness.SilenceWatch, "is_silent", is_silent)
+    monkeypatch.setattr(liveness.HeartbeatWatch, "has_timed_out", has_timed_out)
     return stage
 
 
@@ -286,7 +286,7 @@ def test_control_without_the_tag_a_foreign_driver_is_waited_for_for_ever(monkeyp
         return Beat.from_bytes(stored) if stored is not None else None
 
     stage = Stage()
-    monkeypatch.setattr(follow, "beat_of", any_beat)
+    monkeypatch.setattr(reconnect, "beat_of", any_beat)
     stage.time.meanwhile = lambda now_s: stage.beat(tag="other", count=int(now_s))
     with pytest.raises(AssertionError, match="waits for ever"):
         stage.world.go("P")
@@ -354,7 +354,7 @@ def test_a_driver_that_says_that_it_failed_is_not_waited_for_and_its_failure_is_
 
 def test_a_driver_whose_process_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    monkeypatch.setattr(follow, "is_gone", lambda process: process == "gone")
+    monkeypatch.setattr(reconnect, "is_gone", lambda process: process == "gone")
     stage.time.meanwhile = lambda now_s: stage.beat(process="gone" if now_s >= 10 else "there")
     assert stage.world.go("P").attempt == 2
     assert stage.time.now_s == 10
@@ -434,7 +434,7 @@ def test_fault_15_journal_in_use_by_another_run_that_lives() -> None:
 def test_fault_15_control_two_runs_end_each_others_attempts() -> None:
     stage = Stage(run_id="reprocess-1")
     stage.world.live_runs = ("reprocess-1",)
-    stage.world.patience = NO_PATIENCE
+    stage.world.heartbeat_timeouts = NO_HEARTBEAT_TIMEOUTS
     stage.works()
     stage.world.go("P")
     assert stage.outcome().state is AttemptState.FENCED
@@ -468,7 +468,7 @@ def test_a_clear_ends_the_waiting_and_changes_nothing() -> None:
     stage.time.meanwhile = step
     with pytest.raises(NotMine):
         stage.world.go("P")
-    assert stage.time.now_s <= 60 + follow.LIVE_CHECK_EVERY_S
+    assert stage.time.now_s <= 60 + reconnect.LIVE_CHECK_EVERY_S
     assert stage.world.journal().read_outcome("P", 1) is None
 
 
