@@ -31,8 +31,8 @@ def final_check(run: Run, region: str, attempt: int) -> None:
     """Returns once ``region`` may report success with ``attempt``; clears whoever stands on a superseded input.
 
     An inner region at its first attempt and try has superseded nobody, and its consumers look at it themselves: it
-    skips this. Raises `Overtaken` where its own basis is superseded, `ClearNotConfigured` where somebody would have to be cleared
-    and no way is configured.
+    skips this. Raises `Overtaken` where its own basis is superseded, `ClearNotConfigured` where somebody would have to
+    be cleared and no way is configured.
     """
     first_try = attempt == 1 and run.task.try_number <= 1
     if run.consumers[region] and first_try:

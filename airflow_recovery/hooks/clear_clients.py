@@ -1,7 +1,8 @@
-"""The ways into Airflow, as a region task uses them. Each is an `airflow_recovery.attempt.task_instances.TaskInstances`.
+"""The ways into Airflow, as a region task uses them. Each is an
+`airflow_recovery.attempt.task_instances.TaskInstances`.
 
-`open_clear_client` gives the one to use. Every door lets the live check go through the task's own state store, since only
-Airflow's Execution API knows which process a task instance belongs to.
+`open_clear_client` gives the one to use. Every door lets the live check go through the task's own state store, since
+only Airflow's Execution API knows which process a task instance belongs to.
 """
 
 from __future__ import annotations

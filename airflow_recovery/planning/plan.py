@@ -47,11 +47,11 @@ class Action(str, Enum):
 class PlannedRegion:
     """One region in a plan.
 
-    ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``mark`` are the highest attempt claimed and the
-    highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in words.
-    ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait, first.
-    ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel that runs,
-    how it comes to.
+    ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``mark`` are the highest attempt claimed
+    and the highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in
+    words. ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait,
+    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel
+    that runs, how it comes to.
     """
 
     name: str

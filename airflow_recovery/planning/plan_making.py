@@ -97,8 +97,8 @@ def plan_of(
 ) -> Plan:
     """The plan of a run that is judged already: what ``evaluation`` was told of its data is not asked for again.
 
-    ``seen`` is the run as it is, where ``evaluation`` is about a scenario one. Without ``ask`` no store is asked anything.
-    ``stages``: what happens to the stages, where that was asked.
+    ``seen`` is the run as it is, where ``evaluation`` is about a scenario one. Without ``ask`` no store is asked
+    anything. ``stages``: what happens to the stages, where that was asked.
     """
     certain = simulate(evaluation, same_rows=True, ask=ask)
     possible = certain

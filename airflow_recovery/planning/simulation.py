@@ -24,8 +24,8 @@ def simulate(evaluation: Evaluation, *, same_rows: bool, ask: bool = True) -> di
     """Every region that will have run when all is done, in topological order, each with its reason.
 
     With ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
-    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``evaluation``; without ``ask``
-    nobody is asked, and what ``evaluation`` was not told of is taken to be there.
+    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``evaluation``; without
+    ``ask`` nobody is asked, and what ``evaluation`` was not told of is taken to be there.
     """
     lost: dict[str, Reason] = {}
     while True:

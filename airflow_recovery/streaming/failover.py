@@ -186,7 +186,8 @@ def _takes_along(run: Run, state: RunState, region: str, claims: Mapping[tuple[s
 def restart_stages(run: Run, failover: StageFailover, observation: Observation | None) -> bool:
     """Do it, by tasks as they were observed before the state was listed. True where the journal is another one now.
 
-    Raises `ClearNotConfigured` once where there is no way to clear others, and somebody works for nothing: the resets stand.
+    Raises `ClearNotConfigured` once where there is no way to clear others, and somebody works for nothing: the resets
+    stand.
     """
     region, restart = failover.region, failover.restart
     if failover.resets:

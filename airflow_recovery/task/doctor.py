@@ -156,7 +156,8 @@ class ApiServer:
 def check_description(
     asked: Asked, settings: RecoverySettings | None, *, has_other_clear_client: bool = False
 ) -> Iterator[CheckResult]:
-    """What the API server says of itself, beside what is here. ``has_other_clear_client``: its back end may be another one."""
+    """What the API server says of itself, beside what is here. ``has_other_clear_client``: its back end may be another
+    one."""
     told = asked.description
     here = installed_versions().get("airflow-recovery")
     name = f"{API_SERVER}'s airflow-recovery"
@@ -314,8 +315,8 @@ def read_connection(conn_id: str) -> Connection | None:
 class AirflowChecks:
     """The checks of one component, as Airflow's settings and connections have it.
 
-    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the clear_clients. ``run_region``: makes the
-    check that runs a region, where one was asked for.
+    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the clear_clients. ``run_region``:
+    makes the check that runs a region, where one was asked for.
     """
 
     def __init__(

@@ -35,7 +35,8 @@ def rehearse_failure(folder: str, name: str, *, heartbeat_timeout_s: float = 600
 
 
 def rehearse_pause(folder: str, paths: Iterable[str], *, heartbeat_timeout_s: float = 600.0) -> None:
-    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``heartbeat_timeout_s``. Raises nothing."""
+    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``heartbeat_timeout_s``. Raises
+    nothing."""
     if not folder:
         return
     for path in paths:
