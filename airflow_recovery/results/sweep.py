@@ -24,7 +24,6 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.parts_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
-from airflow_recovery.results.sweep_channels import sweep_channels
 from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
@@ -41,6 +40,7 @@ from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.results import sweep_channels
 
 log = logging.getLogger(__name__)
 

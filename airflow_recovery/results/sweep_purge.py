@@ -24,11 +24,11 @@ from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCau
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.parts_in_use import made_of
 from airflow_recovery.results.release import Releaser, end_pin, pinned_by
-from airflow_recovery.results.sweep_channels import purged_channels
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.results import purged_channels
 
 
 class Purge:

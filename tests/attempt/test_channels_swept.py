@@ -77,7 +77,7 @@ def test_control_without_asking_whether_it_is_open_live_segments_go(
 ) -> None:
     source, scorer = run.source(), run.scorer()
     run.emit(source, 5)
-    monkeypatch.setattr("airflow_recovery.results.sweep_channels._ChannelSweep._why_all", lambda *_: "swept blindly")
+    monkeypatch.setattr("airflow_recovery.streaming.results._ChannelSweep._why_all", lambda *_: "swept blindly")
     clock.passes(DAY_S)
     sweep(run)
     assert objects(run, "seg") == []
