@@ -59,7 +59,6 @@ NOT_YET: set[tuple[str, str]] = {
     ("planning.scenario", "streaming"),
     ("planning.selection", "streaming"),
     ("planning.simulation", "streaming"),
-    ("results.sweep_channels", "streaming"),
     ("streaming.work", "splits"),
     ("task.externals", "splits"),
     ("task.metrics", "splits"),

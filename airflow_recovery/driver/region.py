@@ -67,7 +67,7 @@ def run_region(
 
     try:
         _prepare(region)
-        mode: DriverMode = answers_of(spec.mode.name, "driver", DriverMode)
+        mode = answers_of(spec.mode.name, "driver", DriverMode)
         made = mode.run(region, progress, open_journal)
     except Exception as error:
         check_after(error, spark, spec.inputs, log)

@@ -71,8 +71,7 @@ MODE_OF_RESULT = {PIPELINED_APPROXIMATE: "streaming"}
 
 def declaring(mode: str) -> DeclaringMode:
     """How the mode of that name answers."""
-    answers: DeclaringMode = answers_of(mode, "declaration", DeclaringMode)
-    return answers
+    return answers_of(mode, "declaration", DeclaringMode)
 
 
 def declared_modes(vertex: Vertex, options: Mapping[str, Any]) -> dict[str, object]:

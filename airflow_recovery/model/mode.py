@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -90,7 +89,6 @@ def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
     return found
 
 
-@cache
 def answers_of(mode: str, module: str, questions: type[A]) -> A:
     """How the mode of that name answers ``questions``: its ``MODE`` in ``module`` of its package.
 
@@ -98,15 +96,18 @@ def answers_of(mode: str, module: str, questions: type[A]) -> A:
     """
     if mode == BATCH.name:
         return questions()
-    answers = _module(mode, module).MODE
+    answers: object = _module(mode, module).MODE
     if not isinstance(answers, questions):
         raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
     return answers
 
 
-def installed_modes() -> tuple[str, ...]:
-    """The names of the modes but batch whose packages are on this machine."""
-    return tuple(name for name, package in MODES.items() if find_spec(package) is not None)
+def all_answers(module: str, questions: type[A]) -> list[A]:
+    """How each mode but batch answers whose package is on this machine.
+
+    For questions about a whole run, which may have had regions of other modes before its code was changed.
+    """
+    return [answers_of(name, module, questions) for name, package in MODES.items() if find_spec(package) is not None]
 
 
 def modes_of(records: Iterable[HasMode]) -> tuple[str, ...]:

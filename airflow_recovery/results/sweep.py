@@ -18,10 +18,12 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.cached import CachedViews, views_of_run
+from airflow_recovery.results.mode import ResultsMode
 from airflow_recovery.results.parts_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
 from airflow_recovery.results.sweep_found import (
@@ -40,7 +42,6 @@ from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.streaming.results import sweep_channels
 
 log = logging.getLogger(__name__)
 
@@ -126,14 +127,8 @@ class Sweeper:
         purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
         if purge.execute():
             return
-        sweep_channels(
-            run,
-            self._results,
-            self._report,
-            now_s=self._results_now_s,
-            grace_s=self._options.grace_s,
-            dry_run=self._options.dry_run,
-        )
+        for mode in all_answers("results", ResultsMode):
+            mode.sweep(run, self._results, self._report, self._options, now_s=self._results_now_s)
         rule = self._rule(run)
         for name, number in self._attempts(run):
             region = run.names.get(name)

@@ -19,16 +19,17 @@ from contextlib import suppress
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputRef, Outcome, RunAttempt
 from airflow_recovery.model.retention import duration_text
+from airflow_recovery.results.mode import ResultsMode
 from airflow_recovery.results.parts_in_use import made_of
 from airflow_recovery.results.release import Releaser, end_pin, pinned_by
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.streaming.results import purged_channels
 
 
 class Purge:
@@ -150,10 +151,11 @@ class Purge:
                 continue
             deleted = self._releaser.delete_data(run.names[name], number)
             objects, size = objects + deleted.objects, size + deleted.size
-        channels = purged_channels(run, self._results, has_come_back=has_come_back)
-        if not self._options.dry_run:
-            self._results.delete([each.key for each in channels])
-        objects, size = objects + len(channels), size + sum(each.size for each in channels)
+        for mode in all_answers("results", ResultsMode):
+            beside = mode.purged(run, self._results, has_come_back=has_come_back)
+            if not self._options.dry_run:
+                self._results.delete([info.key for info in beside])
+            objects, size = objects + len(beside), size + sum(info.size for info in beside)
         if not pinned:
             self._let_go_of_shared()
             keys = [key for key in self._rest if self._is_old(key)] if has_come_back else [*streams, *self._rest]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.mode import answers_of, installed_modes
+from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.records import Claim
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.run_view import RunView
@@ -91,11 +90,9 @@ class StoryMode:
         return ModeReport()
 
 
-def story_modes() -> Iterator[StoryMode]:
-    """All that are installed. Each is asked of every run, since a run may have been of another mode before."""
-    for name in installed_modes():
-        mode: StoryMode = answers_of(name, "describe", StoryMode)
-        yield mode
+def story_modes() -> list[StoryMode]:
+    """Every mode that may have something to tell of a run."""
+    return all_answers("describe", StoryMode)
 
 
 def progress_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:

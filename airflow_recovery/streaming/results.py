@@ -22,9 +22,10 @@ from collections.abc import Iterable
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.retention import duration_text
+from airflow_recovery.results.mode import ResultsMode
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
-from airflow_recovery.results.swept_run import SweptRun
+from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.folder import STAGES
@@ -36,68 +37,70 @@ _IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(
 _OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
 
 
-def sweep_channels(
-    run: SweptRun, results: ObjectStore, report: SweepReport, *, now_s: float, grace_s: float, dry_run: bool
-) -> None:
-    """Of one run that is not being purged. ``now_s`` is the present time of ``results``. Raises the store's errors."""
-    if not any(isinstance(each.mode, StreamingPlan) for each in run.plan.regions):
-        return
-    sweep = _ChannelSweep(run, results, report, now_s - CLOCK_MARGIN_S - grace_s, grace_s, dry_run)
-    prefix = run.journal.layout.channels
-    channels: dict[tuple[str, int], list[ObjectInfo]] = {}
-    stages: dict[tuple[str, int], list[ObjectInfo]] = {}
-    for info in results.list(prefix):
-        path = info.key[len(prefix) :]
-        if (of_stage := _OF_STAGE.fullmatch(path)) is not None:
-            stages.setdefault((of_stage["region"], int(of_stage["attempt"])), []).append(info)
-        elif (found := _IN_CHANNEL.fullmatch(path)) is not None:
-            if found["kind"] != "log":
-                channels.setdefault((found["edge"], int(found["generation"])), []).append(info)
-        else:
-            report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no channel's", 1, info.size)
-    for (edge, generation), listed in channels.items():
-        sweep.channel(edge, generation, listed)
-    for (region, attempt), listed in stages.items():
-        sweep.stage(region, attempt, listed)
+class StreamingResults(ResultsMode):
+    """Segments, outputs and checkpoints."""
 
+    def sweep(
+        self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, now_s: float
+    ) -> None:
+        """As the table above says."""
+        if not any(isinstance(each.mode, StreamingPlan) for each in run.plan.regions):
+            return
+        sweep = _ChannelSweep(run, results, report, options, now_s)
+        prefix = run.journal.layout.channels
+        channels: dict[tuple[str, int], list[ObjectInfo]] = {}
+        stages: dict[tuple[str, int], list[ObjectInfo]] = {}
+        for info in results.list(prefix):
+            path = info.key[len(prefix) :]
+            if (of_stage := _OF_STAGE.fullmatch(path)) is not None:
+                stages.setdefault((of_stage["region"], int(of_stage["attempt"])), []).append(info)
+            elif (found := _IN_CHANNEL.fullmatch(path)) is not None:
+                if found["kind"] != "log":
+                    channels.setdefault((found["edge"], int(found["generation"])), []).append(info)
+            else:
+                report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no channel's", 1, info.size)
+        for (edge, generation), listed in channels.items():
+            sweep.channel(edge, generation, listed)
+        for (region, attempt), listed in stages.items():
+            sweep.stage(region, attempt, listed)
 
-def purged_channels(run: SweptRun, results: ObjectStore, *, has_come_back: bool) -> list[ObjectInfo]:
-    """Everything of the channels of a run that was closed; where it has come back, what was made before that."""
-    prefix = run.journal.layout.channels
-    listed = list(results.list(prefix))
-    if not has_come_back:
-        return listed
-    producers = {
-        encode(each.result): region.name
-        for region in run.plan.regions
-        for each in StreamingPlan.of(region).channels_out
-    }
-    found = []
-    for info in listed:
-        path = info.key[len(prefix) :]
-        of_stage, in_channel = _OF_STAGE.fullmatch(path), _IN_CHANNEL.fullmatch(path)
-        if of_stage is not None:
-            region, number = run.names.get(of_stage["region"]), int(of_stage["attempt"])
-        elif in_channel is not None:
-            # A generation is numbered above every attempt of its producer that was closed.
-            region, number = producers.get(in_channel["edge"]), int(in_channel["generation"])
-        else:
-            continue
-        if region is not None and number <= run.state.of(region).closed_at:
-            found.append(info)
-    return found
+    def purged(self, run: SweptRun, results: ObjectStore, *, has_come_back: bool) -> list[ObjectInfo]:
+        """Everything of its channels; where it has come back, what was made before that."""
+        prefix = run.journal.layout.channels
+        listed = list(results.list(prefix))
+        if not has_come_back:
+            return listed
+        producers = {
+            encode(each.result): region.name
+            for region in run.plan.regions
+            for each in StreamingPlan.of(region).channels_out
+        }
+        found = []
+        for info in listed:
+            path = info.key[len(prefix) :]
+            of_stage, in_channel = _OF_STAGE.fullmatch(path), _IN_CHANNEL.fullmatch(path)
+            if of_stage is not None:
+                region, number = run.names.get(of_stage["region"]), int(of_stage["attempt"])
+            elif in_channel is not None:
+                # A generation is numbered above every attempt of its producer that was closed.
+                region, number = producers.get(in_channel["edge"]), int(in_channel["generation"])
+            else:
+                continue
+            if region is not None and number <= run.state.of(region).closed_at:
+                found.append(info)
+        return found
 
 
 class _ChannelSweep:
     def __init__(
-        self, run: SweptRun, results: ObjectStore, report: SweepReport, latest_s: float, grace_s: float, dry_run: bool
+        self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, now_s: float
     ) -> None:
         self._run = run
         self._results = results
         self._report = report
-        self._latest_s = latest_s
-        self._grace_s = grace_s
-        self._dry_run = dry_run
+        self._latest_s = now_s - CLOCK_MARGIN_S - options.grace_s
+        self._grace_s = options.grace_s
+        self._dry_run = options.dry_run
         self._known = {(encode(each.edge), each.generation): each for each in run_channels(run.plan, run.state)}
 
     def channel(self, edge: str, generation: int, listed: list[ObjectInfo]) -> None:
@@ -165,3 +168,6 @@ class _ChannelSweep:
     def _kept(self, what: str, listed: list[ObjectInfo], why: str) -> None:
         size = sum(each.size for each in listed)
         self._report.add(f"{self._run.where} / {what}", Action.KEPT, why, len(listed), size)
+
+
+MODE = StreamingResults()

@@ -5,17 +5,19 @@ source ==raw==> scorer ==scored==> sink
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, ClockedStore
 from staged_run import RUN, StagedRun
 
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results import sweep_purge
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import SweepReport
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.results import StreamingResults
 
 
 @pytest.fixture
@@ -175,15 +177,15 @@ def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: St
     sweep(run, purge_older_than_s=30 * DAY_S)
     clock.passes(2 * HOUR_S)
 
-    listed = sweep_purge.purged_channels
+    listed = StreamingResults.purged
 
-    def late(*args: object, **options: object) -> object:
+    def late(*args: Any, **options: Any) -> object:
         # Between the sweep's look at the journal and its look at the data a new attempt claims and writes.
         run.emit(run.source(), 3)
-        return listed(*args, **{**options, "has_come_back": True})  # type: ignore[arg-type]
+        return listed(*args, **{**options, "has_come_back": True})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_purge, "purged_channels", late)
+        patch.setattr(StreamingResults, "purged", late)
         sweep(run, purge_older_than_s=30 * DAY_S)
     assert {(each.split("/")[0], each.split("/")[1]) for each in objects(run)} == {("raw", "2")}
 

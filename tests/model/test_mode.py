@@ -37,7 +37,6 @@ def tidal(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(mode, "MODES", {"tidal": "tides"})
     monkeypatch.setitem(sys.modules, "tides", ModuleType("tides"))
     monkeypatch.setitem(sys.modules, "tides.asking", module)
-    answers_of.cache_clear()
     return module
 
 

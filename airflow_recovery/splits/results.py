@@ -1,0 +1,7 @@
+"""Splits keep nothing in the store of results but the data of attempts (`airflow_recovery.results.parts_in_use`)."""
+
+from __future__ import annotations
+
+from airflow_recovery.results.mode import ResultsMode
+
+MODE = ResultsMode()
