@@ -105,7 +105,7 @@ PURE = (
     "journal.run_state", "journal.codec", "store.log",
     "splits.log", "splits.mode",
     "streaming.mode", "streaming.approximate", "streaming.approximate_outlook", "streaming.channel_graph",
-    "streaming.restart", "streaming.restart_plan",
+    "streaming.restart", "streaming.restart_plan", "streaming.appending",
     "streaming.channel_records", "streaming.channel_state", "streaming.channel_folding", "streaming.channel_codec",
     "streaming.channel_retention", "streaming.producing", "streaming.consuming", "streaming.ledger",
     "streaming.ranges", "streaming.refusals",

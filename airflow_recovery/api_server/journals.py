@@ -7,6 +7,7 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from airflow_recovery.api_server.budget import BudgetedStore
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
@@ -16,7 +17,6 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.results.cached import is_cached_location
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
-from airflow_recovery.store.budget import BudgetedStore
 from airflow_recovery.story import what_if
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run

@@ -30,8 +30,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, check_size
-from airflow_recovery.store.parallel import get_many
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, check_size, get_many
 from airflow_recovery.streaming.reading import control_logs
 
 BUNDLE_FORMAT = 1

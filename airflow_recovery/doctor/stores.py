@@ -15,9 +15,8 @@ from airflow_recovery.doctor.result import CheckResult, ok, wrong
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 from airflow_recovery.store.probe import probe
-from airflow_recovery.store.uploads import Upload, UploadStore
 
 if TYPE_CHECKING:
     from pendulum import DateTime

@@ -17,8 +17,7 @@ from airflow_recovery.journal.frames import MAX_SEGMENT_BYTES, SegmentHeader, To
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.names import decode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.store.parallel import get_many
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 
 log = logging.getLogger(__name__)
 

@@ -49,8 +49,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.mode import SplitClaim
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.store.parallel import get_many
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 from airflow_recovery.store.write_once import write_once
 
 R = TypeVar("R", bound=Record)

@@ -15,8 +15,7 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
-from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.store.uploads import Upload, UploadStore
+from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 
 
 def sweep_uploads(

@@ -1,17 +1,24 @@
 """Object stores: bytes under keys, with put-if-absent. S3 and a local directory.
 
-This room knows nothing of jobs, attempts or Airflow. It says precisely what a store answered: missing, denied, timed
-out and unavailable are different errors, and a write with an unknown outcome is never repeated here.
+    object_store   what is asked of a store; many reads at once
+    s3, local      the two kinds of stores; `s3_clients` and `s3_errors` are parts of the first
+    write_once     one object that is written once, whatever answers are lost, and the slots of a log
+    log            a log of such objects, without I/O: append at the end, fold what others wrote
+    probe          the start-up probe
+    opening        from a URI to a store
+    encryption     what a bucket is told to encrypt with
+    lifecycle      the bucket's own rules that delete objects
+    timed          a store whose requests are timed
+
+The room knows nothing of what is stored. It says precisely what a store answered: missing, denied, timed out and
+unavailable are different errors.
 """
 
-from airflow_recovery.store.budget import BudgetedStore
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, get_many
 from airflow_recovery.store.opening import open_store
-from airflow_recovery.store.parallel import get_many
 from airflow_recovery.store.probe import probe
 
 __all__ = [
-    "BudgetedStore",
     "ObjectInfo",
     "ObjectStore",
     "StoredObject",

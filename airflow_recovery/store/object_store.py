@@ -1,13 +1,18 @@
-"""What the journal and the results ask of a store. Two implementations: S3 (`s3.py`) and a directory (`local.py`).
+"""What is asked of a store. Two implementations: S3 (`s3.py`) and a directory (`local.py`).
 
-Knows nothing of jobs or attempts. Keys are relative to the base URI that the store was opened with.
+    ObjectStore    put, put if absent, get, list, delete
+    UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
+    get_many       many reads at once
+
+Keys are relative to the base URI that the store was opened with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_recovery.errors import ObjectTooLarge
 
@@ -15,7 +20,10 @@ if TYPE_CHECKING:
     from pendulum import DateTime
 
 MAX_OBJECT_BYTES = 64 * 1024 * 1024
-"""The largest object that is read where the reader says nothing else: nothing that recovery writes is larger."""
+"""The largest object that is read where the reader says nothing else. What is put in one request is smaller."""
+
+LARGE_BYTES = 4 * 1024 * 1024
+"""Objects above this are read one after the other, so that 64 connections never hold 64 of the largest at a time."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,8 @@ class ObjectStore(Protocol):
     """A versionless key-value store with put-if-absent.
 
     Every method raises `StoreAccessDenied`, `StoreTimeout`, `StoreUnavailable` or `StoreMisconfigured` where the store
-    gave no answer about the object. None of them retries a write whose outcome is unknown: that is the journal's
-    decision (docs/protocol.md#put-rule).
+    gave no answer about the object. None of them retries a write whose outcome is unknown: whoever
+    writes decides that (`airflow_recovery.store.write_once`).
     """
 
     @property
@@ -76,6 +84,48 @@ class ObjectStore(Protocol):
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a key that is not there is not an error."""
         ...
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One unfinished upload to ``key``, begun at ``initiated_s`` (seconds since the epoch, by the store's clock)."""
+
+    key: str
+    upload_id: str
+    initiated_s: float
+
+
+@runtime_checkable
+class UploadStore(Protocol):
+    """A store that has unfinished uploads; a directory has none."""
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """All unfinished uploads to keys that begin with ``prefix``."""
+        ...
+
+    def abort_upload(self, upload: Upload) -> None:
+        """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        ...
+
+
+def get_many(store: ObjectStore, keys: Iterable[str], *, connections: int = 64) -> dict[str, StoredObject]:
+    """The objects at ``keys``, read over up to ``connections`` connections; large ones are asked for once more, alone.
+
+    Raises what the first failing key (in the order given) raised; the others have been asked by then, none is retried.
+    """
+    wanted = list(dict.fromkeys(keys))
+    if len(wanted) < 2 or connections < 2:
+        return {key: store.get(key) for key in wanted}
+
+    def unless_large(key: str) -> StoredObject | None:
+        try:
+            return store.get(key, LARGE_BYTES)
+        except ObjectTooLarge:
+            return None
+
+    with ThreadPoolExecutor(min(connections, len(wanted)), thread_name_prefix="recovery-get") as pool:
+        found = dict(zip(wanted, pool.map(unless_large, wanted), strict=True))
+    return {key: store.get(key) if each is None else each for key, each in found.items()}
 
 
 def check_size(uri: str, size: int, max_bytes: int | None) -> None:

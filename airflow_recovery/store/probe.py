@@ -1,4 +1,4 @@
-"""The start-up probe: does this store do what recovery rests on? (faults 25 and 26)"""
+"""The start-up probe: does this store keep what `ObjectStore` promises? (faults 25 and 26)"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUND_TIMEOUT_S = 30.0
 
 
 def probe(store: ObjectStore, *, token: str | None = None, races_anew: bool = False) -> None:
-    """Try out on objects below ``_probe/`` what recovery rests on, and delete them.
+    """Try out on objects below ``_probe/`` what a store promises, and delete them.
 
     Returns where a second write was refused, a listing showed the object at once, reading gave the first body back,
     and of eight writers at the same instant one won, in each of four rounds. Six requests; the race is 33 more, and
@@ -48,7 +48,7 @@ def probe(store: ObjectStore, *, token: str | None = None, races_anew: bool = Fa
                 with suppress(StoreError):  # then the next probe races again
                     store.put(RACED, b"")
     finally:
-        # A policy that forbids deletes is a good one for a journal; a few bytes below _probe/ stay then.
+        # A policy that forbids deletes may be meant so; a few bytes below _probe/ stay then.
         with suppress(StoreError):
             store.delete(written)
 
@@ -60,7 +60,7 @@ def _refuses_a_second_write(store: ObjectStore, key: str, body: bytes) -> None:
         return
     raise StoreUnsuitable(
         f"{store.base_uri} has no conditional writes: a PUT with 'If-None-Match: *' overwrote an object instead of "
-        "being refused with 412, so two attempts could both win. Use a store that has them (AWS S3, versitygw, Ceph, "
+        "being refused with 412, so two processes could both win. Use a store that has them (AWS S3, versitygw, Ceph, "
         "a local folder), or switch the feature on in the server or the proxy before it."
     )
 
@@ -69,8 +69,9 @@ def _lists_what_was_written(store: ObjectStore, key: str) -> ObjectInfo:
     listed = {each.key: each for each in store.list(key)}
     if key not in listed:
         raise StoreUnsuitable(
-            f"{store.base_uri} has stale listings: an object that was just written is not listed, so attempts of other "
-            "workers could go unseen. Use a store whose listings are strongly consistent, and no cache before it."
+            f"{store.base_uri} has stale listings: an object that was just written is not listed, so what "
+            "other processes write could go unseen. Use a store whose listings are strongly consistent, and no cache "
+            "before it."
         )
     return listed[key]
 
@@ -95,7 +96,7 @@ def _tells_cases_apart(store: ObjectStore, key: str) -> None:
         return
     raise StoreUnsuitable(
         f"{store.base_uri} does not tell capitals from small letters: {key!r} and {key.upper()!r} are one file there, "
-        "so regions 'A' and 'a' would share their files. Use a folder of a file system that tells them apart (Linux's "
+        "so the objects 'A' and 'a' would be one. Use a folder of a file system that tells them apart (Linux's "
         "own do), or an S3 bucket."
     )
 
@@ -131,7 +132,7 @@ def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> bool:
     if max(winners) > 1:
         raise StoreUnsuitable(
             f"{store.base_uri} has conditional writes that are not atomic: of {WRITERS} writers who put one object at "
-            f"the same time with 'If-None-Match: *', expected one to succeed, found {max(winners)}. Two attempts could "
-            "both win. Use a store that decides it in one step (AWS S3, versitygw, Ceph, a local folder)."
+            f"the same time with 'If-None-Match: *', expected one to succeed, found {max(winners)}. Two processes "
+            "could both win. Use a store that decides it in one step (AWS S3, versitygw, Ceph, a local folder)."
         )
     return all(winners)

@@ -18,20 +18,20 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
-from airflow_recovery.store.backoff import DEFAULT_BACKOFF
 from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.lifecycle import ExpiryRule
 from airflow_recovery.store.object_store import (
     MAX_OBJECT_BYTES,
     ObjectInfo,
     StoredObject,
+    Upload,
     check_size,
     checked_key,
     checked_prefix,
 )
 from airflow_recovery.store.s3_clients import S3Clients
 from airflow_recovery.store.s3_errors import answered, from_code, translate
-from airflow_recovery.store.uploads import Upload
+from airflow_recovery.store.write_once import DEFAULT_BACKOFF
 
 if TYPE_CHECKING:
     from airflow_recovery.store.s3_clients import AnySession
@@ -46,7 +46,7 @@ class S3Store:
     """Objects below ``s3://bucket/prefix``, over boto3's SDK (imported at the first request).
 
     Reads are repeated a few times: by the SDK until an answer begins, and here where its body breaks off. Writes are
-    not: whether an unknown outcome may be repeated is the journal's decision
+    not: whether an unknown outcome may be repeated is the writer's decision
     (`airflow_recovery.store.write_once`). Credentials come from ``session`` (boto3's or
     botocore's), else from the SDK's own chain (environment, profile, role), which also renews them. Where the server
     says that they have expired, they are fetched anew once, by ``renew`` where a session was given; then

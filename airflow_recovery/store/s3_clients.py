@@ -1,4 +1,4 @@
-"""The SDK's session and clients, as light as they can be: every task makes them, and a region of a second feels 50 ms.
+"""The SDK's session and clients, as light as they can be: every process makes them, and a short one feels 50 ms.
 
 botocore alone, without boto3 around it: its clients are the same, and boto3's import brings a transfer manager and
 resources that nobody here uses.

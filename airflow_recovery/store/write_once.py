@@ -27,10 +27,8 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     WriteLost,
 )
-from airflow_recovery.store.backoff import DEFAULT_BACKOFF, Backoff
 from airflow_recovery.store.log import Answer, PutAnswer, PutSlot, ReadSlot, Request, Steps, fill
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.store.parallel import get_many
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 
 STREAK = 8
 """Slots that were found one after the other: who finds so many is far behind, and reads as many ahead."""
@@ -39,6 +37,25 @@ AHEAD = 32
 
 R = TypeVar("R")
 _NUMBER = re.compile("[0-9]{8}")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Pauses between repeated requests: doubling from ``initial_s`` up to ``cap_s``, the upper half of each random.
+
+    The fixed lower half bounds the number of requests; the random half keeps the workers of a storm apart.
+    """
+
+    initial_s: float = 0.2
+    cap_s: float = 10.0
+
+    def pause_s(self, failures: int, rng: random.Random) -> float:
+        """The pause after that many failures in a row (1 or more)."""
+        whole = min(self.cap_s, self.initial_s * 2.0 ** min(failures - 1, 60))
+        return whole / 2 + rng.random() * whole / 2
+
+
+DEFAULT_BACKOFF = Backoff()
 
 
 class Slots:

@@ -9,9 +9,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from airflow_recovery.errors import StoreError
-from airflow_recovery.store.backoff import DEFAULT_BACKOFF, Backoff
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.store.write_once import PeekedSlots
+from airflow_recovery.store.write_once import DEFAULT_BACKOFF, Backoff, PeekedSlots
 from airflow_recovery.streaming.appending import ChannelLog
 from airflow_recovery.streaming.channel_records import ChannelIdentity, ChannelRecord
 from airflow_recovery.streaming.channel_state import ChannelState

@@ -10,9 +10,8 @@ from clocked import Clock, clocked_world, has_data, sweep, told
 from fakes import PAIR, Killed, Process, World
 
 from airflow_recovery.results import sweep_uploads
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectStore, Upload
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.store.uploads import Upload
 from airflow_recovery.testing import S3Server
 
 

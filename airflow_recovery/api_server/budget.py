@@ -1,4 +1,4 @@
-"""A store of which only so much may be read: what one request to the API server may hold in memory."""
+"""What one request to the API server may hold in memory: a store of which only so much may be read."""
 
 from __future__ import annotations
 
