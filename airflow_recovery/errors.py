@@ -247,7 +247,7 @@ class PagesDisagree(JournalError):
 
 
 class InputLost(RecoveryError):
-    """An input must be made again before this region can run. Its producer has been woken; this task retries."""
+    """An input must be made again before this region can run. Its producer has been cleared; this task retries."""
 
     kind = Kind.FENCED
 

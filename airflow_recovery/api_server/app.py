@@ -1,4 +1,4 @@
-"""The application below `API_PREFIX`: the Recovery tab, its REST API, and door 2.
+"""The application below `API_PREFIX`: the Recovery tab, its REST API, and the endpoint by which tasks are cleared.
 
 Door 2 is the compare-and-clear as an endpoint, for deployments that keep another state store backend.
 

@@ -79,7 +79,7 @@ def view_of(dag_id: str, run_key: str, group_id: str | None) -> RunView:
 
 
 def version_of(journal: Journal, observation: Observation, *more: str | None) -> str:
-    """Changes with whatever a page shows: one listing, and no record is read. Signs of life and caches don't count."""
+    """Changes with whatever a page shows: one listing, and no record is read. Heartbeats and caches don't count."""
     layout = journal.layout
     unseen = (f"{layout.prefix}h/", layout.snapshot)
     digest = hashlib.sha256(repr(more).encode())

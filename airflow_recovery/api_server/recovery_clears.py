@@ -1,7 +1,7 @@
 """Which clears were recovery's own, so that a clear by a person can be told from them. API server only.
 
 Airflow gives fresh retries to whatever is cleared, whoever cleared it. A person who clears a task means "go on";
-recovery which wakes a producer does not mean that what failed so far is forgiven. Each of its clears is therefore noted
+recovery, which clears a producer, does not mean that what failed so far is forgiven. So each of its clears is noted
 in the cleared task's own state store, in the same transaction: the try that it ended, and ``max_tries`` before it.
 `airflow_recovery.task.run_context.retry_grant` reads it there.
 

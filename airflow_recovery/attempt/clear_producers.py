@@ -1,8 +1,8 @@
-"""The failover: report what is lost, wake its producers, stop those who read what will be made again.
+"""The failover: report what is lost, clear its producers, stop those who read what will be made again.
 
 See docs/protocol.md#clear.
 
-A wake-up has no authority. Each woken region's own pre-check judges with the same pure function; so a wake-up that is
+A clear has no authority. Each cleared region's own pre-check judges with the same pure function; so a clear that is
 doubled, late, or lost in a crash does no harm.
 """
 
@@ -32,7 +32,7 @@ from airflow_recovery.planning.reason import Reason
 def clear_producers(
     run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], observation: Observation
 ) -> InputLost:
-    """Report and wake. Returns the exception for the caller to raise: its retry waits for the producers.
+    """Report and clear. Returns the exception for the caller to raise: its retry waits for the producers.
 
     ``observation`` was made before the listing that ``evaluation`` rests on. Raises `InputSkipped` where a producer was
     skipped in this run, `InputUnreachable` where its task was removed from the run, or where it has verified its result
@@ -74,7 +74,7 @@ def clear_producers(
 def refuse_without_clear_client(
     run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason]
 ) -> ClearNotConfigured:
-    """The error where producers would have to be woken and nothing is configured to do it.
+    """The error where producers would have to be cleared and nothing is configured to do it.
 
     The loss is reported all the same, so that a producer that is cleared by hand looks at its data.
     """
@@ -91,7 +91,7 @@ def _report(
     run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], tries: Mapping[str, TaskTry]
 ) -> tuple[tuple[str, str], ...]:
     """Write `.lost` for each result that is gone. Returns what will run and why, as it is shown to a person."""
-    # A wake-up must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
+    # A clear must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
     planned = plan_of(evaluation, ask=False)
     plan = brief(planned)
     run.log.info("The failover as planned: %s.", plan_line(planned))
@@ -110,7 +110,7 @@ def _report(
 
 
 def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: str, reason: Reason) -> None:
-    """No ping-pong: the producer was woken for this very loss, and is a success again."""
+    """No ping-pong: the producer was cleared for this very loss, and is a success again."""
     try:
         report = run.journal.read_lost(region, attempt)
     except ObjectMissing:

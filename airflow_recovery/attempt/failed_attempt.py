@@ -1,6 +1,6 @@
 """How a failed attempt ends: fenced with its cause, and the error that makes Airflow do the right thing next.
 
-an input is lost               -> LOST_INPUT: report it, wake its producer; this task waits for it
+an input is lost               -> LOST_INPUT: report it, clear its producer; this task waits for it
 the task was cleared meanwhile -> SUPERSEDED: the try that Airflow has started since goes on
 else                           -> OWN_FAILURE: counts in the restart budget, which may end with it
 """

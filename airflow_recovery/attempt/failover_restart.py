@@ -7,7 +7,7 @@ See docs/protocol.md#principles.
 
 The failed region's next pre-check resets the newest attempt of each of them, its own last, and then clears their tasks.
 A reset names the attempt, so two regions that fail together restart the others once. A crash before the own reset does
-it all again; a crash after it leaves green tasks on attempts that do not count, which publish and settle find.
+it all again; a crash after it leaves green tasks on attempts that do not count, which publish and the final check find.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _failure(state: RunState, region: str, why: Reason, lost: Mapping[str, Reaso
 def restart_others(run: Run, state: RunState, restart: FailoverRestart, observation: Observation | None) -> None:
     """Reset what has started of them, and clear its tasks as they were observed before ``state`` was listed.
 
-    Without a door (``observation`` is `None`) the resets stand all the same; who may not clear others says so later.
+    Without a clear client (``observation`` is `None`) the resets count all the same; who can't clear says so later.
     """
     run.task_instances.live_check()
     run.log.warning("%s: %s, since %s.", restart.region, restart.what, restart.cause)

@@ -124,7 +124,7 @@ def _why_overtaken(evaluation: Evaluation, region: str, ti_id: str | None) -> Re
 
 
 def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_anew: str | None) -> None:
-    """No door: raises `ClearNotConfigured` where a task that has succeeded, or still may, stands on a superseded input.
+    """Raises `ClearNotConfigured` where a task that has succeeded, or still may, rests on a superseded input.
 
     A task in any other state, above all one that was cleared by hand, begins with its own pre-check and sees what this
     region has made: asked for its state after the own finish, it can't have begun before it.

@@ -19,7 +19,7 @@ from airflow_recovery.model.records import Claim
 
 @dataclass(frozen=True)
 class HeartbeatTimeouts:
-    """For how long a sign of life is waited for. ``timeout_s`` 0: not at all, an open attempt is ended at once."""
+    """For how long a heartbeat is waited for. ``timeout_s`` 0: not at all, an open attempt is ended at once."""
 
     timeout_s: float = 0.0
     poll_s: float = 2.0
@@ -36,13 +36,13 @@ NO_HEARTBEAT_TIMEOUTS = HeartbeatTimeouts()
 
 
 def last_beat(journal: Journal, region: str, attempt: int) -> str | None:
-    """What the newest sign of life looks like; `None` before the first one."""
+    """What the newest heartbeat looks like; `None` before the first one."""
     key = journal.layout.heartbeat(region, attempt)
     return next((info.etag for info in journal.store.list(key) if info.key == key), None)
 
 
 def beat_of(journal: Journal, claim: Claim) -> Beat | None:
-    """The newest sign of life of this very claim; `None` before the first one.
+    """The newest heartbeat of this very claim; `None` before the first one.
 
     A beat with another tag is not one of it, although it has the region's name and the attempt's number: its driver
     belongs to a journal that was deleted (faults 18, 77).
@@ -56,7 +56,7 @@ def beat_of(journal: Journal, claim: Claim) -> Beat | None:
 
 
 class HeartbeatWatch:
-    """Says when an attempt has given no new sign of life for ``timeout_s`` of this process's own time."""
+    """Says when an attempt has given no new heartbeat for ``timeout_s`` of this process's own time."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout_s = timeout_s

@@ -17,8 +17,8 @@ CALLER = "publish"
 class PublishTask:
     """One try of the publish task.
 
-    It looks at the final results as a consumer of all of them would: one that does not stand, or is not there, wakes
-    its producer, and this task retries. A final result that was skipped in this run, and has none from an earlier
+    It looks at the final results as a consumer of all of them would: if one is not valid, or is not there, its producer
+    is cleared, and this task retries. A final result that was skipped in this run, and has none from an earlier
     attempt, is left out and named as skipped. The same cut is published once.
     """
 

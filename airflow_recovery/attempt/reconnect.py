@@ -1,7 +1,7 @@
 """Waiting for the attempt that an earlier try of the same task left open (FLIP-383's previous worker recovery).
 
 It is over     its outcome is there; its driver has said that it failed; its process is known to be gone
-it lives       its sign of life changes, or the cluster manager says that it is queued or running
+it lives       its heartbeat changes, or the cluster manager says that it is queued or running
 nobody knows   no change for the time-out: it is taken for dead
 
 A driver that lives is followed to its end, however long that takes, and what it finishes is judged as any finish is.

@@ -4,14 +4,14 @@ loop: list the journal
       an attempt of mine is open            -> it lives: follow it to its end; else stop and fence it; judge again
       a finish of mine is not committed     -> commit it to its sink, judge again
       recompute asked for, not yet done     -> reset, judge again
-      I need not run                        -> settle, success
+      I need not run                        -> final check, success
       others restart with me (strategy full,
       a coordinator without snapshots,
       stages at channels)                   -> reset them, clear their tasks, judge again
-      an input is lost                      -> report it, wake its producer, raise (this task retries)
+      an input is lost                      -> report it, clear its producer, raise (this task retries)
       my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
       my sink has appended already          -> raise: it would append twice
-      else                                  -> claim, run Spark, commit, settle, success
+      else                                  -> claim, run Spark, commit, final check, success
 
 Each of these is a module of its own; here is only which of them it is.
 """

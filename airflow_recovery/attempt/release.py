@@ -18,7 +18,7 @@ from airflow_recovery.store.object_store import ObjectStore
 
 
 def release_consumed(run: Run, region: str, results: ObjectStore, default: Retention) -> None:
-    """After ``region`` has settled: let go of what it has read, where nobody else needs it and it is `AS_CONSUMED`."""
+    """After the final check of ``region``: release its inputs, if nobody else needs them and they are `AS_CONSUMED`."""
     _release(run, run.regions[region].inputs, results, default, ReleasePolicy.AS_CONSUMED)
 
 

@@ -37,9 +37,9 @@ def no_committers(spec: CommitSpec) -> Committer:
 class RetryGrant:
     """The tries of a task from its start, or from the last clear by a person, on. A restart budget is one grant's.
 
-    ``max_tries`` is Airflow's, which only a clear changes: it names the grant. A clear by recovery itself (a wake-up, a
-    settle) begins no new one; ``cancelled`` are the tries that such a clear has ended. ``is_renewed``: a person's clear
-    began it.
+    ``max_tries`` is Airflow's, which only a clear changes: it names the grant. A clear by recovery itself
+    (of a producer, or by a final check) begins no new one; ``cancelled`` are the tries that such a clear has ended.
+    ``is_renewed``: a person's clear began it.
     """
 
     max_tries: int

@@ -5,7 +5,7 @@ second journal besides its run's: that of the shared result, named by what it is
 task goes through the ordinary protocol twice. In the run's own journal it claims attempt n; then, instead of Spark,
 
     in the shared journal: the protocol of every region: keep what stands, else claim, run Spark, finish
-                           somebody else has claimed it: wait until that attempt ends, or gives no sign of life
+                           somebody else has claimed it: wait until that attempt ends, or gives no heartbeat
     pin what came of it:   a claim in the shared journal, open until the run lets go of n
     look for `released`, as every reader does after its claim
     finish n in the run's own journal, with the shared manifests as its outputs
@@ -84,7 +84,7 @@ def shared_plan(region: RegionPlan) -> PlanRecord:
 
 
 class SharedTask(RegionTask):
-    """One try in the shared journal. Never ends another run's attempt, but one that gives no sign of life.
+    """One try in the shared journal. Never ends another run's attempt, but one that gives no heartbeat.
 
     ``silent`` is the attempt that was watched for long enough: it may be ended if it looks as it did then. Raises
     `BuiltElsewhere` where somebody else is making the result.
@@ -136,7 +136,7 @@ class SharedApplication(SparkApplication):
     """That of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
 
     ``make_application(identity)`` gives what starts Spark for the journal of ``identity``. ``silent``: see
-    `SharedTask`. ``timeout_s``: after how long without a sign of life the build is taken over. ``waits_here``: wait in
+    `SharedTask`. ``timeout_s``: after how long without a heartbeat the build is taken over. ``waits_here``: wait in
     this process while another run makes the result; else the attempt is given up, and `BuiltElsewhere` raised, so
     that the caller can wait where it costs nothing.
     """
@@ -310,7 +310,7 @@ class SharedApplication(SparkApplication):
 
 
 class _WithInputs(WrappedApplication):
-    """An application for the shared journal: with the inputs of the run's own attempt, and with signs of life."""
+    """An application for the shared journal: with the inputs of the run's own attempt, and with heartbeats."""
 
     def __init__(
         self, inner: SparkApplication, own: ClaimedAttempt, journal: Journal, interval_s: float, run: Run

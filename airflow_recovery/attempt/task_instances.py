@@ -97,7 +97,7 @@ def clear_in_slices(
     """What ``clear`` answers, asked for at most ``at_once`` tasks at a time.
 
     Producers come first; where none of them moved, no consumer is asked for, as within one transaction. Who dies
-    between two slices leaves consumers that whoever settles looks at again.
+    between two slices leaves consumers that whoever makes a final check looks at again.
     """
     if len(request.producers) + len(request.consumers) <= at_once:
         return clear(request)
@@ -117,15 +117,15 @@ class TaskInstances(Protocol):
     """Airflow, as one region task may speak to it: about its own run, as its own task instance."""
 
     def observe(self) -> Observation | None:
-        """All tries of the run; `None` where no door is configured. Raises `NotMine` for a zombie."""
+        """All tries of the run; `None` where no way to clear tasks is configured. Raises `NotMine` for a zombie."""
         ...
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `NotMine` for a zombie, `ClearNotConfigured` where no door is configured."""
+        """Compare and clear. Raises `NotMine` for a zombie, `ClearNotConfigured` if no way is configured."""
         ...
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """The present states of tasks of the run, by `TaskTry.key`. Needs no door: any task may ask this."""
+        """The present states of tasks of the run, by `TaskTry.key`. Needs no clear client: any task may ask this."""
         ...
 
     def live_check(self) -> None:

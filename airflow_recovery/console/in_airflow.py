@@ -138,7 +138,7 @@ def open_in_airflow(args: argparse.Namespace) -> Deployment:
 
 
 def doctor_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
-    """The checks of ``doctor`` for this ``airflow.cfg``. For a bundle, nothing is written and no door is tried."""
+    """The checks of ``doctor`` for this ``airflow.cfg``. For a bundle, nothing is written and no clear is tried."""
     from airflow_recovery.doctor.components import Component
     from airflow_recovery.task.doctor import AirflowChecks
 

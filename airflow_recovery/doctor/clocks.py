@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
 
 MAX_APART_S = 10.0
-"""Signs of life are waited for for 30 s, and S3 refuses requests that are a quarter of an hour old."""
+"""Heartbeats are waited for for 30 s, and S3 refuses requests that are a quarter of an hour old."""
 
 
 def check_clock(check: str, other: str, began_s: float, ended_s: float, told_s: float, *, unit_s: float) -> CheckResult:

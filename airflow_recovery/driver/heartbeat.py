@@ -1,4 +1,4 @@
-"""Signs of life of one attempt: one object that is overwritten while it runs (docs/protocol.md#objects).
+"""Heartbeats of one attempt: one object that is overwritten while it runs (docs/protocol.md#objects).
 
 Whoever waits for the attempt looks whether the object *changes*, and counts by its own clock: two machines' clocks are
 never compared (`airflow_recovery.attempt.heartbeat_watch`). Nothing that recovery decides about data rests on it.
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.fencing import FenceWatch
 
 BEATS_PER_TIMEOUT = 6
-"""A sign of life may be late or lost a few times before anybody loses patience."""
+"""A heartbeat may be late or lost a few times before anybody loses patience."""
 INTERVAL_S = 5.0
 SHORTEST_INTERVAL_S = 0.2
 MAX_BEAT_BYTES = 4096
 
 
 def interval_s(timeout_s: float) -> float:
-    """How often to give a sign of life, where others wait ``timeout_s`` for one."""
+    """How often to give a heartbeat, where others wait ``timeout_s`` for one."""
     return min(INTERVAL_S, max(SHORTEST_INTERVAL_S, timeout_s / BEATS_PER_TIMEOUT))
 
 
 @dataclass(frozen=True)
 class Beat:
-    """One sign of life. ``tag`` is the claim's: another one's beat at the same key is no sign of this attempt.
+    """One heartbeat. ``tag`` is the claim's: another one's beat at the same key is no sign of this attempt.
 
     ``process`` is the driver's (`own_process`), where the driver itself gives the sign. ``ended``: it was the last one,
     and the attempt did not finish. ``progress`` is for people.
@@ -67,7 +67,7 @@ class Beat:
 
 
 class Heartbeat:
-    """Gives signs of life at ``key`` while the ``with`` block runs, the first one at once.
+    """Gives heartbeats at ``key`` while the ``with`` block runs, the first one at once.
 
     ``store`` is called in the thread, so that opening it keeps nobody waiting. ``is_driver``: when this process is
     gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer. A store that

@@ -42,7 +42,7 @@ def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
 def heartbeat(
     spec: RegionSpec, store: Callable[[], ObjectStore], log: logging.Logger, *, stop: Callable[[], object]
 ) -> Iterator[Heartbeat]:
-    """The signs of life of ``spec``'s driver, which this process is. ``store`` is the journal's.
+    """The heartbeats of ``spec``'s driver, which this process is. ``store`` is the journal's.
 
     Where the attempt is fenced meanwhile, ``stop`` is called to end its work, and what it wrote is deleted.
     """

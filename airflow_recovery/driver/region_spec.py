@@ -111,7 +111,7 @@ class RegionSpec:
     ``location`` is the attempt's data prefix (an absolute URI); result ``r`` goes to ``<location>/<r>``, scratch to
     ``<location>/_scratch/<vertex>``. Of an input with several subtasks, ``inputs`` has a manifest each. ``receipt`` is
     a path on the submitting machine where a driver that runs there says that the outcome object exists; a driver
-    elsewhere ignores it. Every ``heartbeat_s`` the driver gives a sign of life.
+    elsewhere ignores it. Every ``heartbeat_s`` the driver gives a heartbeat.
     """
 
     job: str

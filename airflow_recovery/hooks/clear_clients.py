@@ -1,7 +1,7 @@
 """The ways into Airflow, as a region task uses them. Each is an
 `airflow_recovery.attempt.task_instances.TaskInstances`.
 
-`open_clear_client` gives the one to use. Every door lets the live check go through the task's own state store, since
+`open_clear_client` gives the one to use. Every client lets the live check go through the task's own state store, since
 only Airflow's Execution API knows which process a task instance belongs to.
 """
 
@@ -120,7 +120,7 @@ class ClearClient(TaskInstances, Protocol):
 
 
 class _ClearClient:
-    """What every task can do with its own token, whichever door there is."""
+    """What every task can do with its own token, whichever clear client there is."""
 
     def __init__(self, own: OwnTaskInstance) -> None:
         self._own = own
@@ -216,10 +216,10 @@ class RestClient(_ClearClient):
 
 
 class ClearNotConfigured(_ClearClient):
-    """Neither door is configured: a region's own retry works, waking another region does not."""
+    """No way to clear tasks is configured: a region's own retry works, clearing another region does not."""
 
     def observe(self) -> None:
-        """`None`: there is no door."""
+        """`None`: there is no way."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Raises `errors.ClearNotConfigured`, naming both settings."""
@@ -238,7 +238,7 @@ class ClearNotConfigured(_ClearClient):
 
 
 class FirstClearClient(_ClearClient):
-    """The state store door where it is installed, else the endpoint where it is configured, else no door.
+    """The client of the state store where it is installed, else the endpoint where it is configured, else none.
 
     Asks the API server only when something is asked of it: to open it costs nothing.
     """
@@ -249,7 +249,7 @@ class FirstClearClient(_ClearClient):
         self._chosen: ClearClient | None = None
 
     def observe(self) -> Observation | None:
-        """All tries of the run; `None` where neither door is configured. Raises `NotMine`."""
+        """All tries of the run; `None` where no way to clear tasks is configured. Raises `NotMine`."""
         return self._ask(lambda clear_client: clear_client.observe())
 
     def clear(self, request: ClearRequest) -> ClearResult:
@@ -267,7 +267,7 @@ class FirstClearClient(_ClearClient):
             return None
 
     def note(self, text: str) -> None:
-        """Give this task instance a note; nothing where neither door is configured. Raises `NotMine`."""
+        """Give this task instance a note; nothing where no way to clear tasks is configured. Raises `NotMine`."""
         self._ask(lambda clear_client: clear_client.note(text))
 
     def _ask(self, question: Callable[[ClearClient], T]) -> T:

@@ -1,4 +1,4 @@
-"""The hook behind the connection type ``airflow_recovery``: our endpoint in Airflow's API server (door 2)."""
+"""The hook behind the connection type ``airflow_recovery``: our endpoint in Airflow's API server."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class RecoverySettings:
 
     @property
     def previous_worker_timeout_s(self) -> float:
-        """Seconds without a sign of life until somebody's attempt is taken for dead, where a job declares no others."""
+        """Seconds without a heartbeat until somebody's attempt is taken for dead, where a job declares no others."""
         return self.job_recovery.in_effect().previous_worker_timeout_s
 
     @classmethod

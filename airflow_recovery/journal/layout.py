@@ -170,7 +170,7 @@ class JournalLayout:
         return f"{self.prefix}publish/{number:08d}"
 
     def heartbeat(self, region: str, attempt: int) -> str:
-        """Overwritten while an attempt runs: a sign of life, and nothing else."""
+        """Overwritten while an attempt runs: a heartbeat, and nothing else."""
         return f"{self.prefix}h/{encode(region)}/{attempt:08d}"
 
     @property

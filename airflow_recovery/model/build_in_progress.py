@@ -12,7 +12,7 @@ from airflow_recovery.model.records import RunAttempt
 class BuildInProgress:
     """Somebody's open attempt at a shared result, as one who waits for it has seen it. In no journal.
 
-    ``beat`` is its last sign of life.
+    ``beat`` is its last heartbeat.
     """
 
     key: str

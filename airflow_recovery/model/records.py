@@ -352,7 +352,7 @@ class Lost:
     reporter: str
     evidence: tuple[str, ...]
     producer_ti_id: str = ""
-    """The producer's task instance when it was woken: another one later has verified the result since."""
+    """The producer's task instance when it was cleared: another one later has verified the result since."""
     plan: tuple[tuple[str, str], ...] = ()
     """The decision as shown to a person: (region, why it must run)."""
 

@@ -36,7 +36,7 @@ class RecoveryPublishOperator(BaseOperator):
     """Names one coherent cut of a job's results for readers outside the run.
 
     `SparkJobTaskGroup` adds one by itself. A DAG of `RecoverableSparkSubmitOperator`s gets one by placing this operator
-    after its last tasks, without ``job``. A result that does not stand any more wakes its producer, and this task
+    after its last tasks, without ``job``. If a result is not valid any more, its producer is cleared, and this task
     retries. Publishing the same cut twice is one publish. Runs where some regions were skipped publish the others.
 
     :param job: ``package.module:name`` of the job, or `None` for the recoverable operators of the DAG.

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class SparkRegionOperator(SubmittingOperator):
-    """Runs one recovery region of a job, or keeps it, or wakes the producers of what it misses.
+    """Runs one recovery region of a job, or keeps it, or clears the producers of what it misses.
 
     Made by `SparkJobTaskGroup`; takes every argument of `SparkSubmitOperator` except those that name the application.
     The connection's type decides how the region runs: ``spark`` by spark-submit (any deploy mode of the provider's
@@ -336,7 +336,7 @@ class SparkRegionOperator(SubmittingOperator):
         self.defer(trigger=SharedResultTrigger(build=to_json(build)), method_name="execute_after_wait")
 
     def _remember_application(self, run: Run) -> None:
-        """Of an attempt that has failed: its last sign of life says what Spark called it. Best effort."""
+        """Of an attempt that has failed: its last heartbeat says what Spark called it. Best effort."""
         with suppress(StoreError):
             beat = None if self._claim is None else beat_of(run.journal, self._claim)
             self.spark_application_id = None if beat is None else beat.application_id

@@ -107,7 +107,7 @@ class Purge:
         return True
 
     def _why_at_work(self, claim: Claim) -> str | None:
-        """Why the driver of an open attempt may be running, which in cluster mode gives no sign of life.
+        """Why the driver of an open attempt may be running, which in cluster mode gives no heartbeat.
 
         What Airflow says comes first: it knows whether the DAG run has ended, where it can be asked and has it.
         """

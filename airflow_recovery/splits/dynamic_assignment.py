@@ -4,7 +4,7 @@
     return_rest     the attempt is claimed: what its claim does not adopt goes home
     finish_pulled   that; and where nothing is left for the subtask, it finishes without Spark
 
-The fence is that of every predecessor (`airflow_recovery.attempt.previous_attempt`).
+The fence is that of every previous attempt (`airflow_recovery.attempt.previous_attempt`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, lo
 
 
 def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> SplitBook:
-    """Attempt ``attempt`` is claimed, and adopts ``base``: all else that its predecessors were given goes home.
+    """Attempt ``attempt`` is claimed, and adopts ``base``: all else that the attempts before it were given goes back.
 
     Also closes the log to every one of them. Never before the claim: what a zombie commits meanwhile is in no claim's
     base, and would be counted twice. Raises `AttemptLost` where ``base`` is not the subtask's any more: a zombie has

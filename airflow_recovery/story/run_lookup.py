@@ -139,7 +139,7 @@ def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
 
 
 def _record_below(store: ObjectStore, run: str) -> Any:
-    """A record of the run at this prefix: whole names stand in each. Signs of life and caches are none."""
+    """A record of the run at this prefix: whole names stand in each. Heartbeats and caches are none."""
     not_records = (f"{run}h/", f"{run}snap/")
     found = (each.key for each in store.list(run) if not each.key.startswith(not_records))
     key = next(found, None)

@@ -63,7 +63,7 @@ class ApiServer:
         self._context = context
 
     def checks(self, settings: RecoverySettings | None) -> Iterator[Check]:
-        """Each door, and what is behind it."""
+        """Each way to clear tasks, and what is behind it."""
         if self._context is not None:
             yield Check("the state store's door", partial(self._through_state_store, settings))
         if self._api_conn_id:

@@ -1,8 +1,8 @@
 """``execution.batch.job-recovery.enabled: false``: plain Airflow, for a job as for a drop-in operator.
 
 Every region runs whenever its task does, under Airflow's own retries. Nothing is read from the journal or written to
-it: nothing is kept, fenced, woken, published or counted, and nobody but the user deletes what was written. What a task
-must know of those before it lies beside the results, and the last one to write it is believed:
+it: nothing is kept, fenced, cleared, published or counted, and nobody but the user deletes what was written. What a
+task must know of those before it lies beside the results, and the last one to write it is believed:
 
     <results>/_plain/<dag id>/<run id>/<group id>/<region>.json       what the region's last successful try has made
                                                  /<task instance id>/ what one try wrote

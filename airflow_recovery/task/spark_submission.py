@@ -4,7 +4,7 @@ The only file that touches private names of the provider's operator and hook. Ea
 task's operator, so that what one attempt changes (name, settings, memory) is not there for the next.
 
 **Drivers on a cluster** (deploy mode ``cluster``) live on when the task that submitted them is gone. The driver of a
-declared job's region gives signs of life and finishes its attempt by itself; the cluster manager is asked as well,
+declared job's region gives heartbeats and finishes its attempt by itself; the cluster manager is asked as well,
 since it alone knows a driver that is still queued, or was killed. Of a user's own application only the cluster manager
 can tell what becomes of it.
 

@@ -4,7 +4,7 @@ What holds for a task of one region is here said for several:
 
     one fails             the others run all the same; the task fails, and names all that did. The next try keeps what
                           has finished, by its own pre-check
-    one misses an input   its producer is woken, and the next try waits for that. The others are only looked at from
+    one misses an input   its producer is cleared, and the next try waits for that. The others are only looked at from
                           here on, so that this try reports every loss, and is over before the producer is
     another run makes the shared result of one: the others first, then the task waits in the triggerer
     killed, or cleared    nothing more is started

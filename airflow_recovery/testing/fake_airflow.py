@@ -217,7 +217,7 @@ class FakeClearClient:
         self._gate = gate
 
     def observe(self) -> Observation | None:
-        """All tries of the run; `None` without a door. Raises `NotMine` for a zombie."""
+        """All tries of the run; `None` without a clear client. Raises `NotMine` for a zombie."""
         if not self._can_clear:
             return None
         self._ask("observe")

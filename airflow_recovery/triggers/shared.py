@@ -20,7 +20,7 @@ from airflow_recovery.model.codec import from_json, to_json
 
 
 class SharedResultTrigger(BaseTrigger):
-    """Fires once when the attempt ``build`` has ended, gives no sign of life, or can't be looked at.
+    """Fires once when the attempt ``build`` has ended, gives no heartbeat, or can't be looked at.
 
     Event: ``{"silent": None}``, or the `Making` that has not changed for ``[recovery] previous_worker_timeout``.
     A trigger that is moved to another triggerer begins to count anew.

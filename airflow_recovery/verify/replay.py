@@ -33,7 +33,7 @@ def same_twice(history: History, etags_now: Mapping[str, str]) -> Answer:
 
 
 def _is_live(key: str) -> bool:
-    """Signs of life are overwritten, and caches come and go."""
+    """Heartbeats are overwritten, and caches come and go."""
     return "/h/" in key or "/snap/" in key
 
 

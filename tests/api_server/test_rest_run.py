@@ -258,7 +258,7 @@ LONG_GROUP = "\u8d44\u6599" * 20
 def long_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
     found = RestWorld(tmp_path, monkeypatch, group=LONG_GROUP)
     found.world.go_all()
-    # A sign of life sorts before every record, and is none.
+    # A heartbeat sorts before every record, and is none.
     layout = found.world.journal().layout
     found.world.journal_store.put(layout.heartbeat("raw", 1), b"alive")
     return found

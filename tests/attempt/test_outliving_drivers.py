@@ -80,7 +80,7 @@ class Scene:
         assert len(self.data(1)) == 1
 
     def signs(self) -> int:
-        """How many signs of life P@1 has given."""
+        """How many heartbeats P@1 has given."""
         beat = Beat.from_bytes(self.heartbeat.read_bytes())
         assert beat is not None
         return beat.count

@@ -148,7 +148,7 @@ def test_what_it_needs_is_there_nobody_waits() -> None:
 
 def test_a_queued_driver_is_waited_for_as_long_as_the_cluster_manager_knows_it() -> None:
     stage = Stage()
-    stage.cluster.said = ApplicationStatus.ACTIVE  # no sign of life yet: it waits for resources
+    stage.cluster.said = ApplicationStatus.ACTIVE  # no heartbeat yet: it waits for resources
     stage.works(beats_until_s=0, finishes_at_s=1000)
     assert stage.world.go("P").attempt == 1
 

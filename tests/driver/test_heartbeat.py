@@ -1,4 +1,4 @@
-"""Signs of life of an attempt."""
+"""Heartbeats of an attempt."""
 
 from __future__ import annotations
 

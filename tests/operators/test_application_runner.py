@@ -322,7 +322,7 @@ def requests_of_a_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
 def noting(asked: list[str], name: str, real: Any) -> Any:
     def call(self: LocalStore, key: str = "", *given: Any, **named: Any) -> Any:
-        # Signs of life, and looks for a fence, come by time.
+        # Heartbeats, and looks for a fence, come by time.
         is_look = name == "list" and key.endswith(".outcome")
         if self.base_uri.endswith("/journal") and not key.startswith("_streams") and not is_look:
             asked.append(f"{name} {key.partition('/~28operators~29/')[2]}")

@@ -32,7 +32,7 @@ _KINDS = {
 }
 _ELSEWHERE = (("_streams/", Step.FLUSH), ("_probe/", Step.PROBE), ("/plan/", Step.PLAN), ("/publish/", Step.PUBLISH))
 _IN_THE_BACKGROUND = re.compile(r".*/(h|snap)/.*")
-"""Signs of life and caches: helper threads write them when they please, and losing one changes no plan. No points."""
+"""Heartbeats and caches: helper threads write them when they please, and losing one changes no plan. No points."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Settings:
     others may write between two. ``store_faults``: so many requests to the journal go wrong.
     ``kills``: the numbers of the steps at which whoever was at work dies, to go through them one by one.
     ``trouble``: the probability that an application fails or that its status lies. ``detached_share``: of so many the
-    driver outlives its task, and is waited for until it has given no sign of life for ``heartbeat_timeout_s``.
+    driver outlives its task, and is waited for until it has given no heartbeat for ``heartbeat_timeout_s``.
     """
 
     job: SimulatedJob

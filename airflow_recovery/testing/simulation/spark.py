@@ -2,7 +2,7 @@
 its attempt's prefix, and puts the outcome.
 
 The driver is a strand of its own: of the task's process (client mode), or of another one, which outlives the task's and
-gives signs of life (cluster mode).
+gives heartbeats (cluster mode).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cluster:
 
 
 class FakeSpark(SparkApplication):
-    """That of one try. Of an earlier one nothing is known but its signs of life."""
+    """That of one try. Of an earlier one nothing is known but its heartbeats."""
 
     outlives_task = False
 

@@ -12,7 +12,7 @@ from airflow_recovery.task import spark_submission
 # Each DAG file is loaded in a process of its own, by the parser as by a task: nobody else meets this.
 spark_submission.die_with_parent = lambda: None
 
-# On a busy machine a sign of life may come late.
+# On a busy machine a heartbeat may come late.
 PATIENT = {"execution.batch.job-recovery.previous-worker.recovery.timeout": "2 min"}
 
 with DAG("unguarded", schedule=None):
