@@ -21,7 +21,6 @@ from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
-from airflow_recovery.streaming.mode import StreamingOutcome
 
 GREEN_STATES = RUNNING_STATES | {"success"}
 """States in which a task has reported a success, or may report one without looking again."""
@@ -58,7 +57,7 @@ def final_check(run: Run, region: str, attempt: int) -> None:
         outcome = mine.outcome if mine is not None else None
         why = evaluation.why_overtaken(region, outcome.inputs if outcome is not None else None)
         if why is None and outcome is not None:
-            why = evaluation.why_other_channels(region, StreamingOutcome.of(outcome).channels)
+            why = evaluation.why_disconnected(region, outcome.mode)
         if mine is None or why is not None:
             raise Overtaken(
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
@@ -115,12 +114,12 @@ def _clear_overtaken(
 
 
 def _why_overtaken(evaluation: Evaluation, region: str, ti_id: str | None) -> Reason | None:
-    """Why the task instance ``ti_id`` of a region rests on what does not count any more: inputs, or channels."""
+    """Why the task instance ``ti_id`` of a region rests on what does not count any more: its inputs, or its peers."""
     basis = evaluation.basis(region, ti_id)
     why = evaluation.why_overtaken(region, basis)
     if why is not None or basis is None:
         return why
-    return evaluation.why_other_channels(region, evaluation.channel_basis(region, ti_id))
+    return evaluation.why_disconnected(region, evaluation.mode_basis(region, ti_id))
 
 
 def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_anew: str | None) -> None:

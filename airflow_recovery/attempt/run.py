@@ -21,6 +21,7 @@ from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.planning import SplitBooks
 from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import ChannelRef
 
@@ -143,10 +144,9 @@ class Run:
     ) -> Evaluation:
         """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
         # After the listing of ``state``: what a finish has read was entered before it.
-        plans = [SplitPlan.of(region) for region in self.today.regions]
-        pulled = {each.split_source for each in plans if each.pulls_splits}
-        books = {each: self.journal.split_log(each).read() for each in sorted(pulled)}
-        return Evaluation(self.today, state, available=self.available, externals=externals, books=books)
+        books = SplitBooks.of(self.today, lambda source: self.journal.split_log(source).read())
+        known = {SplitPlan.name: books}
+        return Evaluation(self.today, state, available=self.available, externals=externals, known=known)
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:
         """The observed tries by region; a region without a task instance is left out."""

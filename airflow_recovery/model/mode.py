@@ -92,11 +92,15 @@ def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
 def answers_of(mode: str, module: str, questions: type[A]) -> A:
     """How the mode of that name answers ``questions``: its ``MODE`` in ``module`` of its package.
 
-    Of batch: an instance of ``questions`` itself. Raises `ConfigurationError` where the package is not installed.
+    Of batch, and of a mode that has no such module: an instance of ``questions`` itself. Raises `ConfigurationError`
+    where the package is not installed.
     """
     if mode == BATCH.name:
         return questions()
-    answers: object = _module(mode, module).MODE
+    found = _module(mode, module)
+    if found is None:
+        return questions()
+    answers: object = found.MODE
     if not isinstance(answers, questions):
         raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
     return answers
@@ -115,11 +119,18 @@ def modes_of(records: Iterable[HasMode]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(record.mode.name for record in records))
 
 
+def modes_of_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    """The names of the modes that have written some of these JSON keys."""
+    return tuple(dict.fromkeys(_MODE_OF_KEY[key] for key in keys if key in _MODE_OF_KEY))
+
+
 def _module(mode: str, module: str) -> Any:
     package = MODES[mode]
     try:
         return import_module(f"{package}.{module}")
     except ModuleNotFoundError as error:
+        if error.name == f"{package}.{module}":
+            return None
         if error.name is not None and package.startswith(error.name):
             raise ConfigurationError(
                 f"a region of this run has the mode {mode!r}: expected the package {package} on this machine, found "

@@ -22,19 +22,16 @@ want nothing yet: another input of theirs that is gone is made again once it is 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.mode import BATCH, RegionMode
+from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, PlanRecord, RegionPlan
+from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
-from airflow_recovery.splits.log import SplitBook
-from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
-from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels
-from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 Available = Callable[[str, Attempt], "Reason | None"]
 """Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
@@ -67,9 +64,8 @@ class Evaluation:
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
-    ``books``: of the sources whose subtasks pull their splits, by name, read after ``state`` was listed. Where there is
-    none, a subtask is not judged by whose its splits are. ``assumed``: beside what the records say. What was judged
-    stays readable: ``topology``, ``state`` and ``externals``.
+    ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
+    ``assumed``: beside what the records say. What was judged stays readable: ``topology``, ``state``, ``externals``.
     """
 
     def __init__(
@@ -79,7 +75,7 @@ class Evaluation:
         *,
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
-        books: Mapping[str, SplitBook] | None = None,
+        known: Mapping[str, object] | None = None,
         assumed: Assumptions | None = None,
     ) -> None:
         self.topology = plan
@@ -93,10 +89,8 @@ class Evaluation:
                 self._consumers[producer].append(each.name)
         self._probe = available
         self.externals = externals or {}
-        self._books = books or {}
+        self._known = known or {}
         self._assumed = assumed or Assumptions()
-        splits = [SplitPlan.of(region) for region in plan.regions]
-        self._subtasks = Counter(each.split_source for each in splits if each.pulls_splits)
         self._invalid: dict[str, Reason | None] = {}
         self._may_be_valid: set[str] = set()
         self._unavailable: dict[str, Reason | None] = {}
@@ -200,29 +194,19 @@ class Evaluation:
         superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
-    def channel_basis(self, region: str, ti_id: str | None) -> tuple[ChannelRef, ...]:
-        """As `basis`: the channels that the task instance relies on."""
+    def mode_basis(self, region: str, ti_id: str | None) -> RegionMode:
+        """As `basis`: what the region's mode has written of it."""
         self._check(region)
         opened = self.state.of(region).open_attempt
         if opened is not None and opened.claim is not None and ti_id in (None, opened.claim.ti_id):
-            return StreamingClaim.of(opened.claim).channels
+            return opened.claim.mode
         current = self.current(region)
-        outcome = current.outcome if current is not None else None
-        return StreamingOutcome.of(outcome).channels if outcome is not None else ()
+        return current.outcome.mode if current is not None and current.outcome is not None else BATCH
 
-    def why_other_channels(self, region: str, pins: tuple[ChannelRef, ...]) -> Reason | None:
-        """Are ``pins``, which an attempt of ``region`` works or has worked with, not the channels of now?"""
+    def why_disconnected(self, region: str, basis: RegionMode) -> Reason | None:
+        """Does what an attempt works, or has worked, with at the same time as others not count any more?"""
         self._check(region)
-        planned = self._regions[region]
-        worked = {pin.result for pin in pins}
-        today = {channel.result for channel in StreamingPlan.of(planned).channels}
-        if worked != today:
-            return Reason(region, Why.INPUTS_CHANGED, f"channels {sorted(worked)}, now {sorted(today)}")
-        other = other_channels(planned, self.state, pins)
-        if other is None:
-            return None
-        detail, producer = other
-        return Reason(region, Why.CHANNEL_ANEW, detail, source=producer if producer != region else None)
+        return planning_of(self._regions[region]).why_disconnected(self._regions[region], self.state, basis)
 
     def early_cutoffs(self, region: str, basis: tuple[InputRef, ...] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
@@ -261,7 +245,9 @@ class Evaluation:
         changed = self._changed_external(name, outcome.externals)
         if changed is not None:
             return Reason(name, Why.EXTERNAL_CHANGED, changed)
-        moved = self._why_other_splits(self._regions[name], outcome)
+        planned = self._regions[name]
+        mode = planning_of(planned)
+        moved = mode.why_source_changed(planned, outcome, self._known.get(planned.mode.name))
         if moved is not None:
             return Reason(name, Why.SPLITS_CHANGED, moved)
         read = {pin.region for pin in outcome.inputs}
@@ -274,27 +260,9 @@ class Evaluation:
             superseded = self._why_superseded(name, pin)
             if superseded is not None:
                 return superseded
-        channels = StreamingOutcome.of(outcome).channels
-        return self.why_other_channels(name, channels) or self._why_channel_does_not_stand(name)
-
-    def _why_other_splits(self, region: RegionPlan, outcome: Outcome) -> str | None:
-        planned = SplitPlan.of(region)
-        book = self._books.get(planned.split_source) if planned.pulls_splits else None
-        if book is None:
-            return None
-        subtask = region.subtask.index if region.subtask is not None else 0
-        return book.invalid_because(subtask, self._subtasks[planned.split_source], SplitOutcome.of(outcome).parts)
-
-    def _why_channel_does_not_stand(self, name: str) -> Reason | None:
-        """A stage that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
-        for channel in StreamingPlan.of(self._regions[name]).channels_in:
-            producer, below = self.state.of(channel.producer).current, self._invalid[channel.producer]
-            outcome = producer.outcome if producer is not None else None
-            if below is None or outcome is None:
-                continue
-            if not is_only_altered(self._regions[channel.producer], self.state, StreamingOutcome.of(outcome).channels):
-                return Reason(name, Why.INPUT_DOES_NOT_STAND, channel.producer, below, source=channel.producer)
-        return None
+        return mode.why_disconnected(planned, self.state, outcome.mode) or mode.why_peer_invalid(
+            self._regions, self.state, name, self._invalid
+        )
 
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that does not stand may yet turn out as it was read."""
@@ -303,7 +271,7 @@ class Evaluation:
         if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
             return False
         if reason.source is not None:
-            return False  # what comes through a channel is made anew with it
+            return False  # what was read of a region while it ran is made anew with it
         return all(
             pin.region in self._may_be_valid or not self.always_follows(name, pin.region)
             if self._invalid[pin.region] is not None

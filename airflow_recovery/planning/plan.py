@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.model.codec import ROW, from_json, later, to_json
+from airflow_recovery.model.codec import ROW, flat, from_json, later, to_json
 from airflow_recovery.model.records import InputRef
 from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.planning.mode import BEGINS, PlannedMode, planned_class
 from airflow_recovery.planning.reason import Evidence, Why
 from airflow_recovery.planning.scenario import REBUILD, REQUEST, Request
-from airflow_recovery.streaming.restart import StageMode
-from airflow_recovery.streaming.restart_plan import PlannedChannel
 
 PLAN_FORMAT = 1
 
@@ -50,8 +49,8 @@ class PlannedRegion:
     ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``mark`` are the highest attempt claimed
     and the highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in
     words. ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait,
-    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region at a channel
-    that runs, how it comes to.
+    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region that runs,
+    how it comes to, where its mode has more than one way.
     """
 
     name: str
@@ -67,16 +66,16 @@ class PlannedRegion:
     after: tuple[str, ...] = ()
     evidence: tuple[Annotated[Evidence, ROW], ...] = ()
     subtask: tuple[str, int] | None = None
-    stage: StageMode | None = later(None)
+    stage: str | None = later(None)
 
     @property
     def told(self) -> str:
         """The reason in one line, without what lies behind it."""
         if self.why is None:
             return self.detail
-        # That a channel begins anew says how its stages do.
-        is_told = self.stage in (None, StageMode.FIRST) or self.why is Why.CHANNEL_ANEW
-        how = "" if is_told or self.stage is None else f"; {self.stage.value}"
+        # That a channel begins anew says how its ends do.
+        is_told = self.stage in (None, BEGINS) or self.why is Why.CHANNEL_ANEW
+        how = "" if is_told else f"; {self.stage}"
         return self.why.value + (f" ({self.detail})" if self.detail else "") + how
 
 
@@ -84,14 +83,14 @@ class PlannedRegion:
 class Plan:
     """What happens, region by region in topological order. ``resets`` are what applying it writes, if it can be.
 
-    ``channels``: what becomes of each channel, where a stage restarts.
+    ``mode``: what a mode says besides.
     """
 
     job: str
     regions: tuple[PlannedRegion, ...]
     request: Annotated[Request, REQUEST] = REBUILD
     resets: tuple[Annotated[InputRef, ROW], ...] | None = ()
-    channels: tuple[PlannedChannel, ...] = later(())
+    mode: PlannedMode = flat(PlannedMode(), planned_class)
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The regions with one of these actions, in topological order."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.mode import modes_of
 from airflow_recovery.model.records import ExternalObject, InputRef, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import restarted_with, why_restart_vertex
 from airflow_recovery.planning.evaluation import Available, Evaluation
+from airflow_recovery.planning.mode import PlannedMode
 from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
+from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
 from airflow_recovery.planning.scenario import REBUILD, Request, Scenario, restart_everything, restart_together
 from airflow_recovery.planning.simulation import simulate
-from airflow_recovery.streaming.mode import StreamingPlan
-from airflow_recovery.streaming.restart_plan import PlannedStages, plan_stages
 
 
 def plan(
@@ -45,28 +46,16 @@ def plan(
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)
         evaluation = evaluate(run)
-    while (together := _restarted_together(evaluation)) is not None:
-        run = restart_together(run, *together)
+    while (siblings := _restarted_together(evaluation)) is not None:
+        run = restart_together(run, *siblings)
         evaluation = evaluate(run)
-    stages = None
-    if any(isinstance(each.mode, StreamingPlan) for each in topology.regions):
-        run = replace(run, available=_asked_once(run.available))
-        stages = plan_stages(run, state, topology, evaluate)
-        run, evaluation = stages.run, evaluate(stages.run)
-    return plan_of(evaluation, seen=state, request=request, resets=run.resets, published=published, stages=stages)
-
-
-def _asked_once(available: Available) -> Available:
-    """Judged again and again, with stages; each attempt's data is asked for once."""
-    answers: dict[tuple[str, int], Reason | None] = {}
-
-    def ask(region: str, attempt: Attempt) -> Reason | None:
-        key = region, attempt.number
-        if key not in answers:
-            answers[key] = available(region, attempt)
-        return answers[key]
-
-    return ask
+    together: list[PlannedRestarts] = []
+    for mode in modes_of(topology.regions):
+        planned = restarts(mode).plan(run, state, topology, evaluate)
+        if planned is not None:
+            together.append(planned)
+            run, evaluation = planned.run, evaluate(planned.run)
+    return plan_of(evaluation, seen=state, request=request, resets=run.resets, published=published, together=together)
 
 
 def _has_failed(evaluation: Evaluation) -> bool:
@@ -93,12 +82,12 @@ def plan_of(
     resets: tuple[InputRef, ...] | None = (),
     published: frozenset[InputRef] = frozenset(),
     ask: bool = True,
-    stages: PlannedStages | None = None,
+    together: Sequence[PlannedRestarts] = (),
 ) -> Plan:
     """The plan of a run that is judged already: what ``evaluation`` was told of its data is not asked for again.
 
     ``seen`` is the run as it is, where ``evaluation`` is about a scenario one. Without ``ask`` no store is asked
-    anything. ``stages``: what happens to the stages, where that was asked.
+    anything. ``together``: what restarts together, of the modes that were asked.
     """
     certain = simulate(evaluation, same_rows=True, ask=ask)
     possible = certain
@@ -106,15 +95,15 @@ def plan_of(
         possible = simulate(evaluation, same_rows=False, ask=ask)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
     regions = tuple(making.region(each) for each in evaluation.topology.regions)
-    if stages is None:
-        return Plan(evaluation.topology.job, regions, request, resets)
-    regions = tuple(_with_stage(each, stages) for each in regions)
-    return Plan(evaluation.topology.job, regions, request, resets, stages.channels)
+    said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
+    for restarted in together:
+        regions = tuple(_with_restart(region, restarted) for region in regions)
+    return Plan(evaluation.topology.job, regions, request, resets, said)
 
 
-def _with_stage(region: PlannedRegion, stages: PlannedStages) -> PlannedRegion:
-    reason = stages.reasons.get(region.name)
-    found = replace(region, stage=stages.modes.get(region.name))
+def _with_restart(region: PlannedRegion, restarted: PlannedRestarts) -> PlannedRegion:
+    reason = restarted.reasons.get(region.name)
+    found = replace(region, stage=restarted.how.get(region.name, region.stage))
     if reason is None:
         return found
     return replace(found, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())

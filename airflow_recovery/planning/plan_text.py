@@ -26,13 +26,11 @@ _LEGEND = {
 
 
 def plan_text(plan: Plan) -> str:
-    """The request, the table, the count, what becomes of channels, and why what runs does run."""
+    """The request, the table, the count, what the mode says besides, and why what runs does run."""
     parts = [f"Asked: {plan.request.text()}", plan_table(plan), count_text(plan)]
     tree = plan_tree(plan)
-    channels = "\n".join(f"  {each.text()}" for each in plan.channels)
-    return "\n\n".join(
-        [*parts, *([f"Channels:\n{channels}"] if channels else []), *([f"Why:\n{tree}"] if tree else [])]
-    )
+    more = [text for text in (plan.mode.text(), f"Why:\n{tree}" if tree else "") if text]
+    return "\n\n".join([*parts, *more])
 
 
 def count_text(plan: Plan) -> str:

@@ -14,9 +14,9 @@ from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.codec import Tagged
 from airflow_recovery.model.records import AttemptState, FenceCause, InputRef, Outcome, PlanRecord, Reset
 from airflow_recovery.planning.evaluation import Available
+from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import Evidence, Reason, Why
-from airflow_recovery.planning.selection import channel_named, downstream, region_of_result, regions_named
-from airflow_recovery.streaming.mode import StreamingPlan
+from airflow_recovery.planning.selection import downstream, flowing_result, region_of_result, regions_named
 
 SUPPOSED = "supposed"
 """Stands in for the writer and the time of records that are not written."""
@@ -26,14 +26,14 @@ SUPPOSED = "supposed"
 class Scenario:
     """A run as it would be. ``resets``: what has to be reset to make it so; `None` where a reset can't make it so.
 
-    ``lost_channels``: by their results, those whose logs are gone.
+    ``lost_results``: those that are read while they are made, and are gone.
     """
 
     topology: PlanRecord
     state: RunState
     available: Available
     resets: tuple[InputRef, ...] | None = ()
-    lost_channels: frozenset[str] = frozenset()
+    lost_results: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RegionFailure(Request):
     def apply(self, run: Scenario) -> Scenario:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
         regions = dict(run.state.regions)
-        stages = {each.name for each in run.topology.regions if isinstance(each.mode, StreamingPlan)}
+        plans = {region.name: region for region in run.topology.regions}
         for name in regions_named(run.topology, self.region):
             before = run.state.of(name)
             attempts = dict(before.attempts)
@@ -91,13 +91,8 @@ class RegionFailure(Request):
             attempts[n] = replace(
                 attempts.get(n, Attempt(n)), is_claimed=True, has_outcome=True, is_reset=False, outcome=fenced
             )
-            # Nothing that had finished before comes back. A reset would begin a stage's channels anew, which a failure
-            # does not.
-            if name in stages:
-                attempts |= {k: replace(each, outcome=None) for k, each in attempts.items() if k < n}
-            elif n > 1:
-                attempts[n - 1] = replace(attempts.get(n - 1, Attempt(n - 1)), is_reset=True)
-            regions[name] = replace(before, attempts=attempts)
+            # Nothing that had finished before comes back.
+            regions[name] = replace(before, attempts=planning_of(plans[name]).after_failure(attempts, n))
         return replace(run, state=replace(run.state, regions=regions), resets=None)
 
 
@@ -110,11 +105,11 @@ class PartitionGone(Request):
     words = "{result} is gone"
 
     def apply(self, run: Scenario) -> Scenario:
-        """Whoever asks for its data hears that it is missing, without the store being asked. Of a channel: its log."""
+        """Whoever asks for its data hears that it is missing, without the store being asked."""
         region = region_of_result(run.topology, self.result)
-        channel = channel_named(run.topology, self.result)
-        if channel is not None:
-            return replace(run, lost_channels=run.lost_channels | {channel}, resets=None)
+        flowing = flowing_result(run.topology, self.result)
+        if flowing is not None:
+            return replace(run, lost_results=run.lost_results | {flowing}, resets=None)
         current = run.state.of(region).current
         number = current.number if current is not None else 0
         gone = Reason(

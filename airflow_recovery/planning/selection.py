@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
-from airflow_recovery.streaming.mode import StreamingPlan
+from airflow_recovery.planning.mode import planning_of
 
 
 def regions_named(topology: PlanRecord, name: str) -> list[str]:
@@ -50,29 +50,26 @@ def region_of_result(topology: PlanRecord, result: str) -> str:
     return found[result]
 
 
-def channel_named(topology: PlanRecord, result: str) -> str | None:
-    """The channel that is named by itself, or by ``<region>.<result>``; `None` for anything else."""
-    channels = [
-        (each.name, channel.result) for each in topology.regions for channel in StreamingPlan.of(each).channels_out
-    ]
-    return next((name for region, name in channels if result in (name, f"{region}.{name}")), None)
+def flowing_result(topology: PlanRecord, result: str) -> str | None:
+    """The result, named by itself or by ``<region>.<result>``, that is read while it is made; `None` for another."""
+    flowing = [(region.name, name) for region in topology.regions for name in planning_of(region).results(region)]
+    return next((name for region, name in flowing if result in (name, f"{region}.{name}")), None)
 
 
 def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
     """``regions`` and everything that reads them, over however many steps, in topological order.
 
-    By a channel too: what restarts from a stage on restarts whatever its records come to.
+    Also while it is made: what restarts from a region on restarts whatever its records come to.
     """
     found = set(regions)
     for each in topology.regions:
-        producers = [channel.producer for channel in StreamingPlan.of(each).channels_in]
-        if not found.isdisjoint((*each.inputs, *producers)):
+        if not found.isdisjoint((*each.inputs, *planning_of(each).producers(each))):
             found.add(each.name)
     return [each.name for each in topology.regions if each.name in found]
 
 
 def _made(region: RegionPlan) -> tuple[str, ...]:
-    return (*region.results, *(each.result for each in StreamingPlan.of(region).channels_out))
+    return (*region.results, *planning_of(region).results(region))
 
 
 def _some(names: Iterable[str], most: int = 12) -> str:

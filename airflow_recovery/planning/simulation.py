@@ -14,8 +14,8 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, InputRef, Outcome
 from airflow_recovery.planning.evaluation import Assumptions, Evaluation
+from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import Reason
-from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingOutcome, StreamingPlan
 
 _NOT_YET = "not yet"
 
@@ -105,12 +105,4 @@ class _MadeAgain(Assumptions):
         )
         attempt = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
         planned = self._regions[name]
-        if isinstance(planned.mode, StreamingPlan):
-            # Its resets name the generations of its channels, for both ends.
-            pins = tuple(map(self._pin, planned.mode.channels))
-            attempt = replace(attempt, outcome=replace(outcome, mode=StreamingOutcome(pins)))
-            return RegionState({**before.attempts, n: attempt}, before.closed_at)
-        return RegionState({n: attempt}, before.closed_at)
-
-    def _pin(self, channel: ChannelPlan) -> ChannelRef:
-        return ChannelRef(channel.result, self._state.of(channel.producer).generations[-1])
+        return planning_of(planned).after_finish(planned, self._state, attempt)

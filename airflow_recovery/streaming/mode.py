@@ -72,6 +72,11 @@ class StreamingOutcome(StreamingMode):
     channels: tuple[ChannelRef, ...] = later(())
 
 
+def pinned_channels(mode: RegionMode) -> tuple[ChannelRef, ...]:
+    """The channels that a claim or an outcome names; of another mode, none."""
+    return mode.channels if isinstance(mode, (StreamingClaim, StreamingOutcome)) else ()
+
+
 IN_RECORDS = {
     RegionPlan: StreamingPlan,
     Claim: StreamingClaim,

@@ -2,82 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.planning.coordinators import has_started
-from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.planning.restart_mode import PlannedRestarts, RestartMode
 from airflow_recovery.planning.scenario import Scenario, restart_together
 from airflow_recovery.planning.simulation import simulate
 from airflow_recovery.streaming.approximate_outlook import ChannelPreview, LossPreview, RepeatPreview, preview
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
 from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
 from airflow_recovery.streaming.restart import StageMode, StageRestart, new_generation, new_generation_of, stage_restart
 
 
-@dataclass(frozen=True)
-class PlannedChannel:
-    """What the plan does to one channel: ``generation`` is the one that its ends work with afterwards."""
+class StreamingRestarts(RestartMode):
+    """See the module."""
 
-    generation: int
-    is_new: bool
-    preview: ChannelPreview
+    def plan(
+        self, run: Scenario, seen: RunState, today: PlanRecord, evaluate: Callable[[Scenario], Evaluation]
+    ) -> PlannedRestarts:
+        """What happens to the streaming regions of the run that is supposed.
 
-    def text(self) -> str:
-        """One line."""
-        return f"{self.preview.text()}; {'new ' if self.is_new else ''}generation {self.generation}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` is the inverse."""
-        return {
-            "result": self.preview.result,
-            "generation": self.generation,
-            "is_new": self.is_new,
-            "lost": self.preview.loss.value,
-            "repeated": self.preview.repeat.value,
-        }
-
-    @classmethod
-    def from_json(cls, value: Any) -> PlannedChannel:
-        """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        preview = ChannelPreview(value["result"], LossPreview(value["lost"]), RepeatPreview(value["repeated"]))
-        return cls(value["generation"], value["is_new"], preview)
+        Each that must run, and is not at work, restarts as `stage_restart` says. The request's own resets, and those
+        of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew
+        makes its blocking result again, which others read.
+        """
+        run = replace(run, available=_asked_once(run.available))  # judged again and again
+        planning = _Planning(Stages(run.topology), run, seen, today, evaluate)
+        planning.close()
+        return planning.planned()
 
 
-@dataclass(frozen=True)
-class PlannedStages:
-    """``run``: as scenario, with everything reset that begins anew. ``modes`` by region, of those that run.
+def _asked_once(available: Available) -> Available:
+    """``available``, which asks for each attempt's data once."""
+    answers: dict[tuple[str, int], Reason | None] = {}
 
-    ``reasons``: of what begins anew without having been reset before; ``source`` is the stage that takes it along.
-    ``channels``: all of the job, where something restarts; else none.
-    """
+    def ask(region: str, attempt: Attempt) -> Reason | None:
+        key = region, attempt.number
+        if key not in answers:
+            answers[key] = available(region, attempt)
+        return answers[key]
 
-    run: Scenario
-    modes: Mapping[str, StageMode] = field(default_factory=dict)
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
-    channels: tuple[PlannedChannel, ...] = ()
-
-
-def plan_stages(
-    run: Scenario, seen: RunState, today: PlanRecord, evaluate: Callable[[Scenario], Evaluation]
-) -> PlannedStages:
-    """What happens to the stages of the run that is supposed. ``seen`` and ``today``: the run and the plan as they are.
-
-    Each stage that must run, and is not at work, restarts as `stage_restart` says. The request's own resets, and those
-    of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew makes
-    its blocking result again, which others read.
-    """
-    stages = Stages(run.topology)
-    if not stages.regions:
-        return PlannedStages(run)
-    planning = _Planning(stages, run, seen, today, evaluate)
-    planning.close()
-    return planning.planned()
+    return ask
 
 
 class _Planning:
@@ -121,7 +93,7 @@ class _Planning:
             for name, reason in new.items():
                 self._run = restart_together(self._run, [name], f"{StageMode.ANEW.value}: {reason.detail}")
 
-    def planned(self) -> PlannedStages:
+    def planned(self) -> PlannedRestarts:
         """What has come of it."""
         along = {
             self._stages.region(vertex)
@@ -129,8 +101,8 @@ class _Planning:
             if each.mode in (StageMode.BEHIND, StageMode.ALTERED) and each.flip is not None
             for vertex in each.flip.vertices
         }
-        modes = {name: self._mode(name, along) for name in self._stages.regions if name in self._must}
-        return PlannedStages(self._run, modes, self._reasons, self._channels())
+        how = {name: self._mode(name, along).value for name in self._stages.regions if name in self._must}
+        return PlannedRestarts(self._run, how, self._reasons, PlannedChannels(self._channels()))
 
     def _cause(self, name: str, own: str | None) -> str | None:
         """Who takes others along: the stage itself, else one that was reset."""
@@ -169,7 +141,7 @@ class _Planning:
 
     def _is_lost(self, name: str) -> bool:
         return any(
-            each.result in self._run.lost_channels for each in StreamingPlan.of(self._stages.regions[name]).channels_in
+            each.result in self._run.lost_results for each in StreamingPlan.of(self._stages.regions[name]).channels_in
         )
 
     def _pins(self, name: str, n: int) -> tuple[ChannelRef, ...]:
@@ -231,3 +203,6 @@ class _Planning:
         if restart is not None and restart.mode is StageMode.ALTERED and generation == before:
             generation = after.latest_attempt + 1
         return PlannedChannel(generation, generation != before, found)
+
+
+MODE = StreamingRestarts()

@@ -23,7 +23,14 @@ from airflow_recovery.model.records import (
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
-from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
+from airflow_recovery.streaming.mode import (
+    ChannelPlan,
+    ChannelRef,
+    StreamingClaim,
+    StreamingOutcome,
+    StreamingPlan,
+    pinned_channels,
+)
 from airflow_recovery.streaming.restart import (
     StageMode,
     attempts_that_tell,
@@ -367,6 +374,6 @@ def test_a_finish_with_other_channels_than_today_s_does_not_stand():
 def test_what_a_task_relies_on_is_its_own_open_claim_else_the_finish():
     told = running().end("c").start("c")
     found = evaluation(told)
-    assert found.channel_basis("c", "ti") == (ChannelRef("scored", 1),)
-    assert found.channel_basis("c", "another") == (ChannelRef("scored", 1),)
-    assert found.channel_basis("b", "another") == ()
+    assert pinned_channels(found.mode_basis("c", "ti")) == (ChannelRef("scored", 1),)
+    assert pinned_channels(found.mode_basis("c", "another")) == (ChannelRef("scored", 1),)
+    assert pinned_channels(found.mode_basis("b", "another")) == ()

@@ -33,8 +33,9 @@ from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits import parts as parts_module
 from airflow_recovery.splits.committed import check_kept
 from airflow_recovery.splits.log import Assign
-from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
+from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of
+from airflow_recovery.splits.planning import SplitBooks
 from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
     VERTEX,
@@ -324,12 +325,14 @@ class Steps:
         return [part_of(process.subtask, region, *each) for each in numbers_of(process.base)]
 
     def _evaluation(self, world: World, code: str, subtasks: int, externals: object = None) -> Evaluation:
+        plan = plan_of(code, subtasks, self.case.is_dynamic)
+        books = SplitBooks.of(plan, lambda source: world.log.book) if self.case.is_dynamic else None
         return Evaluation(
-            plan_of(code, subtasks, self.case.is_dynamic),
+            plan,
             run_state(world),
             available=lambda region, attempt: None,
             externals=externals,  # type: ignore[arg-type]
-            books={VERTEX: world.log.book} if self.case.is_dynamic else None,
+            known={SplitPlan.name: books},
         )
 
     # what is read of it
