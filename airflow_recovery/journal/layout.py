@@ -42,7 +42,6 @@ _ATTEMPT_KEY = re.compile(
 _KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
-_ASSIGNMENT_KEY = re.compile(f"assignment-({_NUMBER})")
 _CLOSED_KEY = re.compile(f"closed(?:-({_NUMBER}))?")
 
 SHARED_FOLDER = "_shared"
@@ -129,11 +128,6 @@ class JournalLayout:
     def assignments(self, vertex: str) -> str:
         """What the keys of all generations begin with."""
         return f"{self.splits_of(vertex)}assignment-"
-
-    def parse_assignment(self, vertex: str, key: str) -> int | None:
-        """Inverse of `assignment`; `None` for any other key."""
-        found = _ASSIGNMENT_KEY.fullmatch(key.removeprefix(self.splits_of(vertex)))
-        return int(found[1]) if found else None
 
     @property
     def data(self) -> str:
