@@ -179,7 +179,7 @@ class JournalInUse(JournalError):
 
 
 class NotPublished(JournalError):
-    """A result is not named by the newest publish, or no longer stands."""
+    """A result is not named by the newest publish, or is no longer valid."""
 
 
 # --- failover --------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def _report(
     run.log.info("The failover as planned: %s.", plan_line(planned))
     for region, reason in lost.items():
         attempt = evaluation.current(region)
-        # Nothing is reported of a region that does not stand: there is no result that could be gone.
+        # Nothing is reported of a region that is not valid: there is no result that could be gone.
         if attempt is None or evaluation.invalid_because(region) is not None:
             continue
         seen = tries.get(region)
@@ -128,7 +128,7 @@ def _readers(
 ) -> dict[str, str]:
     """Consumers that rest on what will be made again, and run again whatever that writes (forward cancellation).
 
-    Not those that may turn out to stand: they are looked at when the producer has finished (`final_check`).
+    Not those that may turn out to be valid: they are looked at when the producer has finished (`final_check`).
     """
     tries = run.tries(observation)
     found: dict[str, str] = {}

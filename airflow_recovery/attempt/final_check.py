@@ -27,7 +27,7 @@ GREEN_STATES = RUNNING_STATES | {"success"}
 
 
 def final_check(run: Run, region: str, attempt: int) -> None:
-    """Returns once ``region`` may report success with ``attempt``; clears whoever stands on a superseded input.
+    """Returns once ``region`` may report success with ``attempt``; clears whoever rests on a superseded input.
 
     An inner region at its first attempt and try has superseded nobody, and its consumers look at it themselves: it
     skips this. Raises `Overtaken` where its own basis is superseded, `ClearNotConfigured` where somebody would have to

@@ -10,7 +10,7 @@ from airflow_recovery.model.records import Outcome
 def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:
     """What the first attempt of ``region`` reads; `None` where the whole state has to be judged.
 
-    One plan, attempts 1 only and no marker: all finished regions stand. Raises `PagesDisagree`.
+    One plan, attempts 1 only and no marker: all finished regions are valid. Raises `PagesDisagree`.
     """
     state = listing.state
     if state.of(region).attempts:

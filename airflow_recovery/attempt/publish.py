@@ -80,7 +80,7 @@ class PublishTask:
         return {name: lost[name] for name in self._run.regions if name in lost}
 
     def _cut(self, evaluation: Evaluation) -> tuple[PublishedRegion, ...]:
-        """Every region that stands, so that the publish pins what its results rest on."""
+        """Every region that is valid, so that the publish pins what its results rest on."""
         found = []
         for region in self._run.plan.regions:
             attempt = evaluation.current(region.name)

@@ -1,7 +1,7 @@
 """Which tasks of a re-created run need not run, as the journal tells it: they are set to success without a try.
 
 The judgement is the pre-check's own. What only a region's own task can look at is left to that task, whose pre-check
-keeps what stands in the time that a task takes to start: external files, the code of an operator outside a group, and
+keeps what is valid in the time that a task takes to start: external files, the code of an operator outside a group, and
 the map indexes that Airflow takes from a task's answer.
 """
 

@@ -13,7 +13,7 @@ from airflow_recovery.model.records import Outcome, PlanRecord
 class Recovered:
     """``again``: regions that have more than one attempt, of ``regions``. ``by_hand``: a person has reset one of them.
 
-    ``spared``: regions that stand, had finished before the last one ran again, and would have run again with it had
+    ``spared``: regions that are valid, had finished before the last one ran again, and would have run again with it had
     everything been cleared, which is what Airflow's own means come to. ``seconds_saved``: Spark's time of them, each
     counted once, however often they were spared. What no driver has measured is not in it.
     """
@@ -35,7 +35,7 @@ class Recovered:
 def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> Recovered:
     """Of the run as its journal has it now.
 
-    ``kept``: regions of which the history says that a later try has found them standing. Records alone tell which ran
+    ``kept``: regions of which the history says that a later try has found them valid. Records alone tell which ran
     once while another one ran twice; that a whole run was cleared and nothing had to run stands in the history only.
     """
     regions = [each.name for each in plan.regions if each.vertices]

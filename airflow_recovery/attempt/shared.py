@@ -4,7 +4,7 @@ A region whose results are all persistent, and which reads nothing but external 
 second journal besides its run's: that of the shared result, named by what it is made of (`shared_key`). The region's
 task goes through the ordinary protocol twice. In the run's own journal it claims attempt n; then, instead of Spark,
 
-    in the shared journal: the protocol of every region: keep what stands, else claim, run Spark, finish
+    in the shared journal: the protocol of every region: keep what is valid, else claim, run Spark, finish
                            somebody else has claimed it: wait until that attempt ends, or gives no heartbeat
     pin what came of it:   a claim in the shared journal, open until the run lets go of n
     look for `released`, as every reader does after its claim

@@ -36,7 +36,7 @@ NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavai
 
 @dataclass(frozen=True)
 class RegisteredResult:
-    """One result that the newest publish of a run names and that stands.
+    """One result that the newest publish of a run names and that is valid.
 
     ``location`` is the folder, ``files`` are the absolute URIs that the manifest names, of a parallel vertex those of
     all its subtasks: read exactly these, never a listing. ``rows`` and ``schema`` (Spark's JSON form) are `None` for

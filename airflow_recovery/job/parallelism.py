@@ -1,7 +1,7 @@
 """How many subtasks a vertex has, and what names them: fixed, literal keys, or decided when the run starts.
 
 A subtask is named by a content key, and the journal knows it by that key alone: a list that is ordered differently, or
-that has grown, keeps what stands (faults 55 and 62). A fixed number has the keys ``"0"``, ``"1"``, ...
+that has grown, keeps what is valid (faults 55 and 62). A fixed number has the keys ``"0"``, ``"1"``, ...
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class JobVertexInitialized(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RegionKept(JobEvent):
-    """A region need not run: its attempt stands, and its files are there where somebody wants them."""
+    """A region need not run: its attempt is valid, and its files are there where somebody wants them."""
 
     region: str
     attempt: int

@@ -1,6 +1,6 @@
-"""What readers outside a run may read: results that the newest publish names, and that still stand.
+"""What readers outside a run may read: results that the newest publish names, and that are still valid.
 
-Such a reader has no job code, so "stands" is asked of the recorded traces: every attempt on the way down is still the
+Such a reader has no job code, so "valid" is asked of the recorded traces: every attempt on the way down is still the
 current one of its region.
 """
 

@@ -36,7 +36,7 @@ class Action(str, Enum):
     """It has finished, and is committed to its sink; no Spark is started for that."""
 
     KEEP = "keep"
-    """Its result stands, and no Spark is started."""
+    """Its result is valid, and no Spark is started."""
 
     RELEASE = "release"
     """Kept, and nobody in the run will ask for its data again: the release policy may let it go."""

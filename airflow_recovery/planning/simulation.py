@@ -43,7 +43,7 @@ def simulate(evaluation: Evaluation, *, same_rows: bool, ask: bool = True) -> di
 class _MadeAgain(Assumptions):
     """Regions are judged in topological order, and each that must run has finished before its consumers are judged.
 
-    ``lost``: what is made again although it stands. ``reasons``: why each region is made again.
+    ``lost``: what is made again although it is valid. ``reasons``: why each region is made again.
     """
 
     def __init__(self, evaluation: Evaluation, lost: dict[str, Reason], same_rows: bool) -> None:
@@ -68,7 +68,7 @@ class _MadeAgain(Assumptions):
         )
 
     def standing(self, region: str, reason: Reason | None) -> Reason | None:
-        """Whatever does not stand has finished once more, and stands."""
+        """Whatever is not valid has finished once more, and is valid."""
         why = reason or self._lost.get(region)
         if why is not None:
             self.reasons[region] = why

@@ -1,10 +1,10 @@
 """Letting the data of one attempt go (docs/protocol.md#release): which, and how.
 
-    candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer stands and P is neither
-               final nor persistent); or a fenced attempt
+    candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer is valid and P is
+               neither final nor persistent); or a fenced attempt
     PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
 
-Whether every consumer stands is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
+Whether every consumer is valid is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
 publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
@@ -123,8 +123,8 @@ class ReleaseRule:
     def _is_pinned(self, publish: Publish, region: str, number: int) -> bool:
         """Final results, and whatever was superseded, for as long as the publish names them.
 
-        A result inside the job that still counts follows its policy: every publish names all regions that stand, so it
-        would never go else.
+        A result inside the job that still counts follows its policy: every publish names all valid regions, so it would
+        never go else.
         """
         named = any((each.region, each.attempt) == (region, number) for each in publish.regions)
         current = self._state.of(region).current

@@ -19,7 +19,7 @@ SAME_LOGICAL_DATE = "{{ logical_date.isoformat() }}"
 
 
 class RecoveryResultSensor(BaseSensorOperator):
-    """Succeeds when ``vertex`` is named by the newest publish of its run, and stands.
+    """Succeeds when ``vertex`` is named by the newest publish of its run, and is valid.
 
     The run is the one with this run's logical date, minus ``execution_delta``; or the one named by ``logical_date``
     (ISO 8601), ``partition_key`` or ``external_run_id``. Templated: all of these, ``external_dag_id``, ``group_id`` and

@@ -17,10 +17,10 @@ class RegionStatus(str, Enum):
     """The words of the Recovery tab. The journal decides whether a result counts, Airflow whether anybody works."""
 
     KEPT = "kept"
-    """Its result stands, and a later try did not have to run."""
+    """Its result is valid, and a later try did not have to run."""
 
     RUN = "run"
-    """Its result stands, and nobody has asked for it twice."""
+    """Its result is valid, and nobody has asked for it twice."""
 
     RUNNING = "running"
     """An attempt is open, or its task looks whether it has to run."""
@@ -35,7 +35,7 @@ class RegionStatus(str, Enum):
     """It has finished, and its data is gone or was reported gone: it runs again as soon as somebody wants it."""
 
     RELEASED = "released"
-    """Its result stands, and its data was let go because nobody needed it."""
+    """Its result is valid, and its data was let go because nobody needed it."""
 
     SKIPPED = "skipped"
     """Airflow has skipped its task."""

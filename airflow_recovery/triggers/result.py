@@ -13,7 +13,7 @@ from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook, Registere
 
 
 class ResultPublishedTrigger(BaseTrigger):
-    """Fires once when ``vertex`` of one run is named by the run's newest publish and stands, or can't be read at all.
+    """Fires once when ``vertex`` of one run is named by the run's newest publish and is valid, or can't be read at all.
 
     Event: ``{"status": "published", "location", "attempt", "publish"}`` or ``{"status": "error", "message"}``. The run
     is named as in `RecoveryResultHook.get_result`; ``logical_date`` is ISO 8601.
