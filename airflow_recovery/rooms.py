@@ -15,7 +15,8 @@ class Room:
     """One sub-package, or one module at the top of the package.
 
     ``task`` says in one line what it is for. ``may_import`` names every room that it may import. ``knows_airflow``: it
-    may import Airflow; every other room runs without it. ``is_pure``: no I/O, no clock, no random number.
+    may import Airflow and `airflow_compat`; every other room runs without them. ``is_pure``: no I/O, no clock, no
+    random number.
     """
 
     task: str
@@ -53,6 +54,7 @@ ROOMS: dict[str, Room] = {
     "splits": Room("a mode: a region that commits split by split", _CORE),
     "streaming": Room("a mode: regions that run at the same time, with channels between them", _CORE),
     "doctor": Room("what `airflow recovery doctor` looks at without Airflow", (*_RECORDED, "job", "driver")),
+    "airflow_compat": Room("what is used of Airflow beyond its public interface", knows_airflow=True),
     "hooks": Room("connections and settings; clients of the API server", _CORE, knows_airflow=True),
     "triggers": Room("what deferred tasks wait for", (*_CORE, "hooks"), knows_airflow=True),
     "api_server": Room("inside Airflow's API server: compare-and-clear, REST, the tab", (*_CORE, "hooks"), True),

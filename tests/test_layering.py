@@ -16,6 +16,7 @@ import pytest
 from our_imports import imports_of, name_called
 
 import airflow_recovery
+from airflow_recovery import airflow_compat
 from airflow_recovery.rooms import MODES, ROOMS, reachable
 
 ROOT = Path(airflow_recovery.__file__).parent
@@ -23,6 +24,8 @@ OURS = "airflow_recovery"
 
 # Two files of a room without Airflow put the commands into Airflow's own command line, and one lets a real task run.
 KNOW_AIRFLOW = ("console.definition", "console.in_airflow", "testing.crash_kit.task_process")
+# What Airflow promises to keep; of its providers, their own modules.
+PUBLIC_OF_AIRFLOW = {"airflow.sdk", "airflow.sdk.exceptions", "airflow.triggers.base", "airflow.plugins_manager"}
 # Files of other rooms that belong to a mode: they are of no use where its room is deleted.
 OF_A_MODE = {"triggers.channel": "streaming"}
 
@@ -138,9 +141,9 @@ def our_imports(source: str, package: str) -> Iterator[str]:
 def forbidden_imports(source: str, package: str, name: str) -> list[str]:
     """What the module ``name`` imports that the table does not allow."""
     room = name.partition(".")[0]
-    allowed = {room, *ROOMS[room].may_import, OF_A_MODE.get(name, room)}
-    wrong = [module for module in our_imports(source, package) if module.partition(".")[0] not in allowed]
     knows_airflow = ROOMS[room].knows_airflow or name in KNOW_AIRFLOW
+    allowed = {room, *ROOMS[room].may_import, OF_A_MODE.get(name, room), *(["airflow_compat"] if knows_airflow else [])}
+    wrong = [module for module in our_imports(source, package) if module.partition(".")[0] not in allowed]
     return wrong + [
         module for module in imports_of(source, package) if is_inside(module, "airflow") and not knows_airflow
     ]
@@ -206,6 +209,40 @@ def test_no_module_imports_what_its_room_may_not_know(name: str) -> None:
     path = MODULES[name]
     wrong = {module.partition(".")[0] for module in forbidden_imports(path.read_text(), package_of(path), name)}
     assert wrong == {room for module, room in NOT_YET if module == name}
+
+
+def airflows_own(source: str) -> set[str]:
+    """The modules beyond Airflow's public interface that are imported."""
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+    airflow = {module for module in modules if is_inside(module, "airflow")}
+    return {module for module in airflow - PUBLIC_OF_AIRFLOW if not is_inside(module, "airflow.providers")}
+
+
+@pytest.mark.parametrize("name", [each for each in MODULES if not is_inside(each, "testing", "airflow_compat")])
+def test_what_is_not_public_of_airflow_is_imported_in_one_file(name: str) -> None:
+    assert airflows_own(MODULES[name].read_text()) == set()
+
+
+def test_a_name_of_airflow_that_is_not_public_would_be_seen() -> None:
+    assert airflows_own("def f():\n    from airflow.models.dagrun import DagRun") == {"airflow.models.dagrun"}
+
+
+def test_every_name_of_the_one_file_is_there() -> None:
+    """With the Airflow that is installed; and a type checker sees the same names as are looked up."""
+    source = ast.parse(MODULES["airflow_compat"].read_text())
+    typed = {
+        alias.name: node.module
+        for node in ast.walk(source)
+        if isinstance(node, ast.ImportFrom) and is_inside(node.module or "", "airflow")
+        for alias in node.names
+        if alias.asname
+    }
+    assert typed == vars(airflow_compat)["_MODULE_OF"]
 
 
 def test_no_two_files_import_each_other_in_a_circle() -> None:

@@ -8,16 +8,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.api_fastapi.core_api.security import requires_access_dag
-from airflow.models import Log
-from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request
 
+from airflow_recovery.airflow_compat import (
+    DagAccessEntity,
+    DagDetails,
+    DagModel,
+    Log,
+    get_auth_manager,
+    requires_access_dag,
+)
+
 if TYPE_CHECKING:
-    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from sqlalchemy.orm import Session
+
+    from airflow_recovery.airflow_compat import BaseUser
 
 MAX_EXTRA_CHARS = 4000
 _FOREIGN_SITES = ("cross-site", "same-site")

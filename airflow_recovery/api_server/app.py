@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException
 
+from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
 from airflow_recovery.api_server import (
     page,
     rest_channels,

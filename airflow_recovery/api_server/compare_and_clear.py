@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from airflow.models.dagbag import DBDagBag
-from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance, clear_task_instances
-from airflow.utils.sqlalchemy import get_dialect_name
-from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select, tuple_, update
 
+from airflow_recovery.airflow_compat import (
+    DagRun,
+    DagRunState,
+    DBDagBag,
+    TaskInstance,
+    TaskInstanceState,
+    clear_task_instances,
+    get_dialect_name,
+)
 from airflow_recovery.api_server.recovery_clears import note_clears
 from airflow_recovery.attempt.clear_protocol import Caller
 from airflow_recovery.attempt.task_instances import (
@@ -32,9 +36,10 @@ from airflow_recovery.errors import Kind, NotMine, RecoveryError
 from airflow_recovery.model.keys import TaskKey
 
 if TYPE_CHECKING:
-    from airflow.serialization.definitions.dag import SerializedDAG
     from sqlalchemy import Select
     from sqlalchemy.orm import Session
+
+    from airflow_recovery.airflow_compat import SerializedDAG
 
 
 USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred", "up_for_reschedule"}

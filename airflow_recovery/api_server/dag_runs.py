@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow.models.dagrun import DagRun
-from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
+from airflow_recovery.airflow_compat import DagRun, DagRunState
 from airflow_recovery.api_server.compare_and_clear import RunMissing
 from airflow_recovery.journal.layout import run_key
 

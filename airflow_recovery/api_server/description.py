@@ -46,8 +46,7 @@ def _version(package: str) -> str | None:
 
 def _backend() -> dict[str, Any]:
     """The state store back end, and whether it answers the calls of tasks."""
-    from airflow.state import get_state_backend
-
+    from airflow_recovery.airflow_compat import get_state_backend
     from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
 
     try:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select
 
+from airflow_recovery.airflow_compat import TaskInstance
 from airflow_recovery.attempt.clear_protocol import NOTE_SIGN
 from airflow_recovery.hooks.masking import mask_secrets
 
 if TYPE_CHECKING:
-    from airflow.state import TaskScope
     from sqlalchemy.orm import Session
+
+    from airflow_recovery.airflow_compat import TaskScope
 
 
 def leave_note(session: Session, scope: TaskScope, note: str) -> None:

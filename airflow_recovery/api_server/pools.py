@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.models.pool import Pool
-from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import exists, select
 
+from airflow_recovery.airflow_compat import Pool, TaskInstance
+
 if TYPE_CHECKING:
-    from airflow.state import TaskScope
     from sqlalchemy.orm import Session
+
+    from airflow_recovery.airflow_compat import TaskScope
 
 
 def pool_slots(session: Session, scope: TaskScope, name: str) -> int | None:

@@ -9,16 +9,16 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.models.dagrun import DagRun
-from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select
 
+from airflow_recovery.airflow_compat import DagRun, TaskInstanceState
 from airflow_recovery.api_server.compare_and_clear import RunMissing, instances_of, key_of, lock_run, state_of
 from airflow_recovery.attempt.rebuild import MAX_NOTE_CHARS, RebuildRequest, Rebuilt
 
 if TYPE_CHECKING:
-    from airflow.models.taskinstance import TaskInstance
     from sqlalchemy.orm import Session
+
+    from airflow_recovery.airflow_compat import TaskInstance
 
 _DATE = re.compile(r"date-(.+T\d{2})(\d{2})(\d{2}.*)Z")
 _NOT_BEGUN = {None: 0, "scheduled": 1}

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow.models.dagrun import DagRun
-from airflow.models.task_state_store import TaskStateStoreModel
-from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import delete, insert, select
 
+from airflow_recovery.airflow_compat import DagRun, TaskInstance, TaskStateStoreModel
 from airflow_recovery.attempt.clear_protocol import (
     CLEARS_KEY,
     MAX_CLEARS,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter
 from pydantic.dataclasses import dataclass
 
+from airflow_recovery.airflow_compat import SessionDep
 from airflow_recovery.api_server.access import MAY_READ
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import deployment_journal, deployment_stores, journal_of

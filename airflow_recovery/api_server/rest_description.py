@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter
 
+from airflow_recovery.airflow_compat import SessionDep
 from airflow_recovery.api_server.access import MAY_ACT
 from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.rest_errors import RESPONSES

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, audit
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import view_of

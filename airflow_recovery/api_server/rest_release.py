@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
+from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import deployment_results, deployment_stores, prober_of, view_of

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Header, Query, Response
 from pydantic.dataclasses import dataclass
 
+from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_READ, may_act
 from airflow_recovery.api_server.compare_and_clear import observe
 from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs

@@ -17,9 +17,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from airflow.state import StoreScope, TaskScope
-from airflow.state.metastore import MetastoreBackend
-
+from airflow_recovery.airflow_compat import MetastoreBackend, StoreScope, TaskScope
 from airflow_recovery.attempt.clear_protocol import CALL_KEY, Answer, Call, Caller, Operation
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.model.codec import to_json

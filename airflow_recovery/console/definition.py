@@ -7,13 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.cli.cli_config import ActionCommand, GroupCommand
-from airflow.utils.cli import suppress_logs_and_warning
-
+from airflow_recovery.airflow_compat import ActionCommand, GroupCommand, suppress_logs_and_warning
 from airflow_recovery.console.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute, leave
 
 if TYPE_CHECKING:
-    from airflow.cli.cli_config import CLICommand
+    from airflow_recovery.airflow_compat import CLICommand
 
 log = logging.getLogger(__name__)
 

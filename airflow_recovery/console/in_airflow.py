@@ -102,9 +102,9 @@ class AirflowDeployment:
             from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
             return RecoveryApiHook(self._settings.api_conn_id).dag_run_state(dag_id, run_id)
-        from airflow.models.dagrun import DagRun
-        from airflow.utils.session import create_session
         from sqlalchemy import select
+
+        from airflow_recovery.airflow_compat import DagRun, create_session
 
         with create_session() as session:
             found = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
@@ -119,8 +119,7 @@ class AirflowDeployment:
             from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
             return RecoveryApiHook(self._settings.api_conn_id).rebuild(dag_id, request)
-        from airflow.utils.session import create_session
-
+        from airflow_recovery.airflow_compat import create_session
         from airflow_recovery.api_server.rebuild import set_finished
 
         try:

@@ -10,6 +10,6 @@ def mask_secrets(text: str) -> str:
 
     Airflow knows those of its settings, and of the connections and variables that this process has asked for.
     """
-    from airflow.sdk.log import redact  # type: ignore[attr-defined]  # there for all to use, but not re-exported
+    from airflow_recovery.airflow_compat import redact
 
     return scrubbed(str(redact(text)))

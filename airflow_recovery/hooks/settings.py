@@ -43,7 +43,7 @@ class RecoverySettings:
     @classmethod
     def load(cls) -> RecoverySettings:
         """The settings as Airflow has them. Raises `ConfigurationError` naming what is missing or wrong."""
-        from airflow.sdk.configuration import conf
+        from airflow.sdk import conf
 
         journal = (conf.get(SECTION, "journal", fallback="") or "").rstrip("/")
         if not journal:
@@ -89,7 +89,7 @@ class RecoverySettings:
 
 def configured_job_recovery() -> DeclaredJobRecovery:
     """FLIP-383's options as ``[recovery]`` has them, in Airflow's spelling. Raises `ConfigurationError`."""
-    from airflow.sdk.configuration import conf
+    from airflow.sdk import conf
 
     given = {key: conf.get(SECTION, name, fallback="") for name, key in SETTINGS.items()}
     return DeclaredJobRecovery.parse({key: value for key, value in given.items() if (value or "").strip()})

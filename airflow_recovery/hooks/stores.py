@@ -201,7 +201,7 @@ def _read_session(conn_id: str, option: str) -> AnySession:
 
 def _has_plain_keys(config: AwsConnectionWrapper) -> bool:
     """A key and its secret are all that there is: no role, no profile, no session factory of the deployment's own."""
-    from airflow.sdk.configuration import conf
+    from airflow.sdk import conf
 
     return bool(
         config.aws_access_key_id

@@ -53,8 +53,8 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
 
 def _count(context: Context, audits: tuple[ChannelAudit, ...]) -> None:
     """As metrics of Airflow: ``recovery.channel.<dag>.<channel>.<counter>``."""
-    from airflow.sdk.observability.stats import Stats
+    from airflow_recovery.airflow_compat import stats
 
     for audit in audits:
         for name, value in audit.counters().items():
-            Stats.gauge(f"recovery.channel.{context['dag_run'].dag_id}.{audit.edge}.{name}", value)
+            stats.gauge(f"recovery.channel.{context['dag_run'].dag_id}.{audit.edge}.{name}", value)

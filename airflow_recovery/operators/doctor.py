@@ -97,7 +97,7 @@ class RecoveryDoctorOperator(BaseOperator):
 
 def _masked(result: CheckResult) -> CheckResult:
     """Without what Airflow knows as a secret: errors of stores and servers are told in their own words."""
-    from airflow.sdk.log import redact  # type: ignore[attr-defined]  # there for all to use, but not re-exported
+    from airflow_recovery.airflow_compat import redact
 
     return replace(result, found=str(redact(result.found)), expected=str(redact(result.expected)))
 

@@ -31,7 +31,13 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.start_gate import ChannelNotOpen
-from airflow_recovery.task.run_context import is_last_try, recompute_epoch, refuse_mapped, run_facts
+from airflow_recovery.task.run_context import (
+    die_with_supervisor,
+    is_last_try,
+    recompute_epoch,
+    refuse_mapped,
+    run_facts,
+)
 from airflow_recovery.task.spark_connection import (
     cache_server,
     check_cached_connection,
@@ -41,7 +47,6 @@ from airflow_recovery.task.spark_connection import (
 )
 from airflow_recovery.task.stages import StageApplication, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
 from airflow_recovery.task.subtask_batch import BatchResult, GuardedApplication, SubtaskBatch, batch_of
-from airflow_recovery.task.supervision import die_with_supervisor
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -349,7 +354,9 @@ class SparkRegionOperator(SubmittingOperator):
         """Asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
-        return BaseHook.get_connection(self._conn_id)
+        from airflow_recovery.task.spark_submission import connection_id
+
+        return BaseHook.get_connection(connection_id(self))
 
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
         return cache_server(self._connection).ask(manifest)

@@ -28,8 +28,13 @@ from airflow_recovery.task.references import (
     checked_outputs,
     placeholders,
 )
-from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, refuse_mapped_group, run_identity
-from airflow_recovery.task.supervision import die_with_supervisor
+from airflow_recovery.task.run_context import (
+    die_with_supervisor,
+    recompute_epoch,
+    refuse_mapped,
+    refuse_mapped_group,
+    run_identity,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

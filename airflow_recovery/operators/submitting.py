@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.definitions.retry_policy import RetryPolicy
+from airflow.sdk import RetryPolicy
 
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.checks import check_arguments
@@ -144,7 +144,7 @@ class SubmittingOperator(SparkSubmitOperator):
 
     def labeller(self) -> Callable[[Failure], Failure]:
         """What says what kind a failure was: our classes, and ``[recovery] failure_enrichers``."""
-        from airflow.sdk.configuration import conf
+        from airflow.sdk import conf
 
         names = (conf.get(SECTION, "failure_enrichers", fallback="") or "").split(",")
         enrichers = load_enrichers(each.strip() for each in names if each.strip())

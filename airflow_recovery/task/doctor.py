@@ -218,7 +218,7 @@ def _check_same_places(told: Mapping[str, Any], settings: RecoverySettings | Non
 
 def check_settings(component: Component) -> Iterator[CheckResult]:
     """``[recovery]`` as this component has it, and what of Airflow's own settings decides whether it works."""
-    from airflow.sdk.configuration import conf
+    from airflow.sdk import conf
 
     try:
         settings = RecoverySettings.load()
@@ -254,8 +254,7 @@ def check_settings(component: Component) -> Iterator[CheckResult]:
 
 
 def _check_own_backend(settings: RecoverySettings) -> CheckResult:
-    from airflow.state import resolve_state_backend
-
+    from airflow_recovery.airflow_compat import resolve_state_backend
     from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
 
     found: object
@@ -440,12 +439,10 @@ def spark_connection(found: Connection) -> SparkConnection:
         host = host_of(connect_url(found))
         has_port = ":" in host.rpartition("]")[2]
         return SparkConnection(found.conn_id, f"sc://{host if has_port else f'{host}:15002'}", is_connect=True)
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow_recovery.task.spark_submission import resolved_connection
 
-    hook = SparkSubmitHook(conn_id=found.conn_id)
-    told = hook._connection
-    is_cluster = told["deploy_mode"] == "cluster"
-    return SparkConnection(found.conn_id, str(told["master"]), hook._get_spark_binary_path()[0], is_cluster=is_cluster)
+    master, binary, is_cluster = resolved_connection(found.conn_id)
+    return SparkConnection(found.conn_id, master, binary, is_cluster=is_cluster)
 
 
 def _timed(ask: Callable[[], Mapping[str, Any]]) -> Asked:

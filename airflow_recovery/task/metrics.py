@@ -147,6 +147,6 @@ class MeteredEvents:
 
 def metrics_of(context: Mapping[str, Any]) -> RecoveryMetrics:
     """Of the task instance that ``context`` is of."""
-    from airflow.sdk.observability import stats
+    from airflow_recovery.airflow_compat import stats
 
     return RecoveryMetrics(stats, getattr(context["ti"], "stats_tags", {}))

@@ -1,15 +1,16 @@
-"""The note that a try leaves on its task instance: kept or ran, and why, in one line. For people; best effort."""
+"""What a try leaves for people: a note on its task instance, and, where it fails for good, how to repair the run."""
 
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import NotMine
-from airflow_recovery.task.repair_advice import end_log_with_advice
+from airflow_recovery.task.links import tab_url
 from airflow_recovery.task.run_context import is_last_try
 from airflow_recovery.task.subtask_batch import BatchResult
 
@@ -74,3 +75,30 @@ def _ended(error: Exception, *, is_last_try: bool) -> str:
     if isinstance(error, AirflowSkipException):
         return "skipped"
     return FAILED if is_last_try or isinstance(error, AirflowFailException) else "not yet"
+
+
+def end_log_with_advice(context: Mapping[str, Any]) -> None:
+    """Have the log of this try, which fails for good, end with `tell_how_to_repair`.
+
+    Not declared in the DAG: for a task with a callback the scheduler of Airflow 3.3 forgets that a person has cleared
+    it at its work (``max_tries`` stays), and the try that the person has ended would count as a failure.
+    """
+    task = getattr(context["ti"], "task", None) or context.get("task")
+    if task is not None:
+        task.on_failure_callback = [*task.on_failure_callback, tell_how_to_repair]
+
+
+def tell_how_to_repair(context: Mapping[str, Any]) -> None:
+    """A callback for ``on_failure_callback``. Airflow calls it last, behind the traceback."""
+    instance = context["ti"]
+    dag_id, run_id = str(instance.dag_id), str(instance.run_id)
+    group = getattr(context.get("task"), "group_id", None)
+    run = shlex.join([dag_id, run_id, *(["--group", group] if group else [])])
+    log.info(
+        "What would run again, and why:  airflow recovery plan %s\n"
+        "Once the cause is repaired:  airflow recovery plan %s --apply, or clear this task\n"
+        "Or look, and press a button:  %s",
+        run,
+        run,
+        tab_url(dag_id, run_id),
+    )

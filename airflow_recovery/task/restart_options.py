@@ -121,7 +121,7 @@ def configured_limits() -> tuple[RestartStrategy | None, int | None, int | None]
 
     Raises `ConfigurationError` for a value that does not fit.
     """
-    from airflow.sdk.configuration import conf
+    from airflow.sdk import conf
 
     text = (conf.get(SECTION, "restart_strategy", fallback="") or "").strip()
     return (
@@ -133,7 +133,7 @@ def configured_limits() -> tuple[RestartStrategy | None, int | None, int | None]
 
 def configured_retention() -> Retention | None:
     """``[recovery] retention``; `None` where it is not set. Raises `JobDefinitionError` where it is no retention."""
-    from airflow.sdk.configuration import conf
+    from airflow.sdk import conf
 
     text = (conf.get(SECTION, "retention", fallback="") or "").strip()
     try:

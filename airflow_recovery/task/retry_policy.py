@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision, RetryPolicy
+from airflow.sdk import RetryAction, RetryDecision, RetryPolicy
 
 from airflow_recovery import errors
 from airflow_recovery.attempt.restarts import decision_of

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_recovery.airflow_compat import is_supervised
 from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
+from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.journal.layout import run_key
@@ -83,6 +85,15 @@ def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
     return RetryGrant(grant, is_renewed=grant != retries, cancelled=frozenset(by_recovery))
 
 
+def die_with_supervisor() -> None:
+    """A task whose supervisor is killed would run on, and a second try beside it: end with the supervisor.
+
+    Not in ``dag.test()``, which runs the task in the user's own process: that one ends when its user says so.
+    """
+    if is_supervised():
+        die_with_parent()
+
+
 def is_last_try(context: Mapping[str, Any]) -> bool:
     """Airflow has no retry left for this task instance."""
     instance = context["ti"]
@@ -110,7 +121,7 @@ def refuse_expand(operator: str, task_id: object) -> NoReturn:
 
 def refuse_mapped_group(group: TaskGroup | None, where: str) -> None:
     """Raise `JobDefinitionError` for a place inside a mapped task group, whose copies would share one journal."""
-    from airflow.sdk.definitions.taskgroup import MappedTaskGroup
+    from airflow_recovery.airflow_compat import MappedTaskGroup
 
     while group is not None:
         if isinstance(group, MappedTaskGroup):

@@ -255,6 +255,15 @@ def connection_id(operator: SparkSubmitOperator) -> str:
     return operator._conn_id
 
 
+def resolved_connection(conn_id: str) -> tuple[str, str, bool]:
+    """Where a connection leads, as the provider's hook reads it: the master, the binary, whether in mode cluster."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    hook = SparkSubmitHook(conn_id=conn_id)
+    found = hook._connection
+    return str(found["master"]), hook._get_spark_binary_path()[0], found["deploy_mode"] == "cluster"
+
+
 def _key_of(name: str) -> str:
     return f"spark_job_id/{name}"
 

@@ -117,7 +117,7 @@ class ChannelOpenTrigger(BaseTrigger):
 
     def _producer_state(self) -> str | None:
         """As Airflow says; `None` where it can't be asked now: the channel itself is what is waited for."""
-        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+        from airflow_recovery.airflow_compat import RuntimeTaskInstance
 
         try:
             answer = RuntimeTaskInstance.get_task_states(

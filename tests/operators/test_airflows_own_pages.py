@@ -16,8 +16,7 @@ from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFail
 from airflow_recovery.hooks import clear_clients as clear_clients
 from airflow_recovery.operators import RecoveryPublishOperator, SparkRegionOperator
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
-from airflow_recovery.task.notes import noting_failure
-from airflow_recovery.task.repair_advice import tell_how_to_repair
+from airflow_recovery.task.notes import noting_failure, tell_how_to_repair
 
 
 def aside(**given: Any) -> SparkRegionOperator:

@@ -394,7 +394,7 @@ def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pyte
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr("airflow_recovery.task.supervision.die_with_parent", lambda: found.append("asked"))
+    monkeypatch.setattr("airflow_recovery.task.run_context.die_with_parent", lambda: found.append("asked"))
     return found
 
 
@@ -402,7 +402,7 @@ def test_a_supervised_task_dies_with_its_supervisor(asked: list[str], monkeypatc
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import CommsDecoder
 
-    from airflow_recovery.task.supervision import die_with_supervisor
+    from airflow_recovery.task.run_context import die_with_supervisor
 
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", CommsDecoder(socket=None), raising=False)
     die_with_supervisor()
@@ -413,7 +413,7 @@ def test_a_task_of_dag_test_does_not(asked: list[str], monkeypatch: pytest.Monke
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 
-    from airflow_recovery.task.supervision import die_with_supervisor
+    from airflow_recovery.task.run_context import die_with_supervisor
 
     die_with_supervisor()
     comms = InProcessSupervisorComms(supervisor=None)

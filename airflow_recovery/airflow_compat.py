@@ -1,0 +1,89 @@
+"""What is used of Airflow beyond its public interface: the one file that an Airflow version may change.
+
+Public are `airflow.sdk` with its exceptions, the classes of providers, `airflow.triggers.base` and
+`airflow.plugins_manager`; every other name of Airflow is taken from here, and branches on its version belong here. This
+version is for Airflow 3.3. Names are looked up when they are asked for: a worker loads nothing of the API server, and a
+DAG file nothing at all. What is used beyond the Spark provider's public interface is in
+`airflow_recovery.task.spark_submission`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.app import get_auth_manager as get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser as BaseUser
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity as DagAccessEntity
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails as DagDetails
+    from airflow.api_fastapi.common.db.common import SessionDep as SessionDep
+    from airflow.api_fastapi.core_api.security import GetUserDep as GetUserDep
+    from airflow.api_fastapi.core_api.security import requires_access_dag as requires_access_dag
+    from airflow.cli.cli_config import ActionCommand as ActionCommand
+    from airflow.cli.cli_config import CLICommand as CLICommand
+    from airflow.cli.cli_config import GroupCommand as GroupCommand
+    from airflow.models import Log as Log
+    from airflow.models.dag import DagModel as DagModel
+    from airflow.models.dagbag import DBDagBag as DBDagBag
+    from airflow.models.dagrun import DagRun as DagRun
+    from airflow.models.pool import Pool as Pool
+    from airflow.models.task_state_store import TaskStateStoreModel as TaskStateStoreModel
+    from airflow.models.taskinstance import TaskInstance as TaskInstance
+    from airflow.models.taskinstance import clear_task_instances as clear_task_instances
+    from airflow.sdk.definitions.taskgroup import MappedTaskGroup as MappedTaskGroup
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
+    from airflow.sdk.log import redact as redact  # type: ignore[attr-defined]  # for all to use, but not re-exported
+    from airflow.sdk.observability import stats as stats
+    from airflow.serialization.definitions.dag import SerializedDAG as SerializedDAG
+    from airflow.state import StoreScope as StoreScope
+    from airflow.state import TaskScope as TaskScope
+    from airflow.state import get_state_backend as get_state_backend
+    from airflow.state import resolve_state_backend as resolve_state_backend
+    from airflow.state.metastore import MetastoreBackend as MetastoreBackend
+    from airflow.utils.cli import suppress_logs_and_warning as suppress_logs_and_warning
+    from airflow.utils.session import create_session as create_session
+    from airflow.utils.sqlalchemy import get_dialect_name as get_dialect_name
+    from airflow.utils.state import DagRunState as DagRunState
+    from airflow.utils.state import TaskInstanceState as TaskInstanceState
+else:
+    _NAMES = {
+        "airflow.api_fastapi.app": "get_auth_manager",
+        "airflow.api_fastapi.auth.managers.models.base_user": "BaseUser",
+        "airflow.api_fastapi.auth.managers.models.resource_details": "DagAccessEntity DagDetails",
+        "airflow.api_fastapi.common.db.common": "SessionDep",
+        "airflow.api_fastapi.core_api.security": "GetUserDep requires_access_dag",
+        "airflow.cli.cli_config": "ActionCommand CLICommand GroupCommand",
+        "airflow.models": "Log",
+        "airflow.models.dag": "DagModel",
+        "airflow.models.dagbag": "DBDagBag",
+        "airflow.models.dagrun": "DagRun",
+        "airflow.models.pool": "Pool",
+        "airflow.models.task_state_store": "TaskStateStoreModel",
+        "airflow.models.taskinstance": "TaskInstance clear_task_instances",
+        "airflow.sdk.definitions.taskgroup": "MappedTaskGroup",
+        "airflow.sdk.execution_time.task_runner": "RuntimeTaskInstance",
+        "airflow.sdk.log": "redact",
+        "airflow.sdk.observability": "stats",
+        "airflow.serialization.definitions.dag": "SerializedDAG",
+        "airflow.state": "StoreScope TaskScope get_state_backend resolve_state_backend",
+        "airflow.state.metastore": "MetastoreBackend",
+        "airflow.utils.cli": "suppress_logs_and_warning",
+        "airflow.utils.session": "create_session",
+        "airflow.utils.sqlalchemy": "get_dialect_name",
+        "airflow.utils.state": "DagRunState TaskInstanceState",
+    }
+    _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def is_supervised() -> bool:
+    """This process is a task's, with a supervisor above it; not so in ``dag.test()``."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import CommsDecoder
+
+    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)
