@@ -12,7 +12,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from airflow_recovery.model.codec import Check
+from airflow_recovery.model.codec import Check, to_json
+from airflow_recovery.model.mode import BATCH, RegionMode
+from airflow_recovery.splits import mode as split_mode
+from airflow_recovery.streaming import mode as streaming_mode
+from airflow_recovery.streaming.mode import StreamingClaim
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBERS = st.integers(0, 2**53)
@@ -57,4 +61,14 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 def _records_of(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind, include_extras=True)
-    return st.builds(kind, **{each.name: values_of(hints[each.name]) for each in fields(kind)})
+    values = {each.name: values_of(hints[each.name]) for each in fields(kind) if "flat" not in each.metadata}
+    if len(values) == len(fields(kind)):
+        return st.builds(kind, **values)
+    modes = [each.IN_RECORDS[kind] for each in (split_mode, streaming_mode) if kind in each.IN_RECORDS]
+    return st.builds(kind, **values, mode=st.just(BATCH) | st.one_of(map(values_of, modes)).map(_as_read_back))
+
+
+def _as_read_back(mode: RegionMode) -> RegionMode:
+    """The same, as its JSON tells it: a mode that writes nothing is batch, and streaming always writes its channels."""
+    is_read_back = not isinstance(mode, StreamingClaim) or mode.channels or mode.after
+    return mode if to_json(mode) and is_read_back else BATCH

@@ -16,50 +16,29 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, fields
-from enum import Enum
-from functools import cache
 from typing import Any, NoReturn, TypeVar
 
-from airflow_recovery.errors import Failure, RecordInvalid
+from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.codec import from_json, to_json
-from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
-from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.mode import value_class
 from airflow_recovery.model.records import (
-    AttemptState,
     Claim,
     Closed,
-    CommitEnd,
     Committed,
     CommitterDead,
     CommitterTurn,
-    CoordinatorPlan,
-    ExternalObject,
-    FenceCause,
     Hold,
-    InputRef,
     Lost,
     Outcome,
     Part,
     PlanRecord,
     Publish,
-    PublishedRegion,
-    ReadMetrics,
     Record,
-    RegionPlan,
     Released,
     Reset,
-    RunAttempt,
     RunIdentity,
-    SharedRef,
     SplitGeneration,
-    SubtaskPlan,
 )
-from airflow_recovery.model.retention import ReleasePolicy, Retention
 
 FORMAT_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024 * 1024
@@ -82,7 +61,6 @@ KINDS: dict[str, type[Record]] = {
     "closed": Closed,
 }
 _FIELDS_AT_FIRST = {"format", "kind", *(each.name for each in fields(RunIdentity)), "body"}
-_WITH_MODE = (RegionPlan, Claim, Outcome)
 _BODY_FIRST = b'{"body":'
 _KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
 
@@ -96,7 +74,7 @@ def canonical_json(value: Any) -> str:
 
 def encode_record(identity: RunIdentity, record: Record) -> bytes:
     """The bytes of ``record`` in the journal of ``identity``."""
-    body = plain(record)
+    body = to_json(record)
     document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": body}
     return canonical_json({**document, "crc": checksum(body)}).encode()
 
@@ -119,12 +97,12 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
             "body: the record is damaged. Restore the object."
         )
     try:
-        record: R = from_plain(kind, document["body"])
+        record = from_json(kind, document.get("body"))
         if isinstance(record, PlanRecord):
             _check_order(record)
         return record
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error!r}.") from error
+    except ValueError as error:
+        raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error}.") from error
 
 
 def _check_order(plan: PlanRecord) -> None:
@@ -194,210 +172,6 @@ def parse_json(body: bytes, *, where: str) -> Any:
         return _DECODER.decode(body.decode())
     except ValueError as error:
         raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, enums and tuples as JSON values."""
-    kind: Any = type(value)
-    if kind is str or kind is int or value is None:  # most values, of the thousands in a plan
-        return value
-    if isinstance(value, PartitionManifest):
-        return to_json(value)
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "__dataclass_fields__"):
-        found = [(name, getattr(value, name), omitted) for name, omitted in _omitted(kind)]
-        own = {name: plain(content) for name, content, omitted in found if content != omitted}
-        return {**own, **to_json(value.mode)} if kind in _WITH_MODE else own
-    if isinstance(value, (tuple, list)):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    return value
-
-
-@cache
-def _omitted(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """Each field of a record, with the value at which it is not written (`later`), else one that equals nothing."""
-    own = [each for each in fields(kind) if not (kind in _WITH_MODE and each.name == "mode")]
-    return tuple((each.name, each.default if each.metadata.get("later") else object()) for each in own)
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list, found {value!r}")
-    return value
-
-
-def _tuple_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda value: tuple(read(each) for each in _list(value))
-
-
-def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else read(value)
-
-
-def _record(kind: type[Any]) -> Callable[[Any], Any]:
-    return lambda value: from_plain(kind, value)
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not all(isinstance(each, str) for each in _list(value)):
-        raise ValueError(f"expected names, found {value!r}")
-    return tuple(value)
-
-
-def _id(value: Any) -> str:
-    # It stands in keys: neither empty, nor with half a character, which has no bytes (`UnicodeEncodeError`).
-    if not isinstance(value, str) or not (value if value.isascii() else value.encode()):
-        raise ValueError(f"expected an id, found {value!r}")
-    return value
-
-
-def _ids(value: Any) -> tuple[str, ...]:
-    return tuple(_id(each) for each in _list(value))
-
-
-def _pair(value: Any) -> tuple[str, ...]:
-    if len(pair := _names(value)) != 2:
-        raise ValueError(f"expected two names, found {value!r}")
-    return pair
-
-
-def _owners(value: Any) -> tuple[tuple[str, int, str, int], ...]:
-    found = []
-    for each in _list(value):
-        uri, size, etag, home = _list(each)
-        # Not bools, which are numbers to Python.
-        if [type(uri), type(size), type(etag), type(home)] != [str, int, str, int] or size < 0 or home < 0:
-            raise ValueError(f"expected a split as [uri, size, etag, subtask], found {each!r}")
-        found.append((uri, size, etag, home))
-    return tuple(found)
-
-
-def _count(value: Any) -> tuple[str, float]:
-    name, amount = _list(value)
-    if type(name) is not str or type(amount) not in (int, float):
-        raise ValueError(f"expected a name and a number, found {value!r}")
-    return name, amount
-
-
-def _mode(value: Any) -> tuple[str, Determinism]:
-    result, mode = _pair(value)
-    return result, Determinism(mode)
-
-
-def _manifest(value: Any) -> PartitionManifest:
-    return from_json(PartitionManifest, value)
-
-
-# How the fields that are not plain JSON scalars are read back.
-_READERS: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
-    RegionPlan: {
-        "name": _id,
-        "vertices": _names,
-        "results": _ids,
-        "inputs": _ids,
-        "vertex_fingerprints": _tuple_of(_pair),
-        "reads": _names,
-        "determinism": _tuple_of(_mode),
-        "subtask": _optional(_record(SubtaskPlan)),
-        "commit": _optional(_record(CommitSpec)),
-        "coordinators": _tuple_of(_record(CoordinatorPlan)),
-        "fixed": _tuple_of(_pair),
-    },
-    InputRef: {"region": _id, "digests": _tuple_of(_pair)},
-    RunAttempt: {"dag_id": _id, "run_key": _id, "group_id": _id, "region": _id},
-    SharedRef: {"key": _id, "region": _id},
-    PlanRecord: {
-        "regions": _tuple_of(_record(RegionPlan)),
-        "retention": _optional(_record(Retention)),
-        "failover_strategy": FailoverStrategy,
-    },
-    Retention: {"policy": ReleasePolicy},
-    Claim: {
-        "region": _id,
-        "inputs": _tuple_of(_record(InputRef)),
-        "owner": _optional(_record(RunAttempt)),
-    },
-    Part: {
-        "region": _id,
-        "splits": _names,
-        "outputs": _tuple_of(_manifest),
-        "lost": _optional(_record(Failure)),
-        "accumulators": _tuple_of(_count),
-    },
-    Outcome: {
-        "region": _id,
-        "state": AttemptState,
-        "inputs": _tuple_of(_record(InputRef)),
-        "externals": _tuple_of(_record(ExternalObject)),
-        "outputs": _tuple_of(_manifest),
-        "cause": _optional(FenceCause),
-        "failure": _optional(_record(Failure)),
-        "shared": _optional(_record(SharedRef)),
-        "subtasks": _names,
-        "read": _optional(_record(ReadMetrics)),
-        "accumulators": _tuple_of(_count),
-        "commit": _optional(_record(CommitSpec)),
-        "coordinators": _tuple_of(_pair),
-    },
-    Failure: {"chain": _names, "labels": _tuple_of(_pair)},
-    PublishedRegion: {"region": _id, "results": _names},
-    SplitGeneration: {"vertex": _id, "splits": _owners, "gone": _owners},
-    CommitSpec: {"kind": CommitKind, "mode": CommitMode},
-    Committed: {"region": _id, "end": CommitEnd},
-    Reset: {"region": _id},
-    Released: {"region": _id},
-    CommitterTurn: {"region": _id},
-    CommitterDead: {"region": _id},
-    Hold: {"region": _id},
-    Lost: {"region": _id, "evidence": _names, "plan": _tuple_of(_pair)},
-    Publish: {"regions": _tuple_of(_record(PublishedRegion)), "skipped": _names},
-    Closed: {"highest": _tuple_of(_record(InputRef))},
-}
-
-
-def from_plain(kind: Any, value: dict[str, Any]) -> Any:
-    """The record of ``kind`` that `plain` made ``value`` of. Raises `ValueError`, `KeyError`, `TypeError` or
-    `AttributeError` for anything else.
-    """
-    readers = _readers(kind)
-    # A field of a later minor version is ignored: what changes meaning raises the format number instead.
-    found = {name: readers[name](each) for name, each in value.items() if name in readers}
-    if kind in _WITH_MODE:
-        found["mode"] = from_json(value_class(kind, value), value)
-    return kind(**found)
-
-
-@cache
-def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """How each field of a record is read back."""
-    own, types = _READERS.get(kind, {}), {each.name: each.type for each in fields(kind)}
-    return {name: own.get(name) or _scalar(name, types[name]) for name, _ in _omitted(kind)}
-
-
-# By the annotation's text: the records' annotations are not evaluated. A bool is no number here.
-_SCALARS: dict[Any, tuple[type, ...]] = {
-    "str": (str,),
-    "str | None": (str, type(None)),
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "float | None": (int, float, type(None)),
-    "bool": (bool,),
-}
-
-
-def _scalar(name: str, annotation: Any) -> Callable[[Any], Any]:
-    allowed = _SCALARS[annotation]
-
-    def read(value: Any) -> Any:
-        kind = type(value)
-        if kind not in allowed or (kind is int and value < 0):
-            raise ValueError(f"{name}: expected {annotation}, found {value!r}")
-        return value
-
-    return read
 
 
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)

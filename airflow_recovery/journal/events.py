@@ -8,12 +8,12 @@ it. One may be recorded twice: what it is about, an attempt or a number, is its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import canonical_json, from_plain, plain
+from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.model.codec import Unlike, from_json, to_json
 from airflow_recovery.model.records import (
     Claim,
     Closed,
@@ -277,7 +277,7 @@ EVENTS: dict[str, type[JobEvent]] = {
 
 def event_to_json(event: JobEvent) -> dict[str, Any]:
     """Plain JSON values: the type's name, whether it is optional, and the fields; `event_from_json` is the inverse."""
-    return {"type": type(event).__name__, "optional": event.optional, **plain(event)}
+    return {"type": type(event).__name__, "optional": event.optional, **to_json(event)}
 
 
 def event_text(event: JobEvent) -> str:
@@ -301,71 +301,6 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
             f"{where}: unknown event type {value['type']!r}, written by a newer version. Upgrade airflow-recovery here."
         )
     try:
-        return kind(**{name: read(value[name]) for name, read in _FIELDS[kind]})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StreamDamaged(f"{where}: a {value['type']} event with invalid fields: {error!r}.") from error
-
-
-def _scalar(*allowed: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) not in allowed:
-            raise ValueError(f"expected {' or '.join(each.__name__ for each in allowed)}, found {value!r}")
-        return value
-
-    return read
-
-
-def _pair(value: Any) -> tuple[str, str]:
-    one, two = value
-    return _text(one), _text(two)
-
-
-def _tuple(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise ValueError(f"expected a list, found {value!r}")
-        return tuple(item(each) for each in value)
-
-    return read
-
-
-def _record(kind: type[Any]) -> Callable[[Any], Any]:
-    needed = [each.name for each in fields(kind) if each.default is MISSING]
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, dict) or any(name not in value for name in needed):
-            raise ValueError(f"expected a {kind.__name__} with {', '.join(needed)}")
-        return from_plain(kind, value)
-
-    return read
-
-
-_text = _scalar(str)
-
-# By the annotation's text: the module's annotations are not evaluated.
-_READERS: dict[Any, Callable[[Any], Any]] = {
-    "str": _text,
-    "int": _scalar(int),
-    "bool": _scalar(bool),
-    "float | None": _scalar(int, float, type(None)),
-    "tuple[str, ...]": _tuple(_text),
-    "tuple[InputRef, ...]": _tuple(_record(InputRef)),
-    "tuple[tuple[str, str], ...]": _tuple(_pair),
-    **{
-        each.__name__: _record(each)
-        for each in (
-            Claim,
-            Outcome,
-            Reset,
-            Lost,
-            Released,
-            Committed,
-            CommitterTurn,
-            CommitterDead,
-            Hold,
-            Publish,
-            Closed,
-        )
-    },
-}
-_FIELDS = {kind: [(each.name, _READERS[each.type]) for each in fields(kind)] for kind in EVENTS.values()}
+        return from_json(kind, value)
+    except Unlike as error:
+        raise StreamDamaged(f"{where}: a {value['type']} event with invalid fields: {error}.") from error

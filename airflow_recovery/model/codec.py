@@ -114,7 +114,7 @@ class Tagged:
 
 def _is_id(text: str) -> bool:
     # Half a character (a lone surrogate) has no bytes, and so no key.
-    return bool(text) and (text.isascii() or text.encode(errors="replace").decode() == text)
+    return text != "" and (text.isascii() or text.encode(errors="replace").decode() == text)
 
 
 def _is_path_below(text: str) -> bool:
@@ -255,7 +255,8 @@ def _row_writer(kind: type[Any]) -> _Write:
 def _reader(kind: type[Any], exact: bool) -> _Read:
     """How a JSON object becomes a value of a dataclass."""
     hints = get_type_hints(kind, include_extras=True)
-    flat_fields = {each.name: each.metadata["flat"] for each in fields(kind) if "flat" in each.metadata}
+    flat_fields = {each.name: (each.metadata["flat"], each.default) for each in fields(kind) if "flat" in each.metadata}
+    bare = {type(default) for _, default in flat_fields.values() if is_dataclass(default) and not fields(default)}
     own = [each for each in fields(kind) if each.init and each.name not in flat_fields]
     readers = {each.name: _read_of(hints[each.name], exact) for each in own}
     required = {each.name for each in own if not each.metadata.get("later") and (exact or _is_needed(each))}
@@ -276,8 +277,9 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
                     given[name] = read_field(content)
         except Unlike as error:
             raise error.at(f".{name}") from error.__cause__
-        for name, choose in flat_fields.items():
-            given[name] = _reader(choose(kind, value.keys()), False)(value)
+        for name, (choose, default) in flat_fields.items():
+            chosen = choose(kind, value.keys())
+            given[name] = default if chosen in bare else _reader(chosen, False)(value)
         try:
             return kind(**given)
         except ValueError as error:  # what the class itself refuses
@@ -311,9 +313,7 @@ def _read_of(hint: Any, exact: bool) -> _Read:
     if hasattr(hint, "from_json"):
         return _own_reader(hint)
     if is_dataclass(hint):
-        nested: Any = hint
-        # When it is needed, and not before: a class may hold values of its own.
-        return lambda value: _reader(nested, exact)(value)
+        return _nested_reader(hint, exact)
     raise TypeError(f"expected an annotation that has a JSON form (see {__name__}), found {hint!r}")
 
 
@@ -441,6 +441,18 @@ def _scalar_reader(kind: type[Any], check: Check) -> _Read:
         raise _unlike(check.expected, value)
 
     return read
+
+
+def _nested_reader(kind: Any, exact: bool) -> _Read:
+    found: _Read | None = None
+
+    def read_nested(value: Any) -> Any:
+        nonlocal found
+        if found is None:  # not before it is needed: a class may hold values of its own
+            found = _reader(kind, exact)
+        return found(value)
+
+    return read_nested
 
 
 def _own_reader(hint: Any) -> _Read:

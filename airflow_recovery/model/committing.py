@@ -58,10 +58,3 @@ class CommitSpec:
 def _without_mode(config: str) -> Any:
     found = json.loads(config)
     return {name: value for name, value in found.items() if name != "mode"} if isinstance(found, dict) else found
-
-
-def commit_spec_from_json(value: dict[str, Any]) -> CommitSpec:
-    """The inverse of `dataclasses.asdict`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-    given = dict(value)
-    kind, mode = CommitKind(given.pop("kind")), CommitMode(given.pop("mode"))
-    return CommitSpec(kind=kind, mode=mode, **given)

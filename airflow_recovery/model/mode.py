@@ -81,10 +81,10 @@ def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
 
     Raises `ConfigurationError` where the package of the mode is not installed.
     """
-    present = frozenset(keys)
-    name = next((name for key, name in _MODE_OF_KEY.items() if key in present), None)
-    if name is None:
+    if _MODE_OF_KEY.keys().isdisjoint(keys):
         return RegionMode
+    present = frozenset(keys)
+    name = next(name for key, name in _MODE_OF_KEY.items() if key in present)
     found: type[RegionMode] = _module(name, "mode").IN_RECORDS[record]
     return found
 

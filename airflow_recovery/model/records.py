@@ -7,26 +7,17 @@ the same prefix is refused. `airflow_recovery.journal.codec` turns records into 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from airflow_recovery.errors import Failure
-from airflow_recovery.model.codec import flat
+from airflow_recovery.model.codec import Id, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode, value_class
 from airflow_recovery.model.retention import Retention
-
-
-def later(default: Any) -> Any:
-    """A field that format 1 did not have at first. It is not written while it has its ``default``.
-
-    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
-    """
-    return field(default=default, metadata={"later": True})
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,7 @@ class InputRef:
     ``digests``: (result, digest) for each result read whose rows were digested when they were written.
     """
 
-    region: str
+    region: Id
     attempt: int
     digests: tuple[tuple[str, str], ...] = later(())
 
@@ -107,10 +98,10 @@ class CoordinatorPlan:
 class RegionPlan:
     """One region as one version of the code has it."""
 
-    name: str
+    name: Id
     vertices: tuple[str, ...]
-    results: tuple[str, ...]
-    inputs: tuple[str, ...]
+    results: tuple[Id, ...]
+    inputs: tuple[Id, ...]
     final: bool
     fingerprint: str | None
     vertex_fingerprints: tuple[tuple[str, str], ...] = ()
@@ -170,10 +161,10 @@ class ReadMetrics:
 class RunAttempt:
     """One attempt of one run's region, as a shared result's journal names it: who makes it, or who reads it."""
 
-    dag_id: str
-    run_key: str
-    group_id: str
-    region: str
+    dag_id: Id
+    run_key: Id
+    group_id: Id
+    region: Id
     attempt: int
 
 
@@ -181,8 +172,8 @@ class RunAttempt:
 class SharedRef:
     """Attempt ``attempt`` of the shared region ``region``, in the journal of the shared results ``key``."""
 
-    key: str
-    region: str
+    key: Id
+    region: Id
     attempt: int
 
 
@@ -194,7 +185,7 @@ class Part:
     ``lost``: why its splits could not be read, within the loss budget; it has no outputs then.
     """
 
-    region: str
+    region: Id
     attempt: int
     number: int
     writer: str
@@ -211,7 +202,7 @@ class Part:
 class Claim:
     """``t/<region>/<n>.claim``: written before Spark is submitted; pins the inputs while the attempt is open."""
 
-    region: str
+    region: Id
     attempt: int
     writer: str
     plan_hash: str
@@ -238,7 +229,7 @@ class Claim:
 class Outcome:
     """``t/<region>/<n>.outcome``: the one object that ends an attempt. Finished: the trace and the manifests."""
 
-    region: str
+    region: Id
     attempt: int
     state: AttemptState
     writer: str
@@ -326,7 +317,7 @@ class AttemptTrace:
 class Reset:
     """``t/<region>/<n>.reset``: attempts up to and including ``attempt`` do not count."""
 
-    region: str
+    region: Id
     attempt: int
     who: str
     why: str
@@ -347,7 +338,7 @@ class Reset:
 class Lost:
     """``t/<region>/<n>.lost``: a consumer's report that a result is gone. Has no authority; the owner judges."""
 
-    region: str
+    region: Id
     attempt: int
     reporter: str
     evidence: tuple[str, ...]
@@ -361,7 +352,7 @@ class Lost:
 class Released:
     """``t/<region>/<n>.released``: the data of this attempt may not be used any more."""
 
-    region: str
+    region: Id
     attempt: int
     who: str
 
@@ -375,7 +366,7 @@ class SplitGeneration:
     their source keeps what was read of them.) ``enumerator``: the state, as JSON, of one that goes on where it was.
     """
 
-    vertex: str
+    vertex: Id
     generation: int
     writer: str
     parallelism: int
@@ -400,7 +391,7 @@ class Committed:
     ``commit_id`` is the target's own name of the commit, ``probe`` what it said when it was asked (empty: not asked).
     """
 
-    region: str
+    region: Id
     attempt: int
     end: CommitEnd
     who: str
@@ -415,7 +406,7 @@ class CommitterTurn:
     Turn 1 needs no object: it is the process that finished the attempt.
     """
 
-    region: str
+    region: Id
     attempt: int
     turn: int
     writer: str
@@ -428,7 +419,7 @@ class CommitterDead:
     ``who`` is the person who has confirmed it, or the process itself.
     """
 
-    region: str
+    region: Id
     attempt: int
     turn: int
     who: str
@@ -442,7 +433,7 @@ class Hold:
     An odd turn pins it, the even one that follows lets it go again: the names alone tell which holds now.
     """
 
-    region: str
+    region: Id
     attempt: int
     turn: int
     who: str
@@ -458,7 +449,7 @@ class Hold:
 class PublishedRegion:
     """One region in a publish: the attempt, the etag of its outcome object, and the results that are in it."""
 
-    region: str
+    region: Id
     attempt: int
     outcome_etag: str
     results: tuple[str, ...]
