@@ -131,3 +131,22 @@ class TaskInstances(Protocol):
     def live_check(self) -> None:
         """Raises `NotMine` where Airflow has taken this task instance away from this process."""
         ...
+
+
+class NullTaskInstances:
+    """Nothing of Airflow is asked or cleared: the job does not recover."""
+
+    def observe(self) -> None:
+        """`None`, as without a door."""
+
+    def clear(self, request: ClearRequest) -> ClearResult:
+        """Nothing is cleared."""
+        del request
+        return ClearResult()
+
+    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
+        """No task's state is known."""
+        return dict.fromkeys(keys)
+
+    def live_check(self) -> None:
+        """Whoever else runs this task writes to a place of its own."""

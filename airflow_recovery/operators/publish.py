@@ -18,7 +18,7 @@ from airflow_recovery.job.loading import job_reference
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
-from airflow_recovery.task.run_context import refuse_expand, run_identity
+from airflow_recovery.task.run_context import refuse_expand
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -104,7 +104,8 @@ class RecoveryPublishOperator(BaseOperator):
 
     @contextmanager
     def _open(self, context: Context) -> Iterator[OpenRun]:
-        from airflow_recovery.task.open_run import open_run
+        from airflow_recovery.model.job_recovery import DeclaredJobRecovery
+        from airflow_recovery.task.open_run import RunPlace, open_run
 
         if self.job is None or self.group_id is None:
             from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -112,8 +113,8 @@ class RecoveryPublishOperator(BaseOperator):
 
             plan = plan_of_dag(self.get_dag())
             keys = {each.name: each.name for each in plan.regions}
-            identity, on_altered = run_identity(context, OPERATORS_GROUP), on_altered_of(self.get_dag())
-            with open_run(context, identity, plan, keys, log, on_altered=on_altered) as opened:
+            place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True))
+            with open_run(context, place, plan, keys, log, on_altered=on_altered_of(self.get_dag())) as opened:
                 yield opened
             return
         from airflow_recovery.job.loading import load_job

@@ -31,13 +31,7 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.streaming.start_gate import ChannelNotOpen
-from airflow_recovery.task.run_context import (
-    die_with_supervisor,
-    is_last_try,
-    recompute_epoch,
-    refuse_mapped,
-    run_facts,
-)
+from airflow_recovery.task.run_context import die_with_supervisor, is_last_try, recompute_epoch, refuse_mapped
 from airflow_recovery.task.spark_connection import (
     cache_server,
     check_cached_connection,
@@ -53,7 +47,6 @@ if TYPE_CHECKING:
 
     from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
     from airflow_recovery.attempt.run import Run
-    from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
     from airflow_recovery.streaming.run_channels import ChannelReport
@@ -142,8 +135,6 @@ class SparkRegionOperator(SubmittingOperator):
             refuse_mapped(context)
         die_with_supervisor()
         job = load_job(self.job)
-        if not self.recovers:
-            return self._run_plainly(job, context)
         ask_cached = self._ask_cached
         with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as found:
             os.environ.update(found.opened.stores.driver_env())
@@ -165,37 +156,6 @@ class SparkRegionOperator(SubmittingOperator):
             except BuiltElsewhere as found_elsewhere:
                 self._defer_while(found_elsewhere.build)
                 raise
-
-    def _run_plainly(self, job: Job, context: Context) -> RegionResult | BatchResult:
-        """Recovery is off: the region, or each subtask of the batch, runs, and that is all."""
-        from airflow_recovery.task.dag_operators import batch_size_of
-        from airflow_recovery.task.plain import PlainRun, plain_plan, run_plain_region
-        from airflow_recovery.task.region_program import RegionProgram
-
-        facts, run = run_facts(context), PlainRun(context, self.group_id)
-        os.environ.update(run.stores.driver_env())
-        plan = plain_plan(job, self.job, facts, run).in_batches(batch_size_of(self.get_dag(), self.group_id))
-
-        def run_one(name: str) -> RegionResult:
-            def make_application(stores: Stores, identity: RunIdentity) -> SparkApplication:
-                program = RegionProgram(
-                    job=job,
-                    ref=self.job,
-                    region=plan.regions[name],
-                    facts=facts,
-                    identity=identity,
-                    stores=stores,
-                    log=log,
-                )
-                self._application = self._application_of(program, context)
-                return self._application
-
-            return run_plain_region(run, plan, name, make_application)
-
-        batch = batch_of(plan.record, self.region, self.subtask, context["ti"].map_index)
-        if batch is None:
-            return run_one(subtask_region(self.region, self.subtask))
-        return BatchResult(self.region, {name: run_one(name) for name in batch})
 
     def _run_stage(self, job: Job, context: Context, found: OpenJobRun, name: str) -> RegionResult:
         """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +32,12 @@ from airflow_recovery.task.run_context import (
     recompute_epoch,
     refuse_mapped,
     refuse_mapped_group,
-    run_identity,
 )
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.sinks.declaration import CommittingSink
-    from airflow_recovery.store.object_store import ObjectStore
-    from airflow_recovery.task.spark_submission import SparkSubmission
 
 log = logging.getLogger(__name__)
 
@@ -187,39 +182,34 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             plan_of_dag,
             publish_tasks_of,
         )
-        from airflow_recovery.task.drop_in import DropInSubmission, application_fingerprint
-        from airflow_recovery.task.open_run import open_run
+        from airflow_recovery.task.drop_in import DropInSubmission, UnregisteredDropIn, application_fingerprint
+        from airflow_recovery.task.open_run import RunPlace, open_run
 
         # Templates have been rendered since the declaration was checked.
         self._check_application(self.task_id, self.application, self.application_args)
         self.outputs = checked_outputs(self.task_id, self.outputs)
         self.inputs = checked_inputs(self.task_id, self.inputs)
-        if not self.recovers:
-            from airflow_recovery.task.plain import run_plain_application
-
-            return run_plain_application(self.drop_in, context, partial(self._plain_submission, context))
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
         drop_in = self.drop_in
         fingerprints = {self.task_id: application_fingerprint(self, drop_in)}
         plan = plan_of_dag(dag)
-        identity = run_identity(context, OPERATORS_GROUP)
+        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
         task_keys = {each.name: each.name for each in plan.regions}
         with open_run(
             context,
-            identity,
+            place,
             plan,
             task_keys,
             log,
             on_altered=on_altered_of(dag),
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
-            job_recovery=self.job_recovery,
         ) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-            self._application = application = DropInSubmission(
+            self._application = application = (DropInSubmission if self.recovers else UnregisteredDropIn)(
                 drop_in,
                 opened,
                 self,
@@ -240,12 +230,6 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             self.remember_lineage(opened.run, result)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
             return result
-
-    def _plain_submission(self, context: Context, identity: RunIdentity, results: ObjectStore) -> SparkSubmission:
-        from airflow_recovery.task.spark_submission import SparkSubmission
-
-        self._application = submission = SparkSubmission(self, context, identity, results)
-        return submission
 
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
         given = {"application": application, "application_args": arguments}

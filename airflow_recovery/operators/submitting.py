@@ -14,6 +14,7 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
 from airflow_recovery.driver.memory_policy import RaiseMemory
+from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.settings import SECTION, job_recovery_in_effect
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.region_task import RegionResult
     from airflow_recovery.attempt.run import Run
     from airflow_recovery.errors import Failure
+    from airflow_recovery.planning.restart_budget import RestartLimits
     from airflow_recovery.task.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)
@@ -99,6 +101,8 @@ class SubmittingOperator(SparkSubmitOperator):
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
         self._application: SparkApplication | None = None
+        self._limits: RestartLimits | None = None
+        self._pauses = False
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
             given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
@@ -106,6 +110,7 @@ class SubmittingOperator(SparkSubmitOperator):
             super().__init__(**kwargs)
             return
         options = self.restart_options
+        self._limits = options.limits
         self._pauses = retry_policy is None and not options.delay_is_own
         super().__init__(
             retries=options.retries,
@@ -123,7 +128,7 @@ class SubmittingOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""
         if not self.recovers:
-            return summary_of(self.execute_region(context))
+            return self._execute_without_recovery(context)
         instance = context["ti"]
         advice = advice_on_few_retries(self.restart_options)
         if advice is not None and int(instance.try_number) <= 1:
@@ -133,14 +138,24 @@ class SubmittingOperator(SparkSubmitOperator):
         leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
         return summary_of(result)
 
+    def _execute_without_recovery(self, context: Context) -> dict[str, Any]:
+        """Airflow's retries are all there is: whatever the failure was, they hold."""
+        from airflow_recovery.task.recovery_off import WHY
+
+        try:
+            return {**summary_of(self.execute_region(context)), "why": WHY}
+        except (NotSetUp, UserCodeError) as error:
+            raise RegionFailed(str(error), error.cause) from error
+
     def more_to_note(self) -> str | None:
         """What is to be told with the end of a try in the task instance's note."""
         return None
 
     def restarts(self, run: Run, region: str) -> Restarts:
         """The budget of this task's region. Raises `JobDefinitionError` where the job's own retention is too short."""
-        check_delay(self.task_id, self.restart_options, run.plan.retention)
-        return Restarts(run, region, self.restart_options.limits, pauses=self._pauses)
+        if self._limits is not None:
+            check_delay(self.task_id, self.restart_options, run.plan.retention)
+        return Restarts(run, region, self._limits, pauses=self._pauses)
 
     def labeller(self) -> Callable[[Failure], Failure]:
         """What says what kind a failure was: our classes, and ``[recovery] failure_enrichers``."""

@@ -14,7 +14,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import batch_label, batch_size, batches, number_of_batches
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
 from airflow_recovery.task.failures import airflow_errors
-from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, run_facts, run_identity
+from airflow_recovery.task.run_context import recompute_epoch, refuse_mapped, run_facts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,11 +59,9 @@ class RecoverySubtasksOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """One try: keep what is recorded, or decide anew and record it. Returns the keys, or labels of batches."""
-        from airflow_recovery.task.dag_operators import recovers
-
         with airflow_errors():
             refuse_mapped(context)
-            keys = self._decide(context) if recovers(self.get_dag(), self.group_id) else self._decide_plainly(context)
+            keys = self._decide(context)
             return [batch_label(each) for each in batches(keys, self._batch_size(len(keys)))]
 
     def _batch_size(self, count: int) -> int:
@@ -71,34 +69,23 @@ class RecoverySubtasksOperator(BaseOperator):
 
         return batch_size_of(self.get_dag(), self.group_id)(count)
 
-    def _decide_plainly(self, context: Context) -> Sequence[str]:
-        """Today's keys, whatever there was before: recovery is off."""
-        from airflow.sdk import conf
-
-        from airflow_recovery.job.loading import load_job
-        from airflow_recovery.task.plain import PlainRun, hand_over_keys
-
-        run = PlainRun(context, self.group_id)
-        keys, _ = _today(load_job(self.job), self.initializer, run_facts(context), run.stores)
-        check_length(len(keys), self._batch_size(len(keys)), conf.getint("core", "max_map_length"), self.task_id)
-        hand_over_keys(run, self.initializer, keys)
-        return keys
-
     def _decide(self, context: Context) -> Sequence[str]:
         from airflow.sdk import conf
 
         from airflow_recovery.attempt.job_plan import plan_job
         from airflow_recovery.attempt.region_task import RegionTask
-        from airflow_recovery.hooks.settings import RecoverySettings
-        from airflow_recovery.hooks.stores import open_stores
         from airflow_recovery.job.chains import initializers
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.job.parallelism import in_recorded_order
+        from airflow_recovery.task.dag_operators import job_recovery_of
         from airflow_recovery.task.job_run import open_planned, recorded_keys
+        from airflow_recovery.task.open_run import RunPlace
 
-        job, facts, identity = load_job(self.job), run_facts(context), run_identity(context, self.group_id)
-        stores = open_stores(RecoverySettings.load())
-        recorded = recorded_keys(job, stores, identity)
+        job, facts = load_job(self.job), run_facts(context)
+        place = RunPlace.of(context, self.group_id, job_recovery_of(self.get_dag(), self.group_id))
+        stores = place.stores
+        # Without recovery, they are today's keys, whatever there was before.
+        recorded = recorded_keys(place.journal(), initializers(job)) if place.unrecorded is None else {}
         keys = dict(recorded)
         files: tuple[ExternalObject, ...] = ()
         for name in initializers(job):
@@ -111,7 +98,7 @@ class RecoverySubtasksOperator(BaseOperator):
         mine = keys[self.initializer]
         check_length(len(mine), self._batch_size(len(mine)), conf.getint("core", "max_map_length"), self.task_id)
         plan = plan_job(job, self.job, facts, keys)
-        with open_planned(context, plan, facts, identity, self.group_id, self.get_dag(), log, stores) as found:
+        with open_planned(context, plan, facts, place, self.group_id, self.get_dag(), log) as found:
             recorder = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
             task = RegionTask(
                 found.opened.run,

@@ -144,6 +144,20 @@ class ResultProber:
             )
 
 
+class NullProber(ResultProber):
+    """Nothing is looked for, and everything is taken to be there: the job does not recover."""
+
+    def __init__(self) -> None:
+        super().__init__(_opens_nothing)
+
+    def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
+        """Nothing is looked for."""
+
+    def __call__(self, region: str, attempt: Attempt) -> Reason | None:
+        """`None`."""
+        return None
+
+
 def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
     return attempt.outcome.outputs if attempt.outcome is not None else ()
 
@@ -162,3 +176,7 @@ def _nobody_to_ask(manifest: PartitionManifest) -> str | None:
         f"expected a Spark Connect server to ask whether {manifest.result!r} is still cached at {manifest.location}, "
         "found none that is known here: name it, on the command line with --connect sc://host:port"
     )
+
+
+def _opens_nothing(location: str) -> ObjectStore:
+    raise AssertionError(f"nobody asks for {location} where the job does not recover")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -173,7 +174,7 @@ class DropInSubmission(SparkSubmission):
         region = self._run.regions[self._drop_in.task_id]
         return _rests_on(region.fingerprint or "", self.externals())
 
-    def _heartbeat(self, claim: Claim) -> Heartbeat:
+    def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
         """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
         journal, every_s = self._run.journal, interval_s(self._run.heartbeat_timeouts.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
@@ -239,6 +240,21 @@ class DropInSubmission(SparkSubmission):
         objects = tuple(ResultObject(each.key, each.size, each.etag) for each in listed if not _is_hidden(each.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
+
+
+class UnregisteredDropIn(DropInSubmission):
+    """Of an operator that does not recover: its placeholders are filled, and the rest is the provider's operator."""
+
+    def externals(self) -> tuple[ExternalObject, ...]:
+        """None: nobody compares them."""
+        return ()
+
+    def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
+        location = uri or self._managed(claim, name)
+        return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
 
 
 def _rests_on_key(claim: Claim) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +11,6 @@ from typing import Any
 from airflow_recovery.attempt.job_plan import JobPlan, plan_job
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import SubtasksUnknown
-from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import initializers
 from airflow_recovery.journal.events import JobVertexInitialized
@@ -27,8 +24,8 @@ from airflow_recovery.task.dag_operators import (
     retention_of,
     strategy_of,
 )
-from airflow_recovery.task.open_run import OpenRun, open_run
-from airflow_recovery.task.run_context import run_facts, run_identity
+from airflow_recovery.task.open_run import OpenRun, RunPlace, open_run
+from airflow_recovery.task.run_context import run_facts
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,8 @@ def open_job_run(
 
     Raises `SubtasksUnknown` where subtasks are decided at run time and the run has not recorded them.
     """
-    facts, identity = run_facts(context), run_identity(context, group_id)
-    stores = open_stores(RecoverySettings.load())
-    keys = recorded_keys(job, stores, identity)
+    facts, place = run_facts(context), RunPlace.of(context, group_id, job_recovery_of(dag, group_id))
+    keys = recorded_keys(place.journal(), initializers(job))
     for name in initializers(job):
         if name not in keys:
             raise SubtasksUnknown(
@@ -85,7 +81,7 @@ def open_job_run(
                 f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
             )
     plan = plan_job(job, ref, facts, keys)
-    with open_planned(context, plan, facts, identity, group_id, dag, log, stores, ask_cached) as found:
+    with open_planned(context, plan, facts, place, group_id, dag, log, ask_cached) as found:
         yield found
 
 
@@ -94,11 +90,10 @@ def open_planned(
     context: Mapping[str, Any],
     plan: JobPlan,
     facts: RunFacts,
-    identity: RunIdentity,
+    place: RunPlace,
     group_id: str,
     dag: Any,
     log: logging.Logger,
-    stores: Stores,
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
 ) -> Iterator[OpenJobRun]:
     """The run of ``context`` with a plan that is known."""
@@ -112,28 +107,24 @@ def open_planned(
     keys, publishes = plan.task_keys(group_id), publish_tasks_of(dag, group_id)
     with open_run(
         context,
-        identity,
+        place,
         plan.record,
         keys,
         log,
         publish_keys=publishes,
-        stores=stores,
         ask_cached=ask_cached,
-        job_recovery=job_recovery_of(dag, group_id),
     ) as opened:
-        yield OpenJobRun(opened, plan, facts, identity)
+        yield OpenJobRun(opened, plan, facts, place.identity)
 
 
-def recorded_keys(job: Job, stores: Stores, identity: RunIdentity) -> dict[str, tuple[str, ...]]:
+def recorded_keys(journal: Journal, names: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The keys that the run has recorded, by `initializers` name; one listing where any are decided at run time."""
-    names = initializers(job)
     if not names:
         return {}
-    journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
-    state = journal.load(journal.list(names))
-    found = {}
-    for name in names:
-        current = state.of(name).current
-        if current is not None and current.outcome is not None:
-            found[name] = current.outcome.subtasks
-    return found
+    state = journal.load(journal.list(names), names)
+    current = {name: state.of(name).current for name in names}
+    return {
+        name: attempt.outcome.subtasks
+        for name, attempt in current.items()
+        if attempt is not None and attempt.outcome is not None
+    }

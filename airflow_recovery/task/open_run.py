@@ -22,7 +22,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
-from airflow_recovery.model.job_recovery import NOTHING_DECLARED, ON_FAILURE, DeclaredJobRecovery, OnStoreFailure
+from airflow_recovery.model.job_recovery import ON_FAILURE, DeclaredJobRecovery, JobRecovery, OnStoreFailure
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.results.places import Asker, ResultPlaces
@@ -31,7 +31,8 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.streaming.failover import channels_in
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
-from airflow_recovery.task.run_context import is_live_run, task_identity
+from airflow_recovery.task.recovery_off import RunWithoutRecovery
+from airflow_recovery.task.run_context import is_live_run, run_identity, task_identity
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,40 @@ class OpenRun:
         own_results(self.stores.journal, self.stores.results, deadline_s=float(self.settings.request_timeout))
 
 
+@dataclass(frozen=True)
+class RunPlace:
+    """Where one try of a task of a run finds the run's records and results.
+
+    ``unrecorded``: where the job does not recover. Its journal records and finds nothing.
+    """
+
+    identity: RunIdentity
+    stores: Stores
+    settings: RecoverySettings
+    options: JobRecovery
+    unrecorded: RunWithoutRecovery | None = None
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any], group_id: str, job_recovery: DeclaredJobRecovery) -> RunPlace:
+        """Of the run of ``context``. ``job_recovery`` is what the job declares of FLIP-383's options."""
+        settings = RecoverySettings.load()
+        options = job_recovery.over(settings.job_recovery).in_effect()
+        if options.enabled:
+            return cls(run_identity(context, group_id), open_stores(settings), settings, options)
+        unrecorded = RunWithoutRecovery(context, group_id, settings)
+        return cls(unrecorded.identity, unrecorded.stores, settings, options, unrecorded)
+
+    def journal(self) -> Journal:
+        """To read by."""
+        if self.unrecorded is not None:
+            return self.unrecorded.journal()
+        return Journal(self.stores.journal, self.identity, writer=uuid.uuid4().hex)
+
+
 @contextmanager
 def open_run(
     context: Mapping[str, Any],
-    identity: RunIdentity,
+    place: RunPlace,
     plan: PlanRecord,
     task_keys: Mapping[str, str],
     log: logging.Logger,
@@ -60,23 +91,22 @@ def open_run(
     on_altered: Mapping[str, OnAltered] | None = None,
     publish_keys: tuple[str, ...] = (),
     fingerprints: Mapping[str, str] | None = None,
-    stores: Stores | None = None,
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
-    job_recovery: DeclaredJobRecovery = NOTHING_DECLARED,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
-    ``ask_cached`` is `ResultProber`'s. ``job_recovery`` is what the job declares of FLIP-383's options.
+    ``ask_cached`` is `ResultProber`'s.
 
     Raises `ConfigurationError` where ``[recovery] journal`` is not set, and at the end `HistoryIncomplete` where events
     could not be written and that shall fail the task.
     """
-    settings = RecoverySettings.load()
-    stores = stores or open_stores(settings)
+    settings, stores, identity, options = place.settings, place.stores, place.identity, place.options
+    if place.unrecorded is not None:
+        yield OpenRun(place.unrecorded.open(plan, task_keys, fingerprints or {}, log), stores, settings)
+        return
     own = partial(own_prefix, stores.journal, settings.deployment or "", deadline_s=float(settings.request_timeout))
     if settings.deployment is not None:
         own()
-    options = job_recovery.over(settings.job_recovery).in_effect()
     writer = uuid.uuid4().hex
     metrics = metrics_of(context)
     timed = TimedStore(stores.journal, metrics.request)

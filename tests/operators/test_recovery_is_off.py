@@ -167,3 +167,17 @@ def test_a_drop_in_operator_only_has_its_placeholders_filled(
 def test_recovery_on_for_one_operator_and_off_for_its_producer_is_refused() -> None:
     with pytest.raises(JobDefinitionError, match="on for one of them and off for the other"):
         operators()
+
+
+def test_a_shared_result_is_made_for_this_run_alone(recovery: Path, drivers: Drivers) -> None:
+    found = {each.task_id: each for each in job_dag("dagjobs.sharing:sharing", job_recovery=OFF).tasks}
+    for _ in range(2):
+        assert run_try(found["g.airports"])["decision"] == "ran"
+    assert all(each.location.startswith(f"file://{recovery}/results/_plain/") for each in drivers.specs)
+    assert not (recovery / "journal").exists()
+
+
+def test_the_number_of_an_attempt_is_that_of_its_try(recovery: Path, drivers: Drivers) -> None:
+    for number in (1, 3):
+        assert run_try(tasks()["g.aside"], try_number=number)["attempt"] == number
+    assert [each.attempt for each in drivers.specs] == [1, 3]
