@@ -31,7 +31,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, check_size, get_many
-from airflow_recovery.streaming.reading import control_logs
+from airflow_recovery.story.mode import story_modes
 
 BUNDLE_FORMAT = 1
 ROOM_BYTES, ROOM_FACTOR = 16 * 1024 * 1024, 8
@@ -82,7 +82,8 @@ def write_bundle(
     records = [each for each in records if each.key != layout.snapshot and each.size <= MAX_RECORD_BYTES]
     bodies = get_many(store, [each.key for each in records])
     try:
-        logs = [each for each in control_logs(results, identity) if each.size <= MAX_RECORD_BYTES]
+        listed = [info for mode in story_modes() for info in mode.logs(results, identity)]
+        logs = [info for info in listed if info.size <= MAX_RECORD_BYTES]
         bodies |= get_many(results, [each.key for each in logs])
         no_channels = None
     except StoreError as error:  # who may read the journal alone can still ask for help

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_recovery.journal.journal import Journal
-    from airflow_recovery.streaming.committed import CommittedBatches
+    from airflow_recovery.results.mode import CommittedBatches
 
 
 NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable)
@@ -112,14 +112,19 @@ class RecoveryResultHook(BaseHook):
         the run has not begun, and the store's errors.
         """
         from airflow_recovery.journal.in_use import read_run
-        from airflow_recovery.streaming.committed import committed_batches
+        from airflow_recovery.model.mode import all_answers
+        from airflow_recovery.results.mode import ResultsMode
 
         check_arguments(RecoveryResultHook.get_committed, locals(), "RecoveryResultHook.get_committed()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self._journal(dag_id, key, group_id)
-        found = read_run(journal)
+        run = read_run(journal)
         results = open_stores(self._settings or RecoverySettings.load()).results
-        return committed_batches(results, journal.identity, found.plan, found.state, vertex, newest_batch=newest_batch)
+        for mode in all_answers("results", ResultsMode):
+            committed = mode.committed(results, journal, run, vertex, newest_batch=newest_batch)
+            if committed is not None:
+                return committed
+        raise NotPublished(f"expected a mode that commits {vertex!r} batch by batch, found none on this machine")
 
     def _journal(self, dag_id: str, key: str, group_id: str) -> Journal:
         from airflow_recovery.journal.journal import Journal

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.mode import all_answers
-from airflow_recovery.model.records import Claim
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.model.records import Claim, RunIdentity
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.run_view import RunView
 
 
@@ -84,6 +84,10 @@ class StoryMode:
     def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
         """What each channel of the run has committed and lost. Raises the store's errors."""
         return ()
+
+    def logs(self, results: ObjectStore, run: RunIdentity) -> list[ObjectInfo]:
+        """The objects beside the results that tell of the run as its journal does. Raises the store's errors."""
+        return []
 
     def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> ModeReport:
         """Of a whole run; what can't be read is said there. ``no_results``: why ``results`` is not at hand."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from airflow_recovery.errors import NotPublished
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.results.mode import CommittedBatches
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.folder import ChannelFolder
@@ -14,22 +13,6 @@ from airflow_recovery.streaming.ledger import loss_report
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.reading import newest_of, read_channel
-
-
-@dataclass(frozen=True)
-class CommittedBatches:
-    """The files of the batches that are committed, as absolute URIs: read exactly these.
-
-    ``batch`` is the newest one's number, -1 for none. ``records`` were read of the input channel for them, and ``lost``
-    were not: `None` where that can't be known. They may be gone when the run has ended: the registered result is there
-    then, and has the same rows.
-    """
-
-    region: str
-    files: tuple[str, ...]
-    batch: int
-    records: int
-    lost: int | None
 
 
 def committed_batches(

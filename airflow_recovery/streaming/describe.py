@@ -18,7 +18,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.planning.plan_text import table
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.folders import folders, readable
 from airflow_recovery.story.mode import ChannelView, ModeReport, StoryMode
 from airflow_recovery.story.run_view import RunView, view_run
@@ -26,6 +26,7 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.ledger import LossReport, check_ledger, loss_report
 from airflow_recovery.streaming.mode import StreamingPlan
+from airflow_recovery.streaming.reading import control_logs
 from airflow_recovery.streaming.run_channels import ChannelReport, channel_reports, run_channels
 
 MOST_SLOTS = 2000
@@ -170,6 +171,10 @@ class StreamingStory(StoryMode):
     def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
         """As `channels_of`. What was read of a log once is kept for the next look."""
         return channels_of(results, journal.identity, partial(_reader, results), partial(_counting, journal))
+
+    def logs(self, results: ObjectStore, run: RunIdentity) -> list[ObjectInfo]:
+        """As `control_logs`."""
+        return control_logs(results, run)
 
     def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> RunLedger:
         """As `ledger_of`."""

@@ -20,14 +20,17 @@ import re
 from collections.abc import Iterable
 
 from airflow_recovery.errors import ChannelInconsistent, RecordInvalid
+from airflow_recovery.journal.in_use import RunInUse
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.retention import duration_text
-from airflow_recovery.results.mode import ResultsMode
+from airflow_recovery.results.mode import CommittedBatches, ResultsMode
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
+from airflow_recovery.streaming.committed import committed_batches
 from airflow_recovery.streaming.folder import STAGES
 from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.reading import read_channel
@@ -89,6 +92,12 @@ class StreamingResults(ResultsMode):
             if region is not None and number <= run.state.of(region).closed_at:
                 found.append(info)
         return found
+
+    def committed(
+        self, results: ObjectStore, journal: Journal, run: RunInUse, result: str, *, newest_batch: bool
+    ) -> CommittedBatches:
+        """As `committed_batches`."""
+        return committed_batches(results, journal.identity, run.plan, run.state, result, newest_batch=newest_batch)
 
 
 class _ChannelSweep:

@@ -94,7 +94,7 @@ def test_who_may_read_the_journal_alone_can_pack_that(recorded, tmp_path, monkey
     def denied(*_: object) -> None:
         raise StoreAccessDenied("the results: 403")
 
-    monkeypatch.setattr("airflow_recovery.console.bundle.control_logs", denied)
+    monkeypatch.setattr("airflow_recovery.streaming.describe.control_logs", denied)
     path = str(tmp_path / "bundle.zip")
     assert recorded.call("export", *RUN, "--out", path)[0] == ExitCode.DONE
     said = recorded.call("show", "--bundle", path)[1]

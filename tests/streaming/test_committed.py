@@ -19,8 +19,9 @@ from staged_run import RUN, StagedRun
 from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
+from airflow_recovery.results.mode import CommittedBatches
 from airflow_recovery.store.local import LocalStore
-from airflow_recovery.streaming.committed import CommittedBatches, committed_batches
+from airflow_recovery.streaming.committed import committed_batches
 
 
 def run_of(**options: Any) -> StagedRun:
