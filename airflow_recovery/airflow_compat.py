@@ -78,7 +78,8 @@ else:
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+        module = import_module(_MODULE_OF[name])
+        return getattr(module, name) if hasattr(module, name) else import_module(f"{module.__name__}.{name}")
 
 
 def is_supervised() -> bool:
