@@ -64,9 +64,9 @@ def clear_producers(
     )
     run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
     said = "; ".join(reason.text() for reason in lost.values())
-    woken = ", ".join(result.cleared) or "nobody: they are awake already"
+    cleared = ", ".join(result.cleared) or "nobody: they run already"
     return InputLost(
-        f"{caller} can't run before {', '.join(lost)} has: {said}. Woken: {woken}. "
+        f"{caller} can't run before {', '.join(lost)} has: {said}. Cleared: {cleared}. "
         "This task retries by itself when they are done."
     )
 
@@ -83,7 +83,7 @@ def refuse_without_clear_client(
     return ClearNotConfigured(
         f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
         f"task. By hand: clear {', '.join(run.task_keys[each] for each in lost)}, each with its downstream tasks, this "
-        f"one among them; what still stands is kept. {HOW_TO_CONFIGURE_CLEARS}"
+        f"one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
 
 
@@ -117,7 +117,7 @@ def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: st
         return
     if report.producer_ti_id and report.producer_ti_id != ti_id:
         raise InputUnreachable(
-            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was woken for "
+            f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was cleared for "
             "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "
             "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks."
         )

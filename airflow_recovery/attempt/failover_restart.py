@@ -81,4 +81,4 @@ def restart_others(run: Run, state: RunState, restart: FailoverRestart, observat
         if name in tries and tries[name].state in FINISHED_STATES | RUNNING_STATES
     }
     cleared = run.task_instances.clear(ClearRequest(consumers=others, unblock=True)).cleared
-    run.log.info("Cleared: %s.", ", ".join(cleared) or "nobody, they are awake already")
+    run.log.info("Cleared: %s.", ", ".join(cleared) or "nobody, they run already")

@@ -142,7 +142,7 @@ def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_ane
                 f"({'; '.join(overtaken[each].text() for each in clear)}), and this deployment gives no way to clear "
                 f"them. By hand: clear {run.task_keys[region]} with its downstream tasks in one go (or first "
                 f"{', '.join(run.task_keys[each] for each in clear)}, then {run.task_keys[region]}, then what is "
-                f"upstream_failed); what still stands is kept. {HOW_TO_CONFIGURE_CLEARS}"
+                f"upstream_failed); what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
             )
     if publish_anew is not None:
         keys = ", ".join(run.publish_keys)

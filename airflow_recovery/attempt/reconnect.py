@@ -84,7 +84,7 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
             )
         if watch.has_timed_out(claim.attempt, (beat, active)):
             run.log.warning(
-                "%s has given no sign of life for %.0f s: it is ended.", name, run.heartbeat_timeouts.timeout_s
+                "%s has given no heartbeat for %.0f s: it is ended.", name, run.heartbeat_timeouts.timeout_s
             )
             return False
         now = "lives" if lives else "may live"

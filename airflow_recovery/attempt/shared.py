@@ -115,7 +115,7 @@ class SharedTask(RegionTask):
             )
             if build != self._silent:
                 raise BuiltElsewhere(build.text(), build)
-            self._run.log.warning("%s, and has given no sign of life: taking over.", build.text())
+            self._run.log.warning("%s, and has given no heartbeat: taking over.", build.text())
             self._fence_previous_attempt(opened)
         else:
             super()._end_previous_attempt(state, opened, externals)

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if rebuilt is None:
         raise ConfigurationError(
             f"Expected a way into Airflow, to set {len(finished.notes)} tasks to success, found none. Use `airflow "
-            "recovery rebuild` where Airflow is configured. Nothing is lost without it: each task keeps what stands."
+            "recovery rebuild` where Airflow is configured. Nothing is lost without it: each task keeps what is valid."
         )
     left = {**finished.left, **rebuilt.left}
     if args.json:

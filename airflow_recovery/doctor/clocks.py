@@ -24,5 +24,5 @@ def check_clock(check: str, other: str, began_s: float, ended_s: float, told_s: 
         check,
         expected=f"this machine's clock and that of {other} at most {MAX_APART_S:.0f} s apart",
         found=f"{abs(apart):.0f} s: {other} is {'ahead' if apart > 0 else 'behind'}",
-        next_step="Have both take their time from a server (NTP); signs of life and grace times are judged by them.",
+        next_step="Have both take their time from a server (NTP); heartbeats and grace times go by them.",
     )

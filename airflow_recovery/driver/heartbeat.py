@@ -137,7 +137,7 @@ class Heartbeat:
         try:
             self._store().put(self._key, self._beat.to_bytes())
         except Exception as error:  # also of opening the store: whoever needs it says so
-            self._log.warning("A sign of life could not be given: %s", error)
+            self._log.warning("A heartbeat could not be written: %s", error)
 
     def _look(self, watch: FenceWatch) -> None:
         try:

@@ -56,7 +56,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
         current = state.of(pin.region).current
         if current is None or current.number != pin.attempt or current.outcome is None:
             raise NotPublished(
-                f"{where}: {result!r} of publish {number} no longer stands: it rests on {pin.region}@{pin.attempt}, "
+                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {pin.region}@{pin.attempt}, "
                 f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
             )
         todo += current.outcome.inputs

@@ -114,7 +114,7 @@ def why_kept(evaluation: Evaluation, region: str) -> str:
     current = evaluation.current(region)
     number = current.number if current is not None else 0
     checked = f"{evaluation.files_checked(region)} files are as registered"
-    kept = f"attempt {number} stands, {checked if evaluation.was_asked(region) else 'nobody asks for its data'}"
+    kept = f"attempt {number} is valid, {checked if evaluation.was_asked(region) else 'nobody asks for its data'}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
     cutoffs = evaluation.early_cutoffs(region, basis)
     return kept + "".join(f"; {each.text()}" for each in cutoffs)
@@ -226,7 +226,7 @@ class _Making:
             said = "is there, without an outcome" if state.open_attempt is not None else "is not there"
             return (Evidence(f"claim of {name}@{max(state.latest_attempt, 1)}", said),)
         if reason.why is Why.INPUT_DOES_NOT_STAND and reason.cause is not None:
-            return (Evidence(f"the trace of {reason.cause.region}", "does not stand"),)
+            return (Evidence(f"the trace of {reason.cause.region}", "is not valid"),)
         if reason.source is not None:
             source = self._evaluation.current(reason.source)
             return (_finished(reason.source, source),) if source is not None else ()

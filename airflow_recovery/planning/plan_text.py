@@ -1,7 +1,7 @@
 """A plan for people: a table, a tree of causes, and one line for a log. Subtasks of one region are folded.
 
 region            action                attempt  why
-raw               keep                  @1       attempt 1 stands, 12 files are as registered
+raw               keep                  @1       attempt 1 is valid, 12 files are as registered
 by_month[0..11]   keep 11, run 1        @1       [3] result is missing (attempt 1: ...)
 busiest           run                   @1       input was made again (read by_month[3]@1, ...)
 """

@@ -65,9 +65,9 @@ class ApiServer:
     def checks(self, settings: RecoverySettings | None) -> Iterator[Check]:
         """Each way to clear tasks, and what is behind it."""
         if self._context is not None:
-            yield Check("the state store's door", partial(self._through_state_store, settings))
+            yield Check("clears by the state store", partial(self._through_state_store, settings))
         if self._api_conn_id:
-            yield Check("the REST door", partial(self._over_rest, settings))
+            yield Check("clears over REST", partial(self._over_rest, settings))
         elif self._context is None:
             yield Check(API_SERVER, self._by_nobody)
 
@@ -78,10 +78,10 @@ class ApiServer:
             clear_client.clear(ClearRequest())
         except BackendNotInstalled as error:
             if self._api_conn_id:
-                yield not_checked("the state store's door", error, "[recovery] api_conn_id is used in its place.")
+                yield not_checked("clears by the state store", error, "[recovery] api_conn_id is used in its place.")
             else:
                 yield wrong(
-                    "the state store's door",
+                    "clears by the state store",
                     expected="a way to clear tasks",
                     found=error,
                     next_step=HOW_TO_CONFIGURE_CLEARS,
@@ -89,13 +89,13 @@ class ApiServer:
             return
         except RecoveryError as error:
             yield wrong(
-                "the state store's door",
+                "clears by the state store",
                 expected="an answer to a clear of nothing",
                 found=error,
                 next_step="See the API server's log.",
             )
             return
-        yield ok("the state store's door", "a clear of nothing was answered")
+        yield ok("clears by the state store", "a clear of nothing was answered")
         try:
             asked = _timed(clear_client.describe)
         except RecoveryError as error:
@@ -124,11 +124,11 @@ class ApiServer:
                     f"{_OPERATOR}.",
                 )
                 return
-            yield not_checked(name, error, "The door is tried all the same.")
+            yield not_checked(name, error, "A clear is tried all the same.")
         yield self._cleared_over_rest(hook)
 
     def _cleared_over_rest(self, hook: RecoveryApiHook) -> CheckResult:
-        check = "the REST door"
+        check = "clears over REST"
         try:
             if self._context is not None:
                 RestClient(OwnTaskInstance(self._context), hook).clear(ClearRequest())
@@ -147,7 +147,7 @@ class ApiServer:
 
     def _by_nobody(self) -> Iterator[CheckResult]:
         yield not_checked(
-            f"{API_SERVER}: plugin, {STATE_STORE}, doors",
+            f"{API_SERVER}: plugin, {STATE_STORE}, ways to clear tasks",
             "[recovery] api_conn_id is empty, and only a task may ask without a connection",
             _AS_A_TASK,
         )

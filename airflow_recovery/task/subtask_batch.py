@@ -81,7 +81,7 @@ def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None
         raise errors.SubtasksUnknown(
             f"{region}, map index {map_index}: expected the batch {label!r}, found {now}: the keys, subtasks_per_task "
             "or max_map_length have changed since this run was mapped. Clear the task group with its downstream tasks; "
-            "what stands is kept."
+            "what is valid is kept."
         )
     return tuple(each.name for each in mine)
 

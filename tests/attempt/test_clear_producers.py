@@ -88,7 +88,7 @@ def test_a_second_clear_does_not_hit_the_producer_at_its_re_run():
 
     p_again: list[Any] = []
     process.gate = others_first
-    with pytest.raises(InputLost, match="they are awake already"):
+    with pytest.raises(InputLost, match="they run already"):
         world.region_task(own, process).execute()
     world.airflow.end(own, "failed")
     assert world.airflow.is_mine(p_again[0])
@@ -210,7 +210,7 @@ def test_fault_64_control_where_a_skip_is_no_event_the_reader_waits_for_data_tha
     world.airflow.mark("P", "skipped")
     world.airflow.upstream["C"] = ()
     for _ in range(3):
-        with pytest.raises(InputLost, match="they are awake already"):
+        with pytest.raises(InputLost, match="they run already"):
             world.go("C")
 
 

@@ -41,7 +41,7 @@ def test_a_new_cut_is_the_next_publish_and_readers_follow_it():
     assert published_result(world.journal(), "C").attempt == 1
     world.restart("P")
     world.go("P")
-    with pytest.raises(NotPublished, match="no longer stands: it rests on P@1, now @2"):
+    with pytest.raises(NotPublished, match="is no longer valid: it rests on P@1, now @2"):
         published_result(world.journal(), "C")
     world.until_green()
     world.airflow.clear(PUBLISH)

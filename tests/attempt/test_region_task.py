@@ -53,7 +53,7 @@ def test_a_second_run_of_the_same_key_keeps_every_region_and_says_why():
     assert [each.seconds_saved for each in results] == [10.0, 10.0, 10.0]
     # Only what somebody wants is looked at: nobody runs, so only the final result's file is checked.
     assert [each.files_checked for each in results] == [0, 0, 1]
-    assert results[2].why == "attempt 1 stands, 1 files are as registered"
+    assert results[2].why == "attempt 1 is valid, 1 files are as registered"
 
 
 def test_changed_code_runs_again_with_all_that_rests_on_it_and_nothing_else():

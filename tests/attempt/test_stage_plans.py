@@ -186,7 +186,7 @@ def test_the_tree_shows_who_takes_whom_along():
     found = at_work(RegionFailure("b"), SINK)
     assert [each.name for each in found.chain("c")] == ["c", "b"]
     assert found.of("b").told == (
-        "its channel begins anew (b@1 has ended, and the failover strategy is approximate-sink)"
+        "its channel starts a new generation (b@1 has ended, and the failover strategy is approximate-sink)"
     )
 
 

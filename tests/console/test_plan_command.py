@@ -30,7 +30,7 @@ def test_a_finished_run_is_kept(recorded):
     assert said.startswith("DAG flights, run date-2026-01-01T000000Z, group flights\nPlan ")
     assert "of jobs:flights: the only one." in said
     assert "Publish 1 is the newest." in said
-    assert "busiest     keep    @1       attempt 1 stands, 1 files are as registered" in said
+    assert "busiest     keep    @1       attempt 1 is valid, 1 files are as registered" in said
     assert "4 regions: 4 keep." in said
     assert "Why:" not in said
 

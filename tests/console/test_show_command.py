@@ -34,7 +34,7 @@ def test_what_a_run_did(recorded):
     rows = {line.split()[0]: line.split() for line in said.partition("Attempts:")[0].splitlines() if line}
     assert rows["raw"][1:3] == ["FINISHED", "@2"]
     assert rows["by_route"][1:4] == ["FINISHED", "@2", "1"]
-    assert "kept: attempt 2 stands, 1 files are as registered" in said
+    assert "kept: attempt 2 is valid, 1 files are as registered" in said
     assert "  @1 FENCED: own failure: RegionFailed: boom" in said
     assert "  @1 FINISHED, reads raw@2: reset by user: asked for" in said
     assert "by_route: 1 rows, 1 files, " in said

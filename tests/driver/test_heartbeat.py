@@ -74,7 +74,7 @@ def test_a_store_that_does_not_answer_stops_nothing(tmp_path: Path, caplog: pyte
     store.refuses = True
     with caplog.at_level(logging.WARNING), Heartbeat(lambda: store, "h", "tag", log=LOG, every_s=0.01):
         assert store.is_enough.wait(60)
-    assert "A sign of life could not be given: 503" in caplog.text
+    assert "A heartbeat could not be written: 503" in caplog.text
     with pytest.raises(ObjectMissing):
         store.get("h")
 

@@ -57,7 +57,7 @@ def test_a_result_whose_input_was_made_again_no_longer_stands(run: PublishedRun,
     run.complete()
     run.finish("by_route", 2)
 
-    with pytest.raises(NotPublished, match="no longer stands"):
+    with pytest.raises(NotPublished, match="is no longer valid"):
         hook.get_result("flights", "delays", group_id="group", logical_date=DATE)
 
     run.finish("delays", 2, InputRef("by_route", 2))

@@ -75,7 +75,7 @@ def test_fault_60_the_finished_regions_of_a_lost_run_have_no_try(pipeline: Pipel
     assert {each: journal.executions()[each] for each in finished} == dict.fromkeys(finished, 1)
     assert journal.executions()["merged"] == 1
     noted = run.airflow.task_instance(run.dag_id, run.run_id, "g.left")["note"]
-    assert "left: attempt 1 stands, 1 files are as registered" in noted
+    assert "left: attempt 1 is valid, 1 files are as registered" in noted
     assert noted.startswith(f"Rebuilt from s3://{pipeline.bucket}/journal/diamond/date-{run.day}T000000Z/g/: ")
 
 

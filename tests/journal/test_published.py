@@ -65,7 +65,7 @@ def test_a_result_that_is_not_named(journal):
 def test_a_result_that_rests_on_something_superseded(journal):
     finish(journal, "P", 2)
     for result in "ec":
-        with pytest.raises(NotPublished, match="no longer stands: it rests on P@1, now @2"):
+        with pytest.raises(NotPublished, match="is no longer valid: it rests on P@1, now @2"):
             published_result(journal, result)
     with pytest.raises(NotPublished, match="it rests on P@1, now @2"):
         published_result(journal, "p")

@@ -116,7 +116,7 @@ def test_a_reset_counts_for_attempts_up_to_it():
     assert case.must_run() == "CE"
     reason = case.evaluate().why_must_run("C")
     assert (reason.why, reason.detail) == (Why.RESET, "ann: wrong rows")
-    assert case.evaluate().why_must_run("E").text() == "E: input does not stand (C) <- C: reset (ann: wrong rows)"
+    assert case.evaluate().why_must_run("E").text() == "E: input is not valid (C) <- C: reset (ann: wrong rows)"
 
 
 def test_a_reset_does_not_bring_an_older_attempt_back():

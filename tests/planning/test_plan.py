@@ -82,9 +82,9 @@ def test_a_run_without_a_journal_runs_everything_and_asks_nobody():
 def test_a_finished_run_keeps_everything_and_says_what_it_was_told():
     found = RunCase(CHAIN).finish_all().plan()
     assert [each.told for each in found.regions] == [
-        "attempt 1 stands, nobody asks for its data",
-        "attempt 1 stands, nobody asks for its data",
-        "attempt 1 stands, 1 files are as registered",
+        "attempt 1 is valid, nobody asks for its data",
+        "attempt 1 is valid, nobody asks for its data",
+        "attempt 1 is valid, 1 files are as registered",
     ]
     assert found.of("E").evidence == (
         Evidence("outcome of E@1", "FINISHED, fingerprint code 1"),
@@ -349,7 +349,7 @@ def test_the_difference_of_two_plans():
     found = diff(before, case.plan(RestartRegion("C", "ann")))
     assert [each.text() for each in found] == [
         "C: keep @1 -> run @1 (reset (ann: restart C))",
-        "E: keep @1 -> run @1 (input does not stand (C))",
+        "E: keep @1 -> run @1 (input is not valid (C))",
     ]
 
 

@@ -37,17 +37,17 @@ def test_a_table_of_the_request_the_count_and_the_causes():
             "",
             "region  action  attempt  why",
             "------  ------  -------  ----------------------------------------",
-            "P       keep    @1       attempt 1 stands, 1 files are as registered",
+            "P       keep    @1       attempt 1 is valid, 1 files are as registered",
             "C       run     @1       reset (ann: restart C)",
-            "D       keep    @1       attempt 1 stands, 1 files are as registered",
-            "E       run     @1       input does not stand (C)",
+            "D       keep    @1       attempt 1 is valid, 1 files are as registered",
+            "E       run     @1       input is not valid (C)",
             "",
             "4 regions: 2 run, 2 keep.",
             "",
             "Why:",
             "C: reset (ann: restart C)",
             "│   asked reset of C@1: ann: restart C",
-            "└── E: input does not stand (C)",
+            "└── E: input is not valid (C)",
         ]
     )
 
@@ -75,7 +75,7 @@ def test_a_restart_of_all_subtasks_by_the_name_of_their_region():
         [
             "by_month[0..2]: [0..2] reset (you: restart by_month)",
             "│   asked reset of by_month[0]@1: you: restart by_month",
-            "└── busiest: input does not stand (by_month[0])",
+            "└── busiest: input is not valid (by_month[0])",
         ]
     )
 
@@ -83,8 +83,8 @@ def test_a_restart_of_all_subtasks_by_the_name_of_their_region():
 def test_what_waits_is_told_with_its_condition():
     found = RunCase(CHAIN, {"P": Determinism.VERIFY}).finish_all().plan(RestartRegion("P"))
     assert count_text(found) == "3 regions: 1 run, 2 wait (run only where the rows made again differ)."
-    assert "└── C waits: input does not stand (P)" in plan_tree(found)
-    assert dict(brief(found))["C"] == "waits: input does not stand (P)"
+    assert "└── C waits: input is not valid (P)" in plan_tree(found)
+    assert dict(brief(found))["C"] == "waits: input is not valid (P)"
 
 
 def test_the_tree_shows_what_runs_and_each_region_once():

@@ -8,7 +8,7 @@ from airflow_recovery.planning.reason import Reason, Why
 def test_a_reason_is_told_down_to_its_root_cause():
     root = Reason("P", Why.OUTPUT_MISSING, "attempt 1: part-0 is gone")
     text = Reason("C", Why.INPUT_DOES_NOT_STAND, "P", root).text()
-    assert text == "C: input does not stand (P) <- P: result is missing (attempt 1: part-0 is gone)"
+    assert text == "C: input is not valid (P) <- P: result is missing (attempt 1: part-0 is gone)"
 
 
 def test_the_middle_of_a_long_chain_is_left_out():

@@ -343,7 +343,7 @@ def test_a_finish_in_a_generation_of_before_does_not_stand():
     reason = found.invalid_because("b")
     assert reason is not None
     assert (reason.why, reason.source) == (Why.CHANNEL_ANEW, "a")
-    assert reason.text() == "b: its channel begins anew (raw was in generation 1, now 2)"
+    assert reason.text() == "b: its channel starts a new generation (raw was in generation 1, now 2)"
     assert found.why_must_run("b") == reason
     assert found.lost_inputs("b") == {}, "a channel is no input: nobody waits for its producer's end"
 

@@ -136,12 +136,12 @@ def over_rest(
 def test_a_clear_in_a_run_that_does_not_exist_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     found = over_rest(monkeypatch, told(), NO_SUCH_RUN)
     assert wrongs(found) == {}
-    assert (found[-1].check, found[-1].status) == ("the REST door", Status.OK)
+    assert (found[-1].check, found[-1].status) == ("clears over REST", Status.OK)
 
 
 @pytest.mark.parametrize("error", [RecoveryError("found: Connection refused"), FORBIDDEN])
 def test_a_door_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, error: RecoveryError) -> None:
-    assert list(wrongs(over_rest(monkeypatch, told(), error))) == ["the REST door"]
+    assert list(wrongs(over_rest(monkeypatch, told(), error))) == ["clears over REST"]
     assert list(wrongs(over_rest(monkeypatch, error, None))) == ["API server's plugin"]
 
 
@@ -199,7 +199,7 @@ def test_an_older_api_server_is_told_to_a_task() -> None:
 
 def test_airflows_own_back_end_is_no_door() -> None:
     found = wrongs(run_checks(ApiServer(None, in_a_task(None)).checks(SETTINGS)))
-    assert "[recovery] api_conn_id" in found["the state store's door"].next_step
+    assert "[recovery] api_conn_id" in found["clears by the state store"].next_step
 
 
 def test_airflows_own_back_end_beside_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_a_worker_is_looked_at_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_what_a_component_does_not_need_is_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     reader = results_of(Component.TRIGGERER, monkeypatch, tmp_path)
     assert reader["rights on the journal"].found.startswith("list, get below")
-    assert not {"Java", "spark-submit", "the REST door"} & set(reader)
+    assert not {"Java", "spark-submit", "clears over REST"} & set(reader)
     assert "rights on the journal" not in results_of(Component.SCHEDULER, monkeypatch, tmp_path)
     assert "delete" in results_of(Component.GC, monkeypatch, tmp_path)["rights on the journal"].found
 

@@ -9,7 +9,7 @@ import sys
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
 BACKEND, PLUGIN = "API server's [state_store] backend", "API server's airflow-recovery"
-STORE_DOOR, REST_DOOR = "the state store's door", "the REST door"
+STORE_DOOR, REST_DOOR = "clears by the state store", "clears over REST"
 OUR_BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
 

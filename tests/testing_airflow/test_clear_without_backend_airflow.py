@@ -51,7 +51,7 @@ def test_doctor_finds_the_back_end_that_is_not_set_in_the_api_server(airflow_wit
     mine = {"AIRFLOW__STATE_STORE__BACKEND": OUR_BACKEND}
     unasked = doctor_command(airflow_without_backend, **mine)
     assert [name for name, each in unasked.items() if each["status"] == "not checked"] == [
-        "API server: plugin, [state_store] backend, doors"
+        "API server: plugin, [state_store] backend, ways to clear tasks"
     ]
     asked = doctor_command(airflow_without_backend, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default", **mine)
     assert (asked[BACKEND]["status"], asked[REST_DOOR]["status"]) == ("ok", "ok")
