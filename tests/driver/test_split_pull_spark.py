@@ -32,7 +32,8 @@ class PullingScene(SplitScene):
     @property
     def plan(self) -> PlanRecord:
         plain = super().plan
-        regions = (replace(each, mode=SplitPlan(pulls_splits=each.name == REGION)) for each in plain.regions)
+        pulling = {REGION: SplitPlan("lines", pulls_splits=True)}
+        regions = (replace(region, mode=pulling.get(region.name, region.mode)) for region in plain.regions)
         return replace(plain, regions=tuple(regions))
 
     def log(self) -> SplitLogStore:

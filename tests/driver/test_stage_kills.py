@@ -13,6 +13,7 @@ from stage_scene import RAW, StageScene
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.model.channel_options import Reconnect
+from airflow_recovery.model.codec import to_json
 from airflow_recovery.streaming import region, source, writing
 from airflow_recovery.streaming.checkpoint import lineage_key
 from airflow_recovery.streaming.folder import StageFolder
@@ -131,7 +132,7 @@ def control(tmp_path, monkeypatch, edge: str = "scores") -> list[int]:
 
 def test_control_batch_0_that_is_repeated_from_where_the_log_is_by_now(tmp_path, monkeypatch):
     def now(self):
-        return self._place(self._state().done).to_json()
+        return to_json(self._place(self._state().done))
 
     monkeypatch.setattr(ChannelReader, "initialOffset", now)
     assert control(tmp_path, monkeypatch)
