@@ -97,7 +97,7 @@ PURE = (
     *(name for name, room in ROOMS.items() if room.is_pure),
     "journal.run_state", "journal.codec", "store.log",
     "splits.log", "splits.mode",
-    "streaming.mode", "streaming.approximate", "streaming.approximate_outlook", "streaming.channel_graph",
+    "streaming.mode", "streaming.channel_graph", "streaming.preview",
     "streaming.restart", "streaming.restart_plan", "streaming.planning", "splits.planning", "streaming.appending",
     "streaming.channel_records", "streaming.channel_state", "streaming.channel_folding", "streaming.channel_codec",
     "streaming.channel_retention", "streaming.producing", "streaming.consuming", "streaming.ledger",

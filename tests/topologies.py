@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.distribution import DistributionPattern
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.planning.logical import (
+    DistributionPattern,
+    LogicalEdge,
+    LogicalResult,
+    LogicalTopology,
+    LogicalVertex,
+)
 
 ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
 

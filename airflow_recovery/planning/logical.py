@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.result_type import ReleasedBy, ResultType
-from airflow_recovery.planning.distribution import DistributionPattern
 from airflow_recovery.planning.graph import JobGraph
 from airflow_recovery.planning.pipelined_regions import region_numbers
+
+
+class DistributionPattern(str, Enum):
+    """Which subtasks of the consumer read which subtasks of the producer."""
+
+    ALL_TO_ALL = "ALL_TO_ALL"
+    """Each reads all."""
+
+    POINTWISE = "POINTWISE"
+    """Each reads its share: subtask i reads subtask i where both have as many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,11 @@
-"""The stages of a recorded plan: who is connected with whom by channels, and the topology that decides on restarts."""
+"""The streaming regions of a recorded plan: who is connected with whom by channels, and in which generation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord, RegionPlan
-from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from airflow_recovery.streaming.mode import ChannelRef, StreamingPlan
 
 
@@ -45,31 +41,6 @@ class Stages:
     def connected(self, region: str) -> tuple[str, ...]:
         """``region``, and all that channels connect with it, in whatever direction: they run at the same time."""
         return self._ordered({region} | self._reached(region, lambda each: self.producers(each) + self.readers(each)))
-
-    @cached_property
-    def topology(self) -> ExecutionTopology:
-        """Every region of the plan as a vertex with one subtask; its results by ``<region>.<result>``, its channels by
-        their own names. A subtask of a region is a region here, so that no vertex is parallel."""
-        results: list[LogicalResult] = []
-        edges: list[LogicalEdge] = []
-        plans = {each.name: each for each in self.plan.regions}
-        for each in self.plan.regions:
-            channels = [channel.result for channel in StreamingPlan.of(each).channels_out]
-            results += [LogicalResult(f"{each.name}.{name}", each.name, ResultType.BLOCKING) for name in each.results]
-            results += [LogicalResult(name, each.name, ResultType.PIPELINED_APPROXIMATE) for name in channels]
-            for producer in each.inputs:
-                read = [name for name in plans[producer].results if not each.reads or name in each.reads]
-                edges += [LogicalEdge(f"{producer}.{name}", each.name) for name in read]
-            edges += [LogicalEdge(channel.result, each.name) for channel in StreamingPlan.of(each).channels_in]
-        return ExecutionTopology(LogicalTopology([LogicalVertex(name) for name in plans], results, edges))
-
-    def vertex(self, region: str) -> int:
-        """Its execution vertex in `topology`."""
-        return self.topology.graph.vertex_id(region)
-
-    def region(self, vertex: int) -> str:
-        """Inverse of `vertex`."""
-        return self.topology.graph.vertex_name(vertex).vertex
 
     def _reached(self, region: str, step: Callable[[str], Iterable[str]]) -> set[str]:
         found: set[str] = set()

@@ -15,9 +15,9 @@ from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.planning.mode import PlannedMode, PlanningMode
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.streaming.approximate_outlook import ChannelPreview, LossPreview, RepeatPreview
 from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels
 from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome, StreamingPlan, pinned_channels
+from airflow_recovery.streaming.preview import ChannelPreview, LossPreview, RepeatPreview
 
 
 @dataclass(frozen=True)

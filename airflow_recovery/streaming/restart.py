@@ -38,7 +38,6 @@ from enum import Enum
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, InputRef, Reset
-from airflow_recovery.streaming.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from airflow_recovery.streaming.channel_graph import Stages, feeder, generations_of, is_only_altered, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
@@ -61,15 +60,14 @@ class StageMode(str, Enum):
 
 @dataclass(frozen=True)
 class StageRestart:
-    """What restarts with ``region``, and because of what (``why``, in words; empty for FIRST).
+    """How ``region`` restarts, and because of what (``why``, in words; empty for FIRST).
 
-    ``flip`` is FLIP-135's answer: who, why, and what becomes of each channel; `None` for FIRST.
+    Who restarts with it, and what becomes of each channel, is in `airflow_recovery.streaming.preview`.
     """
 
     region: str
     mode: StageMode
     why: str = ""
-    flip: ApproximateRestart | None = None
 
 
 def stage_restart(
@@ -81,13 +79,7 @@ def stage_restart(
     the channel that they read is not there.
     """
     mode, why = _mode(stages, state, region, changed, is_lost)
-    flip = None if mode is StageMode.FIRST else _flip(stages, region, mode)
-    return StageRestart(region, mode, why, flip)
-
-
-def new_generation_of(stages: Stages, region: str, why: str) -> StageRestart:
-    """The restart of a stage that begins anew because of ``why``: a reset, above all."""
-    return StageRestart(region, StageMode.ANEW, why, _flip(stages, region, StageMode.ANEW))
+    return StageRestart(region, mode, why)
 
 
 def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_lost: bool) -> tuple[StageMode, str]:
@@ -127,34 +119,6 @@ def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_
 
 
 _GOES_ON_WHERE_ALTERED = (FailoverStrategy.APPROXIMATE_SINGLE, FailoverStrategy.APPROXIMATE_DOWNSTREAM)
-
-
-def _flip(stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
-    """FLIP-135's rules for that mode. Blocking results are there: what is lost of them is judged as everywhere."""
-    graph = stages.topology.graph
-    planned = stages.regions[region]
-    outputs = {each.result for each in StreamingPlan.of(planned).channels_out}
-    lost = None
-    strategy = _FLIP_STRATEGY.get(mode, ApproximateStrategy.SINGLE)
-    if mode is StageMode.ANEW:
-        strategy = ApproximateStrategy.SINK
-        if not outputs:  # a sink drags nobody in, unless what it reads is lost
-            lost = graph.partition_id(StreamingPlan.of(planned).channels_in[0].result)
-    return approximate_restart(
-        stages.topology,
-        stages.vertex(region),
-        strategy,
-        available=lambda partition: True,
-        lost=lost,
-        changed=lambda result: mode is StageMode.ALTERED and result in outputs,
-        replays=lambda each: each not in stages.regions or StreamingPlan.of(stages.regions[each]).replays,
-    )
-
-
-_FLIP_STRATEGY = {
-    StageMode.BEHIND: ApproximateStrategy.DOWNSTREAM,
-    StageMode.ALTERED: ApproximateStrategy.SINGLE,  # it escalates by itself
-}
 
 
 # --- who begins anew with whom ---------------------------------------------------------------------------------------

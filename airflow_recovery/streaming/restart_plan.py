@@ -13,12 +13,11 @@ from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, RestartMode
 from airflow_recovery.planning.scenario import Scenario, restart_together
 from airflow_recovery.planning.simulation import simulate
-from airflow_recovery.streaming.approximate_outlook import ChannelPreview, LossPreview, RepeatPreview, preview
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
-from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
-from airflow_recovery.streaming.restart import StageMode, StageRestart, new_generation, new_generation_of, stage_restart
+from airflow_recovery.streaming.preview import ChannelPreview, LossPreview, RepeatPreview, preview, taken_along
+from airflow_recovery.streaming.restart import StageMode, StageRestart, new_generation, stage_restart
 
 
 class StreamingRestarts(RestartMode):
@@ -71,7 +70,7 @@ class _Planning:
         self._reasons: dict[str, Reason] = {}
         for name in stages.regions:
             if live_attempts(seen, name) and not live_attempts(run.state, name):
-                self._restarts[name] = new_generation_of(stages, name, f"{name} was reset")
+                self._restarts[name] = StageRestart(name, StageMode.ANEW, f"{name} was reset")
 
     def close(self) -> None:
         """Apply the rules until nothing is added."""
@@ -96,10 +95,10 @@ class _Planning:
     def planned(self) -> PlannedRestarts:
         """What has come of it."""
         along = {
-            self._stages.region(vertex)
-            for each in self._restarts.values()
-            if each.mode in (StageMode.BEHIND, StageMode.ALTERED) and each.flip is not None
-            for vertex in each.flip.vertices
+            name
+            for restart in self._restarts.values()
+            if restart.mode in (StageMode.BEHIND, StageMode.ALTERED)
+            for name in taken_along(self._stages, restart.region, restart.mode).regions
         }
         how = {name: self._mode(name, along).value for name in self._stages.regions if name in self._must}
         return PlannedRestarts(self._run, how, self._reasons, PlannedChannels(self._channels()))
@@ -169,20 +168,9 @@ class _Planning:
         return StageMode.TAKEN_ALONG if name in along else StageMode.GOES_ON
 
     def _channels(self) -> tuple[PlannedChannel, ...]:
-        flips = [each.flip for each in self._restarts.values() if each.flip is not None]
-        regions = self._stages.regions
-        declared = {
-            each.result: ChannelDeclaration(each.reconnect, each.overflow)
-            for region in regions.values()
-            for each in StreamingPlan.of(region).channels_out
-        }
-        stages = {
-            name: StageDeclaration(replays=StreamingPlan.of(each).replays, is_stateful=StreamingPlan.of(each).stateful)
-            for name, each in regions.items()
-        }
         worst: dict[str, ChannelPreview] = {}
-        for flip in flips:
-            for found in preview(self._stages.topology, flip, declared, stages):
+        for restart in self._restarts.values():
+            for found in preview(self._stages, restart.region, restart.mode):
                 known = worst.get(found.result, found)
                 worst[found.result] = ChannelPreview(
                     found.result,

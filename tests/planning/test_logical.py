@@ -4,9 +4,14 @@ import pytest
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED
-from airflow_recovery.planning.distribution import DistributionPattern
 from airflow_recovery.planning.graph import JobGraph, JobVertex
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.planning.logical import (
+    DistributionPattern,
+    LogicalEdge,
+    LogicalResult,
+    LogicalTopology,
+    LogicalVertex,
+)
 from airflow_recovery.planning.regions import region_graph
 
 

@@ -31,6 +31,7 @@ from airflow_recovery.streaming.mode import (
     StreamingPlan,
     pinned_channels,
 )
+from airflow_recovery.streaming.preview import taken_along
 from airflow_recovery.streaming.restart import (
     StageMode,
     attempts_that_tell,
@@ -38,7 +39,6 @@ from airflow_recovery.streaming.restart import (
     has_restarted_behind,
     is_taken_along,
     new_generation,
-    new_generation_of,
     should_restart,
     stage_restart,
 )
@@ -140,7 +140,7 @@ def running(strategy: FailoverStrategy = SINGLE, **settings: Any) -> Told:
 def test_a_stage_without_attempts_that_count_begins():
     assert Told(SINK).mode("b") is FIRST
     assert running(SINK).fail("b").reset("b").mode("b") is FIRST
-    assert stage_restart(Told().stages, RunState(), "b").flip is None
+    assert stage_restart(Told().stages, RunState(), "b").why == ""
 
 
 @pytest.mark.parametrize("strategy", FailoverStrategy)
@@ -207,20 +207,17 @@ def test_any_other_end_by_the_strategy(strategy, a, b, c, cause):
         (running(REGION), "c", "abcd", {"raw", "scored"}),
     ],
 )
-def test_flips_rules_say_who_restarts_with_it(told, region, restarts, new):
-    flip = stage_restart(told.fail(region).stages, told.state(), region).flip
-    assert flip is not None
-    assert "".join(map(told.stages.region, flip.vertices)) == restarts
-    assert flip.new_generation == new
+def test_who_restarts_with_it_and_on_which_channels(told, region, restarts, new):
+    restart = stage_restart(told.fail(region).stages, told.state(), region)
+    found = taken_along(told.stages, region, restart.mode)
+    assert "".join(sorted(found.regions)) == restarts
+    regions = (told.stages.regions[name] for name in found.anew)
+    assert {each.result for planned in regions for each in StreamingPlan.of(planned).channels_out} == new
 
 
-def test_a_reset_is_a_restart_from_the_beginning_of_all_that_is_connected():
-    found = new_generation_of(stages(), "c", "asked for")
-    assert found.flip is not None
-    assert "".join(map(stages().region, found.flip.vertices)) == "abcd"
-    alone = new_generation_of(stages(), "y", "asked for").flip
-    assert alone is not None
-    assert "".join(map(stages().region, alone.vertices)) == "xy"
+def test_all_that_is_connected_begins_anew_with_one_that_was_reset():
+    assert "".join(sorted(taken_along(stages(), "c", ANEW).regions)) == "abcd"
+    assert "".join(sorted(taken_along(stages(), "y", ANEW).regions)) == "xy"
 
 
 # --- who begins anew with whom ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_recovery.planning.execution_topology import ExecutionTopology
+from reference.execution_topology import ExecutionTopology
 
 
 class PartitionGroupRelease:

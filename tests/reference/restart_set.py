@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable
-from airflow_recovery.planning.execution_topology import ExecutionTopology
+from reference.execution_topology import ExecutionTopology
 
 
 def lost_partition(topology: ExecutionTopology, cause: BaseException | None) -> int | None:

@@ -3,14 +3,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_topology import NaiveTopology, logical_topologies
 from topologies import ALL_TO_ALL, POINTWISE, chain, single_subtasks
 
 from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.distribution import DistributionPattern
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.planning.logical import (
+    DistributionPattern,
+    LogicalEdge,
+    LogicalResult,
+    LogicalTopology,
+    LogicalVertex,
+)
+from reference.execution_topology import ExecutionTopology
+from reference.naive_topology import NaiveTopology, logical_topologies
 from reference.partition_group_release import PartitionGroupRelease
 
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_topology import NaiveTopology, Partition, Subtask, logical_topologies, named
 from topologies import ALL_TO_ALL, chain, single_subtasks
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalTopology
 from reference import restart_set
+from reference.execution_topology import ExecutionTopology
+from reference.naive_topology import NaiveTopology, Partition, Subtask, logical_topologies, named
 from reference.restart_set import (
     full_restart_set,
     individual_restart_set,

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.store.log import PutAnswer, PutSlot, ReadSlot
 from airflow_recovery.streaming import channel_folding as folding
 from airflow_recovery.streaming import channel_retention as retention
 from airflow_recovery.streaming.appending import ChannelLog
-from airflow_recovery.streaming.approximate import ApproximateStrategy
 from airflow_recovery.streaming.channel_records import Consumed, Released
 from airflow_recovery.streaming.consuming import commit_batch, create_view
 from airflow_recovery.streaming.producing import publish
@@ -33,6 +33,7 @@ from airflow_recovery.testing.channel_simulation import (
     stages,
 )
 from airflow_recovery.testing.channel_simulation.drill import main
+from airflow_recovery.testing.channel_simulation.settings import STRATEGIES
 from airflow_recovery.testing.channel_simulation.stages import Stage, _Channel
 from airflow_recovery.testing.channel_simulation.world import World
 
@@ -54,8 +55,8 @@ def test_an_undisturbed_chain_delivers_everything_once():
         SMALL,
         replace(DROPS, stages=2),
         replace(LATEST, stages=2),
-        replace(LATEST, batches=1, strategy=ApproximateStrategy.SINK),
-        replace(SMALL, batches=1, strategy=ApproximateStrategy.DOWNSTREAM),
+        replace(LATEST, batches=1, strategy=FailoverStrategy.APPROXIMATE_SINK),
+        replace(SMALL, batches=1, strategy=FailoverStrategy.APPROXIMATE_DOWNSTREAM),
     ],
     ids=["rewind-block", "rewind-drop", "latest-block", "sink", "downstream"],
 )
@@ -119,12 +120,12 @@ def test_who_restarts_is_what_the_planner_says():
             sum(simulate(1, replace(SMALL, strategy=strategy, faults={each: Fault.KILL})).attempts.values())
             for each in range(step, step + 20)
         )
-        for strategy in ApproximateStrategy
+        for strategy in STRATEGIES
     }
     assert attempts == {
-        ApproximateStrategy.SINK: 6,
-        ApproximateStrategy.DOWNSTREAM: 6,
-        ApproximateStrategy.SINGLE: 4,
+        FailoverStrategy.APPROXIMATE_SINK: 6,
+        FailoverStrategy.APPROXIMATE_DOWNSTREAM: 6,
+        FailoverStrategy.APPROXIMATE_SINGLE: 4,
     }
 
 

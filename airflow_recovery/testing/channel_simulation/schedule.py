@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
-from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.store.log import PutAnswer, PutSlot
-from airflow_recovery.streaming.approximate import approximate_restart
+from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
+from airflow_recovery.streaming.preview import taken_along
+from airflow_recovery.streaming.restart import StageMode
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.verdict import check_end
@@ -56,13 +57,7 @@ class Schedule:
         self.seed, self.settings = seed, settings
         self._rng = random.Random(seed)
         names = ["source", *(f"scorer{number}" for number in range(1, settings.stages - 1)), "sink"]
-        self._topology = ExecutionTopology(
-            LogicalTopology(
-                [LogicalVertex(each) for each in names],
-                [LogicalResult(each, each, ResultType.PIPELINED_APPROXIMATE) for each in names[:-1]],
-                [LogicalEdge(left, right) for left, right in pairwise(names)],
-            )
-        )
+        self._stages = Stages(_plan(names))
         self._names = names
         self._attempts = dict.fromkeys(names, 0)
         self._world = World(names[:-1], self._note)
@@ -241,18 +236,21 @@ class Schedule:
 
     def _restart(self, failed: str) -> None:
         """As the planner says: whoever restarts and is not dead goes on as a zombie for a while."""
-        graph = self._topology.graph
-        found = approximate_restart(
-            self._topology, graph.vertex_id(failed), self.settings.strategy, available=lambda partition: True
-        )
-        for edge in found.new_generation:
-            self._world.generation[edge] += 1
-        for vertex in found.vertices:
-            name = graph.vertex_name(vertex).vertex
+        found = taken_along(self._stages, failed, self._mode(failed))
+        for name in found.anew & self._world.generation.keys():
+            self._world.generation[name] += 1
+        for name in (each for each in self._names if each in found.regions):
             old = self._running.get(name)
             if old is not None and not old.is_over:
                 self._zombies.append(old)
             self._start(name)
+
+    def _mode(self, failed: str) -> StageMode:
+        """As `airflow_recovery.streaming.restart` decides of an attempt that has simply ended."""
+        if self.settings.strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
+            return StageMode.BEHIND
+        is_alone = self.settings.strategy is FailoverStrategy.APPROXIMATE_SINGLE or not self._stages.readers(failed)
+        return StageMode.ALONE if is_alone else StageMode.ANEW
 
     def _start(self, name: str) -> None:
         self._attempts[name] += 1
@@ -263,6 +261,19 @@ class Schedule:
 
     def _note(self, what: str) -> None:
         self._trace.append(f"{self._steps} {what}")
+
+
+def _plan(names: list[str]) -> PlanRecord:
+    """A chain of streaming regions; each channel has the name of its producer."""
+    channels = [ChannelPlan(name, name) for name in names[:-1]]
+    return PlanRecord(
+        "simulated",
+        tuple(
+            RegionPlan(name, (name,), (), (), False, None, mode=StreamingPlan(tuple(channels[at - 1 : at]), out))
+            for at, name in enumerate(names)
+            for out in [tuple(channels[at : at + 1])]
+        ),
+    )
 
 
 def simulate(seed: int, settings: Settings) -> Report:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_recovery.model.channel_options import UNLIMITED, LossBudget, Overflow, Reconnect
-from airflow_recovery.streaming.approximate import ApproximateStrategy
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+
+STRATEGIES = [
+    FailoverStrategy.APPROXIMATE_SINK,
+    FailoverStrategy.APPROXIMATE_DOWNSTREAM,
+    FailoverStrategy.APPROXIMATE_SINGLE,
+]
 
 
 class Violation(AssertionError):
@@ -36,7 +42,7 @@ class Settings:
     batches: int = 3
     batch_records: int = 4
     max_records: int = 3
-    strategy: ApproximateStrategy = ApproximateStrategy.SINGLE
+    strategy: FailoverStrategy = FailoverStrategy.APPROXIMATE_SINGLE
     reconnect: Reconnect = Reconnect.REWIND
     overflow: Overflow = Overflow.BLOCK
     max_bytes: int = 6
@@ -54,7 +60,7 @@ class Settings:
             subpartitions=rng.randint(1, 3),
             batches=rng.randint(1, 4),
             max_records=rng.randint(1, 6),
-            strategy=rng.choice(list(ApproximateStrategy)),
+            strategy=rng.choice(STRATEGIES),
             reconnect=rng.choice(list(Reconnect)),
             overflow=rng.choice(list(Overflow)),
             max_bytes=rng.randint(1, 12),

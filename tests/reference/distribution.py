@@ -8,20 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from itertools import product
 
-
-class DistributionPattern(str, Enum):
-    """Which subtasks of the consumer read which subtasks of the producer."""
-
-    ALL_TO_ALL = "ALL_TO_ALL"
-    """Each reads all."""
-
-    POINTWISE = "POINTWISE"
-    """Each reads its share: subtask i reads subtask i where both have as many."""
-
+from airflow_recovery.planning.logical import DistributionPattern
 
 ALL_TO_ALL = DistributionPattern.ALL_TO_ALL  # a member costs a look-up in its class each time, here a hundred thousand
 

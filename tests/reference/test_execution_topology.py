@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_topology import NaiveTopology, logical_topologies, named
 from topologies import ALL_TO_ALL, POINTWISE, chain
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from reference.execution_topology import ExecutionTopology
+from reference.naive_topology import NaiveTopology, logical_topologies, named
 
 
 def regions_by_name(topology: ExecutionTopology) -> list[set[str]]:

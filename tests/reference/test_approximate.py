@@ -10,8 +10,8 @@ from topologies import chain, single_subtasks
 
 from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.streaming.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from reference.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from reference.execution_topology import ExecutionTopology
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
 TYPES = {"~": ResultType.PIPELINED_APPROXIMATE, "-": ResultType.BLOCKING, "=": ResultType.PIPELINED}

@@ -11,9 +11,9 @@ from enum import Enum
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.streaming.approximate import ApproximateRestart
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
+from reference.approximate import ApproximateRestart
+from reference.execution_topology import ExecutionTopology
 
 
 class LossPreview(str, Enum):

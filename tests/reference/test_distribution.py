@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_topology import naive_links
 
-from airflow_recovery.planning.distribution import DistributionPattern, Wiring, wiring
+from airflow_recovery.planning.logical import DistributionPattern
+from reference.distribution import Wiring, wiring
+from reference.naive_topology import naive_links
 
 ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
 

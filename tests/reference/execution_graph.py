@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from airflow_recovery.errors import JobDefinitionError, UnknownVertex
-from airflow_recovery.planning.distribution import DistributionPattern, Wiring, wiring
-from airflow_recovery.planning.logical import LogicalTopology
+from airflow_recovery.planning.logical import DistributionPattern, LogicalTopology
+from reference.distribution import Wiring, wiring
 
 
 @dataclass(frozen=True, slots=True)

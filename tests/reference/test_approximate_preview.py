@@ -7,10 +7,10 @@ from topologies import single_subtasks
 
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.streaming.approximate import ApproximateStrategy, approximate_restart
-from airflow_recovery.streaming.approximate_outlook import LossPreview, RepeatPreview, preview
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
+from reference.approximate import ApproximateStrategy, approximate_restart
+from reference.approximate_preview import LossPreview, RepeatPreview, preview
+from reference.execution_topology import ExecutionTopology
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
 TOPOLOGY = ExecutionTopology(

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from naive_topology import NaiveTopology, logical_topologies
 
 from airflow_recovery.errors import JobDefinitionError, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING
-from airflow_recovery.planning.distribution import DistributionPattern
-from airflow_recovery.planning.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId
-from airflow_recovery.planning.execution_topology import ExecutionTopology
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.planning.logical import (
+    DistributionPattern,
+    LogicalEdge,
+    LogicalResult,
+    LogicalTopology,
+    LogicalVertex,
+)
+from reference.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId
+from reference.execution_topology import ExecutionTopology
+from reference.naive_topology import NaiveTopology, logical_topologies
 
 
 def two_to_three() -> LogicalTopology:

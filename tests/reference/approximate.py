@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.execution_topology import ExecutionTopology
+from reference.execution_topology import ExecutionTopology
 
 
 class ApproximateStrategy(str, Enum):

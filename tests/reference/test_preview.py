@@ -1,0 +1,117 @@
+"""What the product says of a restart with channels, beside FLIP-135's rules for subtasks, on plans of all shapes."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
+from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
+from airflow_recovery.streaming.preview import preview, taken_along
+from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
+from airflow_recovery.streaming.restart import StageMode
+from reference.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from reference.approximate_preview import preview as preview_of_flip
+from reference.execution_topology import ExecutionTopology
+
+MODES = (StageMode.ALONE, StageMode.BEHIND, StageMode.ALTERED, StageMode.ANEW)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> PlanRecord:
+    """Up to seven regions; each reads some earlier ones by blocking results, and some by channels, one reader each."""
+    number = count(1)
+    blocking: list[str] = []
+    channels: dict[str, list[ChannelPlan]] = {}
+    read_by: dict[str, tuple[list[str], list[ChannelPlan]]] = {}
+    for at in range(draw(st.integers(1, 7))):
+        name = f"r{at}"
+        inputs = draw(st.lists(st.sampled_from(blocking), unique=True, max_size=2)) if blocking else []
+        feeders = draw(st.lists(st.sampled_from(list(channels)), unique=True, max_size=3)) if channels else []
+        read = [
+            ChannelPlan(f"c{next(number)}", feeder, draw(st.sampled_from(Reconnect)), draw(st.sampled_from(Overflow)))
+            for feeder in feeders
+        ]
+        for channel in read:
+            channels[channel.producer].append(channel)
+        read_by[name] = inputs, read
+        channels[name] = []
+        blocking.append(name)
+    return PlanRecord(
+        "job",
+        tuple(
+            RegionPlan(name, (name,), (name,), tuple(inputs), False, None, **mode)
+            for name, (inputs, read) in read_by.items()
+            for streams in [StreamingPlan(tuple(read), tuple(channels[name]), replays=draw(st.booleans()))]
+            for mode in [{"mode": streams} if streams.channels else {}]
+        ),
+    )
+
+
+def topology_of(plan: PlanRecord) -> ExecutionTopology:
+    """Every region is a vertex with one subtask; its results are blocking, its channels have their own names."""
+    results, edges = [], []
+    for region in plan.regions:
+        streams = StreamingPlan.of(region)
+        results += [LogicalResult(f"{region.name}.{name}", region.name, ResultType.BLOCKING) for name in region.results]
+        results += [
+            LogicalResult(channel.result, region.name, ResultType.PIPELINED_APPROXIMATE)
+            for channel in streams.channels_out
+        ]
+        edges += [LogicalEdge(f"{producer}.{producer}", region.name) for producer in region.inputs]
+        edges += [LogicalEdge(channel.result, region.name) for channel in streams.channels_in]
+    return ExecutionTopology(LogicalTopology([LogicalVertex(each.name) for each in plan.regions], results, edges))
+
+
+def flip(topology: ExecutionTopology, stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
+    """FLIP-135's answer. Beginning anew is milestone one; a sink does so where the channel that it reads is lost."""
+    planned = StreamingPlan.of(stages.regions[region])
+    outputs = {channel.result for channel in planned.channels_out}
+    is_sink = mode is StageMode.ANEW and not outputs
+    return approximate_restart(
+        topology,
+        topology.graph.vertex_id(region),
+        {StageMode.BEHIND: ApproximateStrategy.DOWNSTREAM, StageMode.ANEW: ApproximateStrategy.SINK}.get(
+            mode, ApproximateStrategy.SINGLE
+        ),
+        available=lambda partition: True,
+        lost=topology.graph.partition_id(planned.channels_in[0].result) if is_sink else None,
+        changed=lambda result: mode is StageMode.ALTERED and result in outputs,
+        replays=lambda name: name not in stages.regions or StreamingPlan.of(stages.regions[name]).replays,
+    )
+
+
+@settings(max_examples=600)
+@given(plans(), st.sampled_from(MODES), st.data())
+def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(
+    plan: PlanRecord, mode: StageMode, data: st.DataObject
+) -> None:
+    stages = Stages(plan)
+    # Only what feeds a channel can have another output.
+    able = [name for name in stages.regions if mode is not StageMode.ALTERED or stages.readers(name)]
+    if not able:
+        return
+    region = data.draw(st.sampled_from(able))
+    topology = topology_of(plan)
+    expected = flip(topology, stages, region, mode)
+
+    along = taken_along(stages, region, mode)
+
+    assert along.regions == {topology.graph.vertex_name(each).vertex for each in expected.vertices}
+    streams = {name: StreamingPlan.of(planned) for name, planned in stages.regions.items()}
+    fed_anew = {channel.result for name in along.anew for channel in streams[name].channels_out}
+    assert fed_anew == expected.new_generation - expected.altered
+    channels = {
+        channel.result: ChannelDeclaration(channel.reconnect, channel.overflow)
+        for planned in streams.values()
+        for channel in planned.channels_out
+    }
+    declared = {name: StageDeclaration(replays=planned.replays) for name, planned in streams.items()}
+    told = preview_of_flip(topology, expected, channels, declared)
+    assert [each.text() for each in preview(stages, region, mode)] == [each.text() for each in told]
