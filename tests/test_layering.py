@@ -36,8 +36,6 @@ NOT_YET: set[tuple[str, str]] = {
     ("attempt.attempt", "splits"),
     ("attempt.attempt", "streaming"),
     ("attempt.inputs_kept", "splits"),
-    ("attempt.job_plan", "splits"),
-    ("attempt.job_plan", "streaming"),
     ("attempt.reconnect", "splits"),
     ("attempt.region_task", "splits"),
     ("attempt.region_task", "streaming"),
@@ -66,11 +64,6 @@ CIRCLES_NOT_YET: set[tuple[str, ...]] = {
     (
         "api_server.description",
         "api_server.state_backend",
-    ),
-    (
-        "job.declared_job",
-        "job.mode",
-        "job.vertex_options",
     ),
     (
         "testing.simulation.ledger",

@@ -17,6 +17,7 @@ from airflow_recovery.job.fingerprint import (
     vertex_code,
     vertex_fingerprint,
 )
+from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
@@ -24,14 +25,9 @@ from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.keys import TaskKey
-from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
-from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
-from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.streaming.declaration import channel_of, streaming_of
-from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 
 MAX_LINKS = 200_000
 """Inputs of all regions of a plan together: a megabyte or two of JSON in each of the records that hold them."""
@@ -192,28 +188,8 @@ class _Planner:
                 for name in region.vertices
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),
-            mode=self._mode(region),
+            mode=planned_mode(self._job.modes, region, self._job.regions(), self._job.vertices),
         )
-
-    def _mode(self, region: Region) -> RegionMode:
-        source = split_source(region, self._job.vertices)
-        if source is not None:
-            is_dynamic = reading_of(self._job.vertices[source]).assignment is SplitAssignment.DYNAMIC
-            return SplitPlan(split_source=source, pulls_splits=is_dynamic)
-        if not region.channels_in and not region.channels_out:
-            return BATCH
-        declared = streaming_of(region, self._job.vertices)
-        return StreamingPlan(
-            channels_in=tuple(self._channel(one.result) for one in region.channels_in),
-            channels_out=tuple(map(self._channel, region.channels_out)),
-            stateful=declared.stateful,
-            replays=declared.replays,
-        )
-
-    def _channel(self, result: str) -> ChannelPlan:
-        declared = channel_of(self._job.vertices[result])
-        producer = self._job.regions().region_of(result).name
-        return ChannelPlan(result, producer, declared.reconnect, declared.overflow)
 
     def _commit(self, region: Region) -> CommitSpec | None:
         found = [each for each in (self._job.vertices[name] for name in region.vertices) if each.sink is not None]

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.mode import MODES, answers_of
+from airflow_recovery.model.mode import BATCH, MODES, RegionMode, answers_of
 from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE, ResultType
 
 if TYPE_CHECKING:
-    from airflow_recovery.job.declared_job import DeclaredJob
     from airflow_recovery.planning.graph import JobGraph
-    from airflow_recovery.planning.regions import RegionGraph
+    from airflow_recovery.planning.regions import Region, RegionGraph
 
 
 class ModeOption:
@@ -58,7 +57,20 @@ class DeclaringMode:
     def check_strategy(self, strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
         """Raise `JobDefinitionError` for a failover strategy of this mode that the job is not declared for."""
 
-    def check_dag(self, job: DeclaredJob, where: str, *, recovers: bool, max_active_tasks: int | None) -> None:
+    def in_plan(self, region: Region, graph: RegionGraph, vertices: Mapping[str, Vertex]) -> RegionMode | None:
+        """What the region's plan records of this mode; `None` for a region that is of another one."""
+        return None
+
+    def check_dag(
+        self,
+        graph: RegionGraph,
+        vertices: Mapping[str, Vertex],
+        job_graph: JobGraph,
+        where: str,
+        *,
+        recovers: bool,
+        max_active_tasks: int | None,
+    ) -> None:
         """Raise `JobDefinitionError` where the job could not run in a DAG with these limits."""
 
 
@@ -94,3 +106,11 @@ def check_strategy(strategy: FailoverStrategy, vertices: Mapping[str, Vertex], j
     """Raise `JobDefinitionError` for a strategy that belongs to a mode which nothing in the job is declared for."""
     if strategy.is_approximate:
         declaring("streaming").check_strategy(strategy, vertices, job)
+
+
+def planned_mode(
+    modes: Iterable[DeclaringMode], region: Region, graph: RegionGraph, vertices: Mapping[str, Vertex]
+) -> RegionMode:
+    """What the plan of ``region`` records of its mode. ``modes``: those that the job is declared for."""
+    written = (mode.in_plan(region, graph, vertices) for mode in modes)
+    return next((mode for mode in written if mode is not None), BATCH)

@@ -119,7 +119,9 @@ class SparkJobTaskGroup(TaskGroup):
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         for mode in declared.modes:
             mode.check_dag(
-                declared,
+                regions,
+                declared.vertices,
+                declared.graph(),
                 f"SparkJobTaskGroup {self.group_id!r}",
                 recovers=job_recovery_in_effect(self.job_recovery).enabled,
                 max_active_tasks=limit,

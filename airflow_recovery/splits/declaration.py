@@ -18,6 +18,7 @@ from airflow_recovery.job.mode import DeclaringMode, ModeOption
 from airflow_recovery.job.parallelism import FixedParallelism
 from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.splits.mode import SplitPlan
 
 if TYPE_CHECKING:
     from airflow_recovery.planning.graph import JobGraph
@@ -100,6 +101,33 @@ class SplitDeclaration(DeclaringMode):
             declared = [name for name in region.vertices if is_split_wise(vertices[name])]
             if declared:
                 _check_region(region, declared, vertices)
+
+    def in_plan(self, region: Region, graph: RegionGraph, vertices: Mapping[str, Vertex]) -> SplitPlan | None:
+        """The source whose splits are committed; `None` for a region that ends as a whole."""
+        source = split_source(region, vertices)
+        if source is None:
+            return None
+        is_dynamic = reading_of(vertices[source]).assignment is SplitAssignment.DYNAMIC
+        return SplitPlan(split_source=source, pulls_splits=is_dynamic)
+
+    def check_dag(
+        self,
+        graph: RegionGraph,
+        vertices: Mapping[str, Vertex],
+        job_graph: JobGraph,
+        where: str,
+        *,
+        recovers: bool,
+        max_active_tasks: int | None,
+    ) -> None:
+        """Raise `JobDefinitionError` for subtasks that pull their splits, where recovery is off."""
+        for vertex in vertices.values():
+            if not recovers and reading_of(vertex).assignment is SplitAssignment.DYNAMIC:
+                raise JobDefinitionError(
+                    f"{where}: recovery is off, and the subtasks of {vertex.name!r} pull their splits from a log in "
+                    "the journal (assignment='dynamic'): each would read all of them. Leave recovery on, or declare "
+                    "assignment='static'."
+                )
 
 
 MODE = SplitDeclaration()

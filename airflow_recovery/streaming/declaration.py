@@ -12,11 +12,11 @@ from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE
 from airflow_recovery.planning.logical import LogicalTopology
+from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
 from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
 
 if TYPE_CHECKING:
-    from airflow_recovery.job.declared_job import DeclaredJob
     from airflow_recovery.planning.graph import JobGraph
     from airflow_recovery.planning.regions import Region, RegionGraph
 
@@ -69,14 +69,40 @@ class StreamingDeclaration(DeclaringMode):
                 "time. A batch job loses nothing that is registered anyway: use the strategy 'region'"
             )
 
-    def check_dag(self, job: DeclaredJob, where: str, *, recovers: bool, max_active_tasks: int | None) -> None:
+    def in_plan(self, region: Region, graph: RegionGraph, vertices: Mapping[str, Vertex]) -> StreamingPlan | None:
+        """The channels at its ends, and what its failover has to know; `None` for a region without channels."""
+        if not region.channels_in and not region.channels_out:
+            return None
+
+        def planned(result: str) -> ChannelPlan:
+            declared = channel_of(vertices[result])
+            return ChannelPlan(result, graph.region_of(result).name, declared.reconnect, declared.overflow)
+
+        streaming = streaming_of(region, vertices)
+        return StreamingPlan(
+            channels_in=tuple(planned(read.result) for read in region.channels_in),
+            channels_out=tuple(map(planned, region.channels_out)),
+            stateful=streaming.stateful,
+            replays=streaming.replays,
+        )
+
+    def check_dag(
+        self,
+        graph: RegionGraph,
+        vertices: Mapping[str, Vertex],
+        job_graph: JobGraph,
+        where: str,
+        *,
+        recovers: bool,
+        max_active_tasks: int | None,
+    ) -> None:
         """Raise `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
         if not recovers:
             raise JobDefinitionError(
                 f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
                 "in the journal: leave recovery on, or declare the results with result=BLOCKING."
             )
-        check_refusals(job.regions(), job.vertices, job.graph(), max_active_tasks=max_active_tasks)
+        check_refusals(graph, vertices, job_graph, max_active_tasks=max_active_tasks)
 
 
 MODE = StreamingDeclaration()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from airflow_recovery.job import SplitAssignment, SplitReading
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.sinks import PostgresTable
-from airflow_recovery.splits.declaration import is_split_wise, reading_of, split_source
+from airflow_recovery.splits.declaration import MODE, is_split_wise, reading_of, split_source
 
 FILES = files("/lake/*.csv")
 
@@ -210,3 +211,11 @@ def test_parallel_sources_may_commit_split_by_split() -> None:
         declare(made, "kept", "raw", commit="split", parallelism=same_as("raw"), result=BLOCKING)
         declare(made, "total", "kept", sink=True)
         assert split_source(made.regions().region("kept"), made.vertices) == "raw"
+
+
+def test_subtasks_that_pull_their_splits_need_recovery() -> None:
+    made = flights(parallelism=4, assignment="dynamic")
+    check = partial(MODE.check_dag, made.regions(), made.vertices, made.graph(), "group 'g'", max_active_tasks=None)
+    check(recovers=True)
+    with pytest.raises(JobDefinitionError, match="recovery is off, and the subtasks of 'raw' pull their splits"):
+        check(recovers=False)
