@@ -87,7 +87,7 @@ def _union(frames: list[DataFrame]) -> DataFrame:
 
 
 def _folders(manifest: PartitionManifest) -> list[str]:
-    """What is listed: the location; of a result that was committed split by split, the folders of its parts.
+    """What is listed: the location; of a result that was committed in parts, their folders.
 
     These are told by their paths, which begin with folders that are no partition columns.
     """

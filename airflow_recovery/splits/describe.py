@@ -6,15 +6,15 @@ for each process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import Claim
+from airflow_recovery.model.records import Claim, Outcome
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.parts import numbers_of
 from airflow_recovery.store.object_store import ObjectStore
@@ -91,6 +91,23 @@ class SplitStory(StoryMode):
     def progress(self, journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:
         """As `splits_of`."""
         return splits_of(journal, region, attempt, claim)
+
+    def summary(self, outcome: Outcome) -> dict[str, Any]:
+        """How many splits it read, how many earlier attempts had read, and which are lost."""
+        ended = SplitOutcome.of(outcome)
+        if not ended.parts:
+            return {}
+        lost = {split.key: split for split in ended.lost_splits}
+        counts = {True: 0, False: 0}
+        for part in ended.parts:
+            counts[part.attempt == outcome.attempt] += len(set(part.splits) - lost.keys())
+        told = {split.uri: split.message for split in lost.values()}
+        return {"splits": {"read": counts[True], "kept": counts[False], "lost": told}}
+
+    def counted(self, outcome: Outcome) -> Mapping[str, int]:
+        """The splits that the result does without."""
+        lost = len(SplitOutcome.of(outcome).lost_splits)
+        return {"ledger.splits": lost} if lost else {}
 
 
 MODE = SplitStory()

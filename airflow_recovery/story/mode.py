@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.mode import all_answers
-from airflow_recovery.model.records import Claim, RunIdentity
+from airflow_recovery.model.mode import all_answers, answers_of
+from airflow_recovery.model.records import Claim, Outcome, RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.run_view import RunView
 
@@ -81,6 +82,14 @@ class StoryMode:
         """How far ``attempt`` came; `None` of one that this mode did not run. ``claim``: its own, where it is known."""
         return None
 
+    def summary(self, outcome: Outcome) -> dict[str, Any]:
+        """What the return value of the task says of ``outcome`` besides: plain JSON values by key."""
+        return {}
+
+    def counted(self, outcome: Outcome) -> Mapping[str, int]:
+        """By how much a new ``outcome`` raises the counters of `airflow_recovery.task.metrics`."""
+        return {}
+
     def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
         """What each channel of the run has committed and lost. Raises the store's errors."""
         return ()
@@ -92,6 +101,11 @@ class StoryMode:
     def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> ModeReport:
         """Of a whole run; what can't be read is said there. ``no_results``: why ``results`` is not at hand."""
         return ModeReport()
+
+
+def story_of(outcome: Outcome) -> StoryMode:
+    """The mode that has run the attempt."""
+    return answers_of(outcome.mode.name, "describe", StoryMode)
 
 
 def story_modes() -> list[StoryMode]:

@@ -47,7 +47,7 @@ from airflow_recovery.journal.events import (
     WriteInDoubt,
 )
 from airflow_recovery.journal.stream import EventSink, StreamClosed
-from airflow_recovery.splits.mode import SplitOutcome
+from airflow_recovery.story.mode import story_of
 
 FAMILY = "recovery"
 log = logging.getLogger(__name__)
@@ -139,8 +139,8 @@ class MeteredEvents:
             self._metrics.count("attempts.failed", cause=outcome.cause.value if outcome.cause is not None else "none")
             return
         self._metrics.count("attempts.finished")
-        if SplitOutcome.of(outcome).lost_splits:
-            self._metrics.count("ledger.splits", len(SplitOutcome.of(outcome).lost_splits))
+        for counter, count in story_of(outcome).counted(outcome).items():
+            self._metrics.count(counter, count)
         if outcome.spark_seconds is not None:
             self._metrics.timing("attempt.spark", outcome.spark_seconds)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_recovery.attempt.region_task import Decision, RegionResult
-from airflow_recovery.model.records import Outcome
-from airflow_recovery.splits.mode import SplitOutcome
+from airflow_recovery.story.mode import story_of
 from airflow_recovery.task.subtask_batch import BatchResult
 
 
@@ -26,20 +25,8 @@ def summary_of(result: RegionResult | BatchResult) -> dict[str, Any]:
             each.result: {"location": each.location, "rows": each.rows, "files": len(each.objects), "bytes": each.size}
             for each in result.outcome.outputs
         },
-        **_splits_of(result.outcome),
+        **story_of(result.outcome).summary(result.outcome),
     }
-
-
-def _splits_of(outcome: Outcome) -> dict[str, Any]:
-    """Of a region that commits split by split: how many it read, how many earlier attempts had, and which are lost."""
-    if not SplitOutcome.of(outcome).parts:
-        return {}
-    lost = {each.key: each for each in SplitOutcome.of(outcome).lost_splits}
-    counts = {True: 0, False: 0}
-    for each in SplitOutcome.of(outcome).parts:
-        counts[each.attempt == outcome.attempt] += len(set(each.splits) - lost.keys())
-    told = {each.uri: each.message for each in lost.values()}
-    return {"splits": {"read": counts[True], "kept": counts[False], "lost": told}}
 
 
 def _summary_of_batch(batch: BatchResult) -> dict[str, Any]:
