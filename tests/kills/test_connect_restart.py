@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -50,13 +52,13 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
     raised: list[Exception] = []
 
     def application() -> RegionSession:
-        return RegionSession(
-            f"sc://127.0.0.1:{port}", user_id="me", packages=(), conf={}, journal=open_store(first.journal.uri), log=LOG
-        )
+        stores = SimpleNamespace(journal=open_store(first.journal.uri), results=None)
+        program: Any = SimpleNamespace(job=SimpleNamespace(packages=()), stores=stores, identity=first.identity)
+        return RegionSession(program, f"sc://127.0.0.1:{port}", user_id="me", conf={}, log=LOG)
 
     def run() -> None:
         try:
-            application().run(first, tmp_path)
+            application()._launch(first, tmp_path)
         except Exception as error:
             raised.append(error)
 
@@ -77,10 +79,10 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
 
         # The next attempt looks for what is left under the old session and tag, and finds nothing.
         with caplog.at_level(logging.INFO):
-            application().stop_orphan(first.identity, _claim(first.tag))
+            application().stop_previous(_claim(first.tag))
         assert "interrupted" not in caplog.text
         go.touch()
-        application().run(second, tmp_path)
+        application()._launch(second, tmp_path)
     outcome = outcome_of(second)
     assert outcome is not None
     assert outcome.state is AttemptState.FINISHED

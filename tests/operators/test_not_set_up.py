@@ -15,10 +15,9 @@ from job_tasks import GROUP, job_dag
 from test_application_runner import dag_of
 from tries import journal_in, run_try
 
-from airflow_recovery.driver import code_archive as shipping
 from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.task import drop_in, region_program
+from airflow_recovery.task import drop_in, region_program, region_submission
 
 STARTS_PYTHON = f"""#!{sys.executable}
 import subprocess, sys
@@ -75,7 +74,7 @@ def test_fault_122_an_incomplete_archive_fails_the_task_at_once(
 ) -> None:
     """From the task's process through a driver's real Python, which has nothing but that archive."""
     write(spark_submit, STARTS_PYTHON)
-    build, broken = shipping.build_archive, tmp_path / "broken.zip"
+    build, broken = region_submission.build_archive, tmp_path / "broken.zip"
 
     def incomplete(*given: Any) -> Path:
         with zipfile.ZipFile(build(*given)) as whole, zipfile.ZipFile(broken, "w") as part:
@@ -84,7 +83,7 @@ def test_fault_122_an_incomplete_archive_fails_the_task_at_once(
                     part.writestr(each, whole.read(each))
         return broken
 
-    monkeypatch.setattr(shipping, "build_archive", incomplete)
+    monkeypatch.setattr(region_submission, "build_archive", incomplete)
     assert "expected the archive of --py-files to hold airflow_recovery.journal" in at_once(region())
     failure = failure_in(recovery, GROUP, "aside")
     assert dict(failure.labels) == {"class": "not set up", "recoverable": "no"}
