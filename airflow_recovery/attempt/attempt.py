@@ -22,7 +22,7 @@ from airflow_recovery.splits.dynamic_assignment import finish_pulled
 from airflow_recovery.streaming.failover import check_channels
 
 
-def claim_attempt(
+def claim_attempt(  # noqa: PLR0913 - what one claim says
     run: Run,
     region: str,
     state: RunState,

@@ -132,7 +132,9 @@ class RegionTask:
             f"The journal of {self._region} was not coherent in {LISTING_ROUNDS} listings; this task retries."
         )
 
-    def _act_on(self, state: RunState, externals: tuple[ExternalObject, ...]) -> RegionResult | None:
+    def _act_on(  # noqa: C901 - what a listing asks for, in the order of the protocol
+        self, state: RunState, externals: tuple[ExternalObject, ...]
+    ) -> RegionResult | None:
         """What one listing asks for. `None`: the journal was changed, or some time has passed; list it again."""
         opened = state.of(self._region).open_attempt
         if opened is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_recovery.store.object_store import ObjectStore
 
 
-def run_over_connect(
+def run_over_connect(  # noqa: PLR0913 - what a session is opened with
     url: str,
     spec: RegionSpec,
     *,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COLUMNAR_UDF_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 
-def run_region(
+def run_region(  # noqa: PLR0913 - what a driver has open already is handed in
     spark: SparkSession,
     spec: RegionSpec,
     *,

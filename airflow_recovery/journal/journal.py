@@ -76,7 +76,7 @@ class Journal:
     ``snapshot_min_pause_s``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, and a test's clock
         self,
         store: ObjectStore,
         identity: RunIdentity,
@@ -131,7 +131,7 @@ class Journal:
 
     # reading
 
-    def list(self, regions: Iterable[str]) -> Listing:
+    def list(self, regions: Iterable[str]) -> Listing:  # noqa: C901 - a branch a kind of object
         """One listing of the whole truth; objects of regions that are not named are left out.
 
         Raises the store's errors; never takes "denied" or "timed out" for "empty".

@@ -81,7 +81,7 @@ class Recorder:
         self._record(WriteInDoubt(occurred_at=self._now(), key=key, why=why))
 
 
-def _event_of(record: Record, at: str, number: int) -> JobEvent:
+def _event_of(record: Record, at: str, number: int) -> JobEvent:  # noqa: C901 - a branch a kind of record
     if isinstance(record, PlanRecord):
         return JobPlanned(occurred_at=at, job=record.job, plan_hash=plan_hash(record))
     if isinstance(record, Claim):

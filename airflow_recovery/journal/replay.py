@@ -72,7 +72,7 @@ class EventFold:
         self._plans: set[str] = set()
         self._newest_publish = 0
 
-    def add(self, event: JobEvent) -> None:
+    def add(self, event: JobEvent) -> None:  # noqa: C901 - a branch a kind of event
         """One event; those that say nothing of the state are left out."""
         if isinstance(event, AttemptClaimed):
             claim = event.claim

@@ -98,7 +98,7 @@ class EventWriter:
     Does not survive a fork, nor a kill: what waits then is lost, and the stream has no end.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - limits, each with its default
         self,
         store: ObjectStore,
         identity: RunIdentity,

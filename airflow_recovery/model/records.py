@@ -273,7 +273,7 @@ class AttemptTrace:
     commit: CommitSpec | None = None
     mode: RegionMode = flat(BATCH, value_class)
 
-    def finished(
+    def finished(  # noqa: PLR0913 - what an outcome says
         self,
         ended_at: str,
         outputs: tuple[PartitionManifest, ...],

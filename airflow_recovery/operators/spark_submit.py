@@ -96,7 +96,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "inputs", "outputs")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an operator's options
         self,
         *,
         outputs: Sequence[str] | Mapping[str, str | None],

@@ -76,7 +76,7 @@ class SparkJobTaskGroup(TaskGroup):
     :param recovery_mode: ``TASK_LEVEL``, or ``JOB_LEVEL``, which restarts the whole job whatever the strategy says.
     """
 
-    def __init__(
+    def __init__(  # noqa: C901, PLR0913 - a task group's options, checked one after the other
         self,
         group_id: str,
         *,

@@ -59,7 +59,7 @@ class ReleaseRule:
     of the regions that have parts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that the rule is told: it reads nothing itself
         self,
         plan: PlanRecord,
         state: RunState,

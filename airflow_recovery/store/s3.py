@@ -55,7 +55,7 @@ class S3Store:
     Does not create buckets. ``max_connections`` bounds the connections of one instance.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options of the client, each with its default
         self,
         base_uri: str,
         *,

@@ -241,7 +241,7 @@ class Written:
     created: bool
 
 
-def write_once(
+def write_once(  # noqa: PLR0913 - a test's clock, pause and dice
     store: ObjectStore,
     key: str,
     body: bytes,

@@ -81,7 +81,7 @@ class RunPlace:
 
 
 @contextmanager
-def open_run(
+def open_run(  # noqa: PLR0913 - what a task knows of its run
     context: Mapping[str, Any],
     place: RunPlace,
     plan: PlanRecord,

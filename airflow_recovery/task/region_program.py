@@ -44,7 +44,7 @@ _OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
 class RegionProgram:
     """One region of a declared job, however its application is started: over spark-submit, or over Spark Connect."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a driver is started with
         self,
         *,
         job: Job,

@@ -36,7 +36,7 @@ class ChannelOpenTrigger(BaseTrigger):
     :param deadline: seconds since the epoch, or `None`: it waits as long as the producer may come.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a trigger is made again from
         self,
         *,
         dag_id: str,

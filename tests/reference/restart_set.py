@@ -91,7 +91,7 @@ def individual_restart_set(
     return found
 
 
-def _closure(
+def _closure(  # noqa: C901 - Flink's three rules in one loop
     topology: ExecutionTopology,
     failed: int,
     available: Callable[[int], bool],

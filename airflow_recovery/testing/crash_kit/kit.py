@@ -22,7 +22,7 @@ PAIRS = "two crashes"
 T = TypeVar("T")
 
 
-def crash_test(
+def crash_test(  # noqa: PLR0913 - options of a drill, each with its default
     job: str = EXAMPLE,
     *,
     engine: Engine = Engine.PLAIN,

@@ -36,7 +36,7 @@ class LocalAirflow(RunsApi):
     scheduler.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options of an Airflow, each with its default
         self,
         home: Path | str,
         dags_folder: Path | str,

@@ -34,7 +34,7 @@ class Login:
     password: str
 
 
-def airflow_environment(
+def airflow_environment(  # noqa: PLR0913 - what the processes of an Airflow are told
     *,
     home: Path,
     dags_folder: Path,

@@ -133,7 +133,7 @@ class Schedule:
             if not self._makes_progress():
                 return None
 
-    def _candidate(self) -> Strand | None:
+    def _candidate(self) -> Strand | None:  # noqa: C901 - decisions in the order in which a seed is spent
         """One who can go on; perhaps a new try. `None` where there is nobody but, perhaps, zombies that stay away."""
         rng, airflow = self.rng, self.world.airflow
         if self._is_untidy:

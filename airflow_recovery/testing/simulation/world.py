@@ -47,7 +47,7 @@ class World:
     ``history`` is the fold of all events of the journal, as they were recorded.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
         self,
         job: SimulatedJob,
         rng: random.Random,

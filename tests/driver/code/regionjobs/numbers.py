@@ -58,7 +58,7 @@ def right(noisy: DataFrame) -> DataFrame:
 
 
 @numbers.source(params={"what": "", "ready": "", "go": ""})
-def troubled(spark: SparkSession, what: str, ready: str, go: str) -> DataFrame:
+def troubled(spark: SparkSession, what: str, ready: str, go: str) -> DataFrame:  # noqa: C901 - a branch a trouble
     from pathlib import Path
 
     from pyspark.sql import functions as F
