@@ -60,7 +60,7 @@ def test_what_need_not_run_is_set_with_its_attempt_and_evidence(recorded, capsys
     assert note.startswith(f"Rebuilt from {recorded.uri}/flights/date-2026-01-01T000000Z/flights/: by_route: attempt 2")
     said = capsys.readouterr().out
     assert "Run manual: 2 tasks were set to success." in said
-    assert "  flights.by_route: by_route: attempt 2 stands" in said
+    assert "  flights.by_route: by_route: attempt 2 is valid" in said
     assert "  flights.busiest: must run: busiest: never finished" in said
     assert "  flights.by_carrier: it is running, try 1" in said
 

@@ -23,7 +23,7 @@ def test_what_is_cleared_and_stands_is_kept_without_spark(finished: DagRun, clea
     for region in cleared or before.attempts:
         said = finished.said(region)
         assert (said["decision"], said["attempt"]) == ("kept", before.current(region))
-        assert f"{region} is kept: attempt {said['attempt']} stands" in finished.log(region)
+        assert f"{region} is kept: attempt {said['attempt']} is valid" in finished.log(region)
     journal.check()
 
 
