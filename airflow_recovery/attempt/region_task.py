@@ -24,6 +24,7 @@ from enum import Enum
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
+from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
@@ -36,11 +37,12 @@ from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import ClearNotConfigured, Failure, InputLost, PagesDisagree
+from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, InputLost, PagesDisagree
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RunAttempt
+from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome
 from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
@@ -81,6 +83,7 @@ class RegionTask:
     """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
 
     ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
+    ``builder``: of a result that other runs may be building; raises `BuiltElsewhere` while one does.
     """
 
     def __init__(
@@ -93,12 +96,13 @@ class RegionTask:
         prepare_journal: Callable[[], None] = lambda: None,
         restarts: Restarts | None = None,
         label: Callable[[Failure], Failure] = labelled,
+        builder: Builder | None = None,
     ) -> None:
         self._run = run
         self._region = region
         self._application = application
         self._epoch = epoch
-        self._owner: RunAttempt | None = None
+        self._builder = builder
         self._prepare_journal = prepare_journal
         self._restarts = restarts or Restarts(run, region, None)
         self._label = label
@@ -266,9 +270,12 @@ class RegionTask:
             return refuse_without_clear_client(self._run, evaluation, self._region, lost)
         return clear_producers(self._run, evaluation, self._region, lost, self._observation)
 
-    # what a shared result does in another way
+    # attempts
 
     def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+        if self._builder is not None and self._builder.takes_over(self._run, self._region, opened):
+            self._fence_previous_attempt(opened)
+            return
         evaluation = self._run.evaluate(state, {self._region: externals})
         if (
             opened.claim is not None
@@ -288,18 +295,23 @@ class RegionTask:
         fence_previous_attempt(self._run, self._region, opened, self._application, self._restarts, self._label)
 
     def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
-        return claim_attempt(
-            self._run,
-            self._region,
-            state,
-            inputs,
-            mode=mode,
-            epoch=self._epoch,
-            owner=self._owner,
-            process=None if self._application.outlives_task else own_process(),
-            commit_number=number_in_target(self._run, self._region, state),
-            prepare_journal=self._prepare_journal,
-        )
+        try:
+            return claim_attempt(
+                self._run,
+                self._region,
+                state,
+                inputs,
+                mode=mode,
+                epoch=self._epoch,
+                owner=None if self._builder is None else self._builder.owner,
+                process=None if self._application.outlives_task else own_process(),
+                commit_number=number_in_target(self._run, self._region, state),
+                prepare_journal=self._prepare_journal,
+            )
+        except AttemptLost as error:
+            if self._builder is None:
+                raise
+            raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
 
 
 def _pinned(splits: SplitWork | None, stage: StageWork | None) -> RegionMode:

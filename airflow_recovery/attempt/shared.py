@@ -19,10 +19,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication, WrappedApplication
+from airflow_recovery.attempt.builder import Builder, build_of
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, last_beat
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run
@@ -32,11 +33,9 @@ from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -83,60 +82,11 @@ def shared_plan(region: RegionPlan) -> PlanRecord:
     return PlanRecord(SHARED, (alone,))
 
 
-class SharedTask(RegionTask):
-    """One try in the shared journal. Never ends another run's attempt, but one that gives no heartbeat.
-
-    ``silent`` is the attempt that was watched for long enough: it may be ended if it looks as it did then. Raises
-    `BuiltElsewhere` where somebody else is making the result.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        region: str,
-        application: SparkApplication,
-        owner: RunAttempt,
-        silent: BuildInProgress | None,
-    ) -> None:
-        super().__init__(run, region, application)
-        self._owner = owner
-        self._silent = silent
-
-    def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
-        claim = opened.claim
-        owner = claim.owner if claim is not None else None
-        if owner is None or not _is_same_task(owner, self._owner):
-            build = BuildInProgress(
-                self._run.journal.identity.run_key,
-                self._region,
-                opened.number,
-                owner,
-                last_beat(self._run.journal, self._region, opened.number),
-            )
-            if build != self._silent:
-                raise BuiltElsewhere(build.text(), build)
-            self._run.log.warning("%s, and has given no heartbeat: taking over.", build.text())
-            self._fence_previous_attempt(opened)
-        else:
-            super()._end_previous_attempt(state, opened, externals)
-
-    def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
-        try:
-            return super()._claim(state, inputs, mode)
-        except AttemptLost as error:
-            raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
-
-
-def _is_same_task(one: RunAttempt, other: RunAttempt | None) -> bool:
-    """An earlier try of the same task: it is over, since Airflow has started this one."""
-    return other is not None and replace(one, attempt=0) == replace(other, attempt=0)
-
-
 class SharedApplication(SparkApplication):
     """That of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
 
     ``make_application(identity)`` gives what starts Spark for the journal of ``identity``. ``silent``: see
-    `SharedTask`. ``timeout_s``: after how long without a heartbeat the build is taken over. ``waits_here``: wait in
+    `Builder`. ``timeout_s``: after how long without a heartbeat the build is taken over. ``waits_here``: wait in
     this process while another run makes the result; else the attempt is given up, and `BuiltElsewhere` raised, so
     that the caller can wait where it costs nothing.
     """
@@ -226,15 +176,8 @@ class SharedApplication(SparkApplication):
         opened = journal.load(journal.list([self._region])).of(self._region).open_attempt
         if opened is None or opened.claim is None:
             return None
-        owner = opened.claim.owner
-        build = BuildInProgress(
-            journal.identity.run_key,
-            self._region,
-            opened.number,
-            owner,
-            last_beat(journal, self._region, opened.number),
-        )
-        is_own = owner is not None and _is_same_task(owner, self._owner(0))
+        build = build_of(journal, self._region, opened)
+        is_own = Builder(self._owner(0)).is_own(build.owner)
         return None if is_own or build == self._silent else build
 
     # in the shared journal
@@ -256,7 +199,7 @@ class SharedApplication(SparkApplication):
                 fingerprints={},
             )
             try:
-                result = SharedTask(run, self._region, self._running, owner, self._silent).execute()
+                result = RegionTask(run, self._region, self._running, builder=Builder(owner, self._silent)).execute()
             except BuiltElsewhere as found:
                 if found.build is not None and not self._waits_here:
                     raise

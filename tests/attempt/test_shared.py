@@ -10,10 +10,11 @@ from backfill import Backfill, SharedWorld, go
 from clocked import DAY_S, HOUR_S, sweep
 from fakes import InlineThread, Killed, Process
 
-from airflow_recovery.attempt import attempt, region_task, shared
+from airflow_recovery.attempt import attempt, shared
+from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.attempt.shared import SharedTask, shared_key
+from airflow_recovery.attempt.shared import shared_key
 from airflow_recovery.driver.heartbeat import Heartbeat
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
@@ -133,10 +134,7 @@ def test_a_maker_that_was_taken_for_dead_adopts_what_the_other_has_made():
 
 
 def test_control_without_the_owner_every_waiting_run_ends_the_attempt_of_a_living_one(monkeypatch):
-    def fence_at_once(self, state, opened, externals):
-        region_task.RegionTask._end_previous_attempt(self, state, opened, externals)
-
-    monkeypatch.setattr(SharedTask, "_end_previous_attempt", fence_at_once)
+    monkeypatch.setattr(Builder, "takes_over", lambda self, run, region, opened: False)
     most = 0
     for seed in range(10):
         backfill = Backfill(10, seed)
