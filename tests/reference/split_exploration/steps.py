@@ -136,7 +136,7 @@ class Steps:
         for subtask in range(world.subtasks if self.case.vanished is Vanished.KEEP else 0):
             region = world.regions[subtask]
             if world.tasks[subtask] == Task.NAMED and len(region.attempts) > region.reset_watermark:
-                marked = region._replace(mark=len(region.attempts))
+                marked = region._replace(reset_watermark=len(region.attempts))
                 after = world._replace(regions=_at(world.regions, subtask, marked))
                 yield ("a person restarts, as it says", name_of(subtask)), _clear(after, [subtask])
 
@@ -424,7 +424,7 @@ class Steps:
             for subtask in range(world.subtasks):
                 region = world.regions[subtask]
                 if len(region.attempts) > region.reset_watermark:
-                    marked = region._replace(mark=len(region.attempts))
+                    marked = region._replace(reset_watermark=len(region.attempts))
                     after = changed._replace(regions=_at(world.regions, subtask, marked))
                     yield ("a person restarts", name_of(subtask)), _clear(after, [subtask])
         if Change.CLEAR in kinds:

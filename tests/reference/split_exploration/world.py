@@ -51,7 +51,7 @@ class Region(NamedTuple):
     """The attempts of one subtask, from number 1 on, and up to which they were reset."""
 
     attempts: tuple[Tried, ...] = ()
-    mark: int = 0
+    reset_watermark: int = 0
 
 
 class Stage:
