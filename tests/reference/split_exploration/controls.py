@@ -78,7 +78,7 @@ def _forgets_earlier(real: Callable[..., Any]) -> Callable[..., Any]:
     return advance
 
 
-_NOT_ASKED: Patch = (SplitBook, "why_not_standing", _says_nothing)
+_NOT_ASKED: Patch = (SplitBook, "invalid_because", _says_nothing)
 
 CONTROLS = (
     Control(
@@ -115,7 +115,7 @@ CONTROLS = (
         "what was reset is not adopted",
         _case(Change.RESTART, Fault.KILL, faults=2),
         ("doubled", "lost", "stuck", "no end"),
-        ((RegionState, "void_up_to", property(lambda self: 0)),),
+        ((RegionState, "invalid_up_to", property(lambda self: 0)),),
     ),
     Control(
         "a split that has vanished has its home when it is back (static)",
