@@ -92,7 +92,7 @@ def no_final_check(run: Run, region: str, attempt: int) -> None:
 
 
 def test_1_without_settle_green_is_false(broken):
-    broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "settle", no_final_check))
+    broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "final_check", no_final_check))
 
 
 def test_2_where_settle_spares_running_tasks_green_is_false(broken):
@@ -144,7 +144,7 @@ def test_4_where_a_consumers_report_resets_its_producer(broken):
         return clear_producers(run, evaluation, caller, lost, observation)
 
     clear_producers = wake.clear_producers
-    broken(alone(PAIR, {Trouble.DELETE: 1}), "I5: P@1 was reset by C", (wake, "wake_producers", with_authority))
+    broken(alone(PAIR, {Trouble.DELETE: 1}), "I5: P@1 was reset by C", (wake, "clear_producers", with_authority))
 
 
 def test_5_where_the_try_is_that_of_the_finish_record_nobody_is_ever_woken(broken):
@@ -190,7 +190,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
 
     act_on = RegionTask._act_on
     # Settle alone would catch it.
-    off = (region_task, "settle", no_final_check), (RegionTask, "_act_on", adopts)
+    off = (region_task, "final_check", no_final_check), (RegionTask, "_act_on", adopts)
     broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off)
 
 
@@ -285,7 +285,7 @@ def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
 
     evaluate = Evaluation._evaluate_validity
     settings = Settings(job_of(PAIR), {Trouble.DEPLOY: 1})
-    broken(settings, "undisturbed run", (Evaluation, "_judge_standing", same_code))
+    broken(settings, "undisturbed run", (Evaluation, "_evaluate_validity", same_code))
 
 
 def test_where_nobody_says_what_a_dead_process_has_left_the_history_has_a_hole(broken):
