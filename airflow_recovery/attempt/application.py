@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.model.mode import BATCH
+from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
-from airflow_recovery.splits.parts import SplitWork
-from airflow_recovery.streaming.mode import StreamingClaim, StreamingOutcome
-from airflow_recovery.streaming.work import StageWork
 
 
 @dataclass(frozen=True)
@@ -36,10 +33,8 @@ class ClaimedAttempt:
     """What the coordinators of its vertices are restored from."""
     commit: CommitSpec | None = None
     """What its finish is prepared for."""
-    splits: SplitWork | None = None
-    """Of a region that commits split by split: what is to be read, and what its claim takes over."""
-    stage: StageWork | None = None
-    """Of a stage: the channels at its ends, and what it goes on from."""
+    work: AttemptWork = field(default_factory=AttemptWork)
+    """What its mode knows of what is to be done."""
     comes_back: bool = False
     """Its run was closed before: what was there of it at the listing may have been purged since."""
     found_inputs_kept: Callable[[], bool] | None = None
@@ -58,7 +53,7 @@ class ClaimedAttempt:
             claim.inputs,
             self.externals,
             commit,
-            StreamingOutcome(StreamingClaim.of(claim).channels) if self.stage is not None else BATCH,
+            self.work.in_outcome,
         )
 
 

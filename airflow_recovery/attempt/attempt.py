@@ -10,16 +10,14 @@ from dataclasses import replace
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt_outcome import own_finish
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
-from airflow_recovery.attempt.inputs_kept import ReleaseCheck, check_base
+from airflow_recovery.attempt.inputs_kept import ReleaseCheck
+from airflow_recovery.attempt.mode import attempt_of
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import Claim, InputRef, Outcome, RegionPlan, RunAttempt
-from airflow_recovery.splits.adoption import finish_without_spark
-from airflow_recovery.splits.dynamic_assignment import finish_pulled
-from airflow_recovery.streaming.failover import check_channels
 
 
 def claim_attempt(  # noqa: PLR0913 - what one claim says
@@ -98,7 +96,7 @@ def run_claimed(
 ) -> Outcome:
     """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more."""
     claim = attempt.claim
-    todo = attempt.splits is None or not attempt.splits.is_done
+    mode = attempt_of(run.regions[claim.region])
     failed = FailedAttempt(run, claim, restarts, label)
     check = ReleaseCheck(run, claim, application.stop)
     looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
@@ -107,10 +105,8 @@ def run_claimed(
         looking.start()
         if attempt.comes_back:
             run.journal.put_plan(run.plan)
-        check_base(run, claim)
-        check_channels(run, claim)
-        early = finish_pulled(run, attempt) if todo else finish_without_spark(run, attempt)
-        confirmed = early or application.run(attempt)
+        mode.check_claim(run, claim)
+        confirmed = mode.finish_early(run, attempt) or application.run(attempt)
     except BaseException as error:
         outcome = failed.end(error)
     else:

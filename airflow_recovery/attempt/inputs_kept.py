@@ -11,7 +11,6 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, InputReleased, StoreError
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, FenceCause
-from airflow_recovery.splits.mode import SplitClaim
 
 
 class ReleaseCheck:
@@ -76,23 +75,6 @@ def ensure_inputs_kept(run: Run, attempt: ClaimedAttempt) -> None:
             f"{claim.region}@{claim.attempt}: {released} after it was claimed: its application may have read a part of "
             "that. Nothing that it wrote counts; the next try has the input made again."
         )
-
-
-def check_base(run: Run, claim: Claim) -> None:
-    """Was something that the claim adopts released, or reset? Then the attempt is fenced.
-
-    Before anything else: parts are taken over and not read, so nothing would fail where they are gone. Raises
-    `AttemptLost`, and the store's errors.
-    """
-    if not SplitClaim.of(claim).base:
-        return
-    mine = run.list().state.of(claim.region)
-    adopted = [part.attempt for part in SplitClaim.of(claim).base]
-    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.is_let_go(attempt)]
-    if gone:
-        detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
-        _fence(run, claim, detail)
-        raise AttemptLost(f"{claim.region}@{claim.attempt}: {detail} after it was claimed; the next try reads it anew.")
 
 
 def _released(state: RunState, claim: Claim) -> str:

@@ -20,7 +20,6 @@ from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, No
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import Claim, ExternalObject
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.splits.mode import SplitClaim
 
 LIVE_CHECK_EVERY_S = 15.0
 """Each live check is a write to Airflow's database; a kill of the task ends the waiting anyway."""
@@ -40,7 +39,7 @@ def is_worth_reconnecting(
         return False
     region = claim.region
     mark = state.of(region).reset_watermark
-    if opened.number <= mark or any(each.attempt <= mark for each in SplitClaim.of(claim).base):
+    if opened.number <= mark or any(number <= mark for number in claim.mode.attempts):
         return False
     if epoch is not None and claim.epoch != epoch:
         return False

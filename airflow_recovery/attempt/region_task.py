@@ -24,11 +24,13 @@ from enum import Enum
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
+from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
+from airflow_recovery.attempt.mode import attempt_of
 from airflow_recovery.attempt.previous_attempt import fence_previous_attempt
 from airflow_recovery.attempt.recompute import reset_for_epoch
 from airflow_recovery.attempt.reconnect import is_worth_reconnecting, reconnect
@@ -41,18 +43,12 @@ from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, In
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
-from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome
+from airflow_recovery.model.mode import RegionMode
+from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, InputRef, Outcome
 from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.splits.adoption import split_work
-from airflow_recovery.splits.mode import SplitClaim, SplitPlan
-from airflow_recovery.splits.parts import SplitWork
-from airflow_recovery.streaming.failover import is_current_stage, restart_stages, stage_failover, void_attempt
-from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
-from airflow_recovery.streaming.work import StageWork, stage_work
 
 
 class Decision(str, Enum):
@@ -116,10 +112,8 @@ class RegionTask:
             listing = self._run.list()
             try:
                 # What its coordinators are restored from is in other outcomes than those of its inputs.
-                # A stage's channels are told by the resets of others.
                 planned = self._run.regions[self._region]
-                is_stage = isinstance(planned.mode, StreamingPlan)
-                is_simple = self._epoch is None and not (planned.coordinators or is_stage)
+                is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
                 inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
                 state = listing.state if inputs is not None else self._run.journal.load(listing)
             except PagesDisagree:
@@ -164,9 +158,9 @@ class RegionTask:
         self._run.available.look_ahead(found)
         lost = evaluation.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
-        is_stage = isinstance(self._run.regions[self._region].mode, StreamingPlan) and restart is None
-        stages = stage_failover(self._run, evaluation, self._region) if is_stage else None
-        if lost and restart is None and not (stages is not None and stages.anew):
+        mode = attempt_of(self._run.regions[self._region])
+        others = mode.failover(self._run, evaluation, self._region) if restart is None else None
+        if lost and restart is None and not (others is not None and others.comes_first):
             if self._observes_now():
                 return None
             raise self._clear_producers(evaluation, lost)
@@ -177,15 +171,15 @@ class RegionTask:
             if not self._observes_now():
                 restart_others(self._run, state, restart, self._observation)
             return None
-        if stages is not None and stages.is_stuck:
+        if others is not None and others.is_stuck:
             self._void_attempt(state)
             return None
-        if stages is not None and stages.is_needed:
+        if others is not None and others.is_needed:
             if self._observes_now():
                 return None
             # What is done next rests on a listing of its own, and that on an observation before it.
             observation, self._observation = self._observation, None
-            if restart_stages(self._run, stages, observation):
+            if others.restart(self._run, observation):
                 return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
         return self._run_attempt(state, _inputs_of(evaluation, inputs), externals, why.text())
@@ -238,26 +232,23 @@ class RegionTask:
         earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
         region = self._run.regions[self._region]
         pins = pins_of(self._run, self._region, inputs)
-        is_split = isinstance(region.mode, SplitPlan)
-        splits = split_work(self._run, region, state, pins, externals) if is_split else None
-        stage = stage_work(state, region, self._run.stages) if isinstance(region.mode, StreamingPlan) else None
+        work = attempt_of(region).work(self._run, region, state, pins, externals)
         check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
-            self._claim(state, pins, _pinned(splits, stage)),
+            self._claim(state, pins, work.in_claim),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",
             earlier_failures=earlier,
             coordinators=coordinator_snapshots(self._run.today, state, region),
             commit=region.commit,
-            splits=splits,
-            stage=stage,
+            work=work,
             comes_back=state.is_closed,
         )
         outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
         commit_own(self._run, outcome)
         final_check(self._run, self._region, outcome.attempt)
-        told = "ran" if splits is None or not splits.adopted else f"ran; {splits.text()}"
+        told = f"ran; {work.taken_over}" if work.taken_over else "ran"
         return RegionResult(self._region, Decision.RAN, outcome.attempt, told, outcome, cause=why)
 
     def _clear_producers(self, evaluation: Evaluation, lost: Mapping[str, Reason]) -> InputLost | ClearNotConfigured:
@@ -279,7 +270,7 @@ class RegionTask:
         evaluation = self._run.evaluate(state, {self._region: externals})
         if (
             opened.claim is not None
-            and is_current_stage(self._run, state, opened.claim)
+            and attempt_of(self._run.regions[self._region]).is_current(self._run, state, opened.claim)
             and is_worth_reconnecting(self._run, state, evaluation, opened, self._application, self._epoch)
             and reconnect(self._run, opened.claim, self._application, externals)
         ):
@@ -289,7 +280,9 @@ class RegionTask:
     def _void_attempt(self, state: RunState) -> None:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
         before = self._run.journal.read_claim(self._region, state.of(self._region).latest_attempt)
-        void_attempt(self._run, self._claim(state, before.inputs, before.mode))
+        claim = self._claim(state, before.inputs, before.mode)
+        why = "it begins anew"
+        self._run.journal.fence(fenced(self._run, claim.region, claim.attempt, FenceCause.SUPERSEDED, why))
 
     def _fence_previous_attempt(self, opened: Attempt) -> None:
         fence_previous_attempt(self._run, self._region, opened, self._application, self._restarts, self._label)
@@ -312,12 +305,6 @@ class RegionTask:
             if self._builder is None:
                 raise
             raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
-
-
-def _pinned(splits: SplitWork | None, stage: StageWork | None) -> RegionMode:
-    if splits is not None:
-        return SplitClaim(splits.base, splits.reading)
-    return BATCH if stage is None else StreamingClaim(stage.pins, stage.code, stage.after)
 
 
 def _inputs_of(evaluation: Evaluation, regions: tuple[str, ...]) -> dict[str, Outcome]:

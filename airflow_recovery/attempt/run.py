@@ -16,14 +16,12 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.mode import answers_of, modes_of
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
-from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.planning import SplitBooks
-from airflow_recovery.streaming.channel_graph import Stages
-from airflow_recovery.streaming.mode import ChannelRef
+from airflow_recovery.store.object_store import ObjectStore
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
@@ -58,6 +56,14 @@ class TaskIdentity:
     grant: RetryGrant | None = None
 
 
+class RunMode:
+    """What the modes of a run are asked before it is judged. Another mode has its answer in ``run`` of its package."""
+
+    def known(self, plan: PlanRecord, journal: Journal) -> object:
+        """What it knows of the run besides its records, for `Evaluation`. Batch: nothing."""
+        return None
+
+
 @dataclass(frozen=True)
 class Run:
     """One DAG run's job, as one task of it sees it.
@@ -87,9 +93,8 @@ class Run:
     check_owner: Callable[[], None] = lambda: None
     """Asked before anything in the journal is taken over: is it this deployment's? Raises `ConfigurationError`. The
     first attempt of a region does not ask: the tasks of its inputs have."""
-    channel_available: Callable[[ChannelRef], bool] = lambda pin: True
-    """Whether the log of that generation of a channel is there. Asked where a stage has read it before, and is to go on
-    with it. Raises the store's errors: "denied" is no answer."""
+    results: ObjectStore | None = None
+    """The store of the results, for a mode that keeps more there than results."""
 
     @cached_property
     def plan_hash(self) -> str:
@@ -120,11 +125,6 @@ class Run:
                 found[producer].append(each.name)
         return {name: tuple(readers) for name, readers in found.items()}
 
-    @cached_property
-    def stages(self) -> Stages:
-        """The regions at channels, as of `today`."""
-        return Stages(self.today)
-
     def list(self) -> Listing:
         """One listing of the journal."""
         return self.journal.list(self.regions)
@@ -142,10 +142,10 @@ class Run:
     def evaluate(
         self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
     ) -> Evaluation:
-        """The state, judged by the one pure function. One LIST for each source whose subtasks pull their splits."""
+        """The state, judged by the one pure function, with what the modes of the run read for that."""
         # After the listing of ``state``: what a finish has read was entered before it.
-        books = SplitBooks.of(self.today, lambda source: self.journal.split_log(source).read())
-        known = {SplitPlan.name: books}
+        modes: dict[str, RunMode] = {mode: answers_of(mode, "run", RunMode) for mode in modes_of(self.today.regions)}
+        known = {mode: answers.known(self.today, self.journal) for mode, answers in modes.items()}
         return Evaluation(self.today, state, available=self.available, externals=externals, known=known)
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:

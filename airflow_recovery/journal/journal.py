@@ -47,7 +47,6 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 from airflow_recovery.store.write_once import write_once
@@ -95,7 +94,7 @@ class Journal:
         self.identity = identity
         self.layout = JournalLayout(identity)
         self.writer = writer
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._listener = listener or NoListener()
         self._mask = mask
         pace = SnapshotPace(snapshot_min_pause_s)
@@ -104,16 +103,8 @@ class Journal:
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
-        self._split_logs: dict[str, SplitLogStore] = {}
-
-    def split_log(self, vertex: str) -> SplitLogStore:
-        """The log of the splits that the subtasks of ``vertex`` pull. One for each, so that it is read once: not to be
-        used by two threads at a time."""
-        found = self._split_logs.get(vertex)
-        if found is None:
-            found = SplitLogStore(self.store, self.identity, vertex, writer=self.writer, deadline_s=self._deadline_s)
-            self._split_logs[vertex] = found
-        return found
+        self.of_modes: dict[object, Any] = {}
+        """What a mode has read of the run beside the records, by keys of its own."""
 
     def sibling(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
         """The journal of ``identity`` in the same store, for the same process. ``listener`` is told what it writes."""
@@ -121,7 +112,7 @@ class Journal:
             self.store,
             identity,
             writer=self.writer,
-            deadline_s=self._deadline_s,
+            deadline_s=self.deadline_s,
             listener=listener,
             mask=self._mask,
             sleep=self._sleep,
@@ -467,7 +458,7 @@ class Journal:
                 key,
                 encode_record(self.identity, stored),
                 is_mine=evaluate,
-                deadline_s=self._deadline_s,
+                deadline_s=self.deadline_s,
                 sleep=self._sleep,
                 clock=self._clock,
                 rng=self._rng,

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
 
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.model.codec import to_json
-from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.records import InputRef, PlanRecord
 
 
 def plan_hash(plan: PlanRecord) -> str:
     """Content hash of ``plan``; equal plans have equal hashes on every machine."""
     return hashlib.sha256(canonical_json(to_json(plan)).encode()).hexdigest()[:32]
+
+
+def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:
+    """Digest of what an attempt reads but for what it may take over: the code, and the rows of its side inputs.
+
+    A side input that was made again with equal rows is the same; one without digests is another with each attempt.
+    """
+    pins = sorted([each.region, sorted(each.digests) or each.attempt] for each in inputs)
+    return hashlib.sha256(json.dumps([fingerprint, pins]).encode()).hexdigest()[:32]

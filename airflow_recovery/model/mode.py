@@ -49,9 +49,37 @@ class RegionMode:
 
 
 M = TypeVar("M", bound=RegionMode)
+W = TypeVar("W", bound="AttemptWork")
 A = TypeVar("A")
 
 BATCH = RegionMode()
+
+
+@dataclass(frozen=True)
+class AttemptWork:
+    """What an attempt has to do, as far as the region's mode knows it before the claim. Batch: all there is."""
+
+    @classmethod
+    def of(cls: type[W], work: AttemptWork) -> W:
+        """``work``, of which is known that it is this mode's. Raises `TypeError`."""
+        if not isinstance(work, cls):
+            raise TypeError(f"expected a {cls.__name__}, found {work!r}")
+        return work
+
+    @property
+    def in_claim(self) -> RegionMode:
+        """What the claim of the attempt pins."""
+        return BATCH
+
+    @property
+    def in_outcome(self) -> RegionMode:
+        """What its outcome will say, as far as it is known before the attempt has run."""
+        return BATCH
+
+    @property
+    def taken_over(self) -> str:
+        """For people: what it takes over from earlier attempts; empty for nothing."""
+        return ""
 
 
 class HasMode(Protocol):

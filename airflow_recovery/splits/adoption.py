@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from airflow_recovery.attempt.application import ClaimedAttempt
+from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.errors import ObjectMissing, RecordInvalid
+from airflow_recovery.errors import AttemptLost, ObjectMissing, RecordInvalid
+from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
+    Claim,
     ExternalObject,
+    FenceCause,
     InputRef,
     Outcome,
     Part,
@@ -24,7 +28,8 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.log import SplitBook
-from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
+from airflow_recovery.splits.log_store import split_log
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import (
     SplitWork,
     accumulated,
@@ -33,7 +38,6 @@ from airflow_recovery.splits.parts import (
     folder_of,
     lost_splits_of,
     numbers_of,
-    reading_of,
     refs_of,
     taken,
     union_of,
@@ -59,7 +63,7 @@ def split_work(
     claims = {each.attempt: each for each in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))
-    book = run.journal.split_log(planned.split_source).book if before and planned.pulls_splits else None
+    book = split_log(run.journal, planned.split_source).book if before and planned.pulls_splits else None
     index = region.subtask.index if region.subtask is not None else 0
 
     def is_own(part: Part) -> bool:
@@ -76,11 +80,26 @@ def split_work(
     return work
 
 
+def check_base(run: Run, claim: Claim) -> None:
+    """Was something that the claim adopts released, or reset? Then the attempt is fenced.
+
+    Before anything else: parts are taken over and not read, so nothing would fail where they are gone. Raises
+    `AttemptLost`, and the store's errors.
+    """
+    if not SplitClaim.of(claim).base:
+        return
+    mine = run.list().state.of(claim.region)
+    adopted = [part.attempt for part in SplitClaim.of(claim).base]
+    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.is_let_go(attempt)]
+    if gone:
+        detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
+        run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))
+        raise AttemptLost(f"{claim.region}@{claim.attempt}: {detail} after it was claimed; the next try reads it anew.")
+
+
 def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
     """Finish an attempt that takes everything over. Raises `SplitsNotCovered`; `AttemptLost` where it was fenced."""
-    work = attempt.splits
-    if work is None:
-        raise AssertionError(f"{attempt.claim.region} does not commit split by split")
+    work = SplitWork.of(attempt.work)
     check_cover(work.assigned, work.adopted)
     region = run.regions[attempt.claim.region]
     outcome = attempt.trace.finished(

@@ -24,8 +24,9 @@ from airflow_recovery.model.split import Split, in_order, listed
 from airflow_recovery.model.split_matching import Vanished, names
 from airflow_recovery.splits.adoption import finish_without_spark
 from airflow_recovery.splits.log import Discovered, Rescaled, SplitBook
-from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.log_store import SplitLogStore, split_log
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.parts import SplitWork
 
 
 def discover(
@@ -136,14 +137,14 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
     It finishes here where nothing is left for it: with what its claim adopts, or without rows where it has nothing, and
     another subtask has shown by a part which columns there are. Raises `AttemptLost` where it was fenced.
     """
-    work, claim = attempt.splits, attempt.claim
-    if work is None or not work.is_pulled:
+    work, claim = SplitWork.of(attempt.work), attempt.claim
+    if not work.is_pulled:
         return None
     region = run.regions[claim.region]
     subtask = region.subtask.index if region.subtask is not None else 0
     base = {key for each in work.adopted for key in each.splits}
     try:
-        log = run.journal.split_log(SplitPlan.of(region).split_source)
+        log = split_log(run.journal, SplitPlan.of(region).split_source)
         book = return_rest(log, subtask, claim.attempt, work.adopted)
     except AttemptLost as error:
         run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, str(error)))
@@ -153,7 +154,7 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
     run.log.info("%s: no split is left for it; it has %d.", claim.region, len(base))
     if any(each.outputs for each in work.adopted):
         own = tuple(each for each in work.assigned if each.key in base)
-        return finish_without_spark(run, replace(attempt, splits=replace(work, assigned=own, is_pulled=False)))
+        return finish_without_spark(run, replace(attempt, work=replace(work, assigned=own, is_pulled=False)))
     return None if base else _finish_without_rows(run, attempt, region)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.splits.log import LOG_RECORD, Assign, End, LogRecord, Message, SplitBook
@@ -175,3 +176,15 @@ class _SplitLog(WriteOnceLog[SplitBook]):
             f"{where}: expected a record of the splits of {self.vertex!r}, found {got!r}. Restore the object, or reset "
             "the vertex."
         )
+
+
+def split_log(journal: Journal, vertex: str) -> SplitLogStore:
+    """The log of the splits that the subtasks of ``vertex`` pull. One for each ``journal``, so that it is read once:
+    not to be used by two threads at a time."""
+    key = SplitLogStore, vertex
+    if key not in journal.of_modes:
+        journal.of_modes[key] = SplitLogStore(
+            journal.store, journal.identity, vertex, writer=journal.writer, deadline_s=journal.deadline_s
+        )
+    log: SplitLogStore = journal.of_modes[key]
+    return log

@@ -11,8 +11,6 @@ at a log of parts that a zombie may still write to would count a split twice.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,21 +18,13 @@ from dataclasses import dataclass, replace
 from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, InputRef, Part
+from airflow_recovery.model.mode import AttemptWork
+from airflow_recovery.model.records import Claim, Part
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim
 
 MAX_NAMED = 5
-
-
-def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:
-    """What the parts of an attempt are made of, besides their splits: the code, and the rows of its side inputs.
-
-    A side input that was made again with equal rows is the same; one without digests is another with each attempt.
-    """
-    pins = sorted([each.region, sorted(each.digests) or each.attempt] for each in inputs)
-    return hashlib.sha256(json.dumps([fingerprint, pins]).encode()).hexdigest()[:32]
 
 
 def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> tuple[AdoptedParts, ...]:
@@ -95,7 +85,7 @@ def usable(
 
 
 @dataclass(frozen=True)
-class SplitWork:
+class SplitWork(AttemptWork):
     """What an attempt that commits split by split has to read, and what it takes over, in the order of its numbers.
 
     ``is_pulled``: which of ``assigned`` it reads is decided while it runs, so that nobody knows before.
@@ -116,6 +106,16 @@ class SplitWork:
     def is_done(self) -> bool:
         """Nothing is left to be read, and something was: it can be finished as it is."""
         return not self.is_pulled and not self.todo and any(each.outputs for each in self.adopted)
+
+    @property
+    def in_claim(self) -> SplitClaim:
+        """What it takes over, and what that was made of."""
+        return SplitClaim(self.base, self.reading)
+
+    @property
+    def taken_over(self) -> str:
+        """How many splits are kept."""
+        return self.text() if self.adopted else ""
 
     def text(self) -> str:
         """For people."""

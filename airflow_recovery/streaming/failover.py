@@ -13,7 +13,7 @@ Who restarts is `airflow_recovery.streaming.restart`; here it is read from the j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_recovery.attempt.attempt_outcome import fenced
@@ -28,12 +28,11 @@ from airflow_recovery.attempt.task_instances import (
 )
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Claim, FenceCause, Reset, RunIdentity
+from airflow_recovery.model.records import Claim, FenceCause, Reset
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.streaming.channel_graph import live_attempts, other_channels
+from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingPlan
 from airflow_recovery.streaming.reading import is_opened
@@ -60,7 +59,7 @@ class StageFailover:
     """
 
     region: str
-    restart: StageRestart
+    by: StageRestart
     anew: Mapping[str, str]
     resets: tuple[Reset, ...]
     is_stuck: bool
@@ -72,12 +71,21 @@ class StageFailover:
         """There may be something to do before the claim."""
         return bool(self.anew or self.resets or self.at_work or self.stale)
 
+    @property
+    def comes_first(self) -> bool:
+        """Somebody begins anew."""
+        return bool(self.anew)
+
+    def restart(self, run: Run, observation: Observation | None) -> bool:
+        """See `restart_stages`."""
+        return restart_stages(run, self, observation)
+
 
 def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailover:
     """What the judged state asks of ``region``, a stage that must run and whose newest attempt is over."""
-    stages, state = run.stages, evaluation.state
-    claims = _claims(run, state, region)
-    restart = _restart(run, evaluation, region, claims)
+    stages, state = Stages(run.today), evaluation.state
+    claims = _claims(run, stages, state, region)
+    restart = _restart(run, stages, evaluation, region, claims)
     own = restart.why if restart.mode is StageMode.ANEW else None
     anew = new_generation(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
     started = [name for name in (*(each for each in anew if each != region), region) if name in anew]
@@ -90,10 +98,10 @@ def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailov
     mine = state.of(region)
     if restart.mode is StageMode.ALTERED and not anew and has_started(mine):
         resets = [Reset(region, mine.latest_attempt, who, restart.why, failover=True, altered=True)]
-    at_work, stale = _overtaken(run, evaluation, region, restart, claims)
+    at_work, stale = _overtaken(stages, evaluation, region, restart, claims)
     return StageFailover(
         region=region,
-        restart=restart,
+        by=restart,
         anew=anew,
         resets=tuple(resets),
         is_stuck=region in anew and not has_started(mine),
@@ -103,11 +111,11 @@ def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailov
 
 
 def _overtaken(
-    run: Run, evaluation: Evaluation, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
+    stages: Stages, evaluation: Evaluation, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
 ) -> tuple[dict[str, Claim], list[str]]:
     """Of the other connected stages: the open attempts that must not go on, and whose finishes do not count."""
-    stages, state = run.stages, evaluation.state
-    takes_along = restart.mode in (StageMode.BEHIND, StageMode.ALTERED) and _takes_along(run, state, region, claims)
+    state = evaluation.state
+    takes_along = restart.mode in (StageMode.BEHIND, StageMode.ALTERED) and _takes_along(stages, state, region, claims)
     behind = stages.behind(region) if takes_along else ()
     at_work: dict[str, Claim] = {}
     stale: list[str] = []
@@ -128,22 +136,24 @@ def _overtaken(
     return at_work, stale
 
 
-def _claims(run: Run, state: RunState, region: str) -> dict[tuple[str, int], Claim]:
+def _claims(run: Run, stages: Stages, state: RunState, region: str) -> dict[tuple[str, int], Claim]:
     """The claims that tell who began with what: two or three of each connected stage, all at once."""
-    wanted = [(name, n) for name in run.stages.connected(region) for n in attempts_that_tell(state, name)]
+    wanted = [(name, n) for name in stages.connected(region) for n in attempts_that_tell(state, name)]
     opened = {(name, n): state.of(name).attempts[n].claim for name, n in wanted}
     missing = [each for each in wanted if opened[each] is None]
     found = {(each.region, each.attempt): each for each in run.journal.read_claims(missing)}
     return found | {key: claim for key, claim in opened.items() if claim is not None}
 
 
-def _restart(run: Run, evaluation: Evaluation, region: str, claims: Mapping[tuple[str, int], Claim]) -> StageRestart:
+def _restart(
+    run: Run, stages: Stages, evaluation: Evaluation, region: str, claims: Mapping[tuple[str, int], Claim]
+) -> StageRestart:
     live = live_attempts(evaluation.state, region)
     if not live or evaluation.is_undecided(region):
         return StageRestart(region, StageMode.FIRST)
     claim = claims[region, live[-1]]
     changed, is_lost = _why_changed(run, evaluation, claim), _is_lost(run, evaluation.state, claim)
-    return stage_restart(run.stages, evaluation.state, region, changed=changed, is_lost=is_lost)
+    return stage_restart(stages, evaluation.state, region, changed=changed, is_lost=is_lost)
 
 
 def _why_changed(run: Run, evaluation: Evaluation, claim: Claim) -> str | None:
@@ -169,18 +179,28 @@ def _is_lost(run: Run, state: RunState, claim: Claim) -> bool:
     return any(
         pin.result in inputs
         and pin.generation == state.of(inputs[pin.result]).generations[-1]
-        and not run.channel_available(pin)
+        and not has_log(run, pin)
         for pin in StreamingClaim.of(claim).channels
     )
 
 
-def _takes_along(run: Run, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
+def has_log(run: Run, pin: ChannelRef) -> bool:
+    """Whether the log of that generation of a channel is there: one GET, of its first slot.
+
+    Asked where a region has read it before, and is to go on with it. Raises the store's errors: "denied" is no answer.
+    """
+    return run.results is None or is_opened(
+        run.results, ChannelIdentity(run.journal.identity, pin.result, pin.generation)
+    )
+
+
+def _takes_along(stages: Stages, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
     """The end of its newest attempt restarts those behind it, unless it was itself restarted behind another one."""
     mine = state.of(region)
     newest = mine.attempts[mine.latest_attempt]
     if newest.outcome is None or newest.outcome.cause is not FenceCause.SUPERSEDED:
         return True
-    return not is_taken_along(run.stages, state, claims[region, mine.latest_attempt])
+    return not is_taken_along(stages, state, claims[region, mine.latest_attempt])
 
 
 def restart_stages(run: Run, failover: StageFailover, observation: Observation | None) -> bool:
@@ -189,7 +209,7 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
     Raises `ClearNotConfigured` once where there is no way to clear others, and somebody works for nothing: the resets
     stand.
     """
-    region, restart = failover.region, failover.restart
+    region, restart = failover.region, failover.by
     if failover.resets:
         run.task_instances.live_check()
         for reset in failover.resets:
@@ -219,7 +239,7 @@ def _clear(run: Run, failover: StageFailover, observation: Observation | None) -
             run.log.warning(
                 "%s %s, and %s should restart: clear it by hand. %s",
                 failover.region,
-                failover.restart.mode.value,
+                failover.by.mode.value,
                 ", ".join(left),
                 HOW_TO_CONFIGURE_CLEARS,
             )
@@ -232,7 +252,7 @@ def _clear(run: Run, failover: StageFailover, observation: Observation | None) -
     }
     if targets:
         cleared = run.task_instances.clear(ClearRequest(consumers=targets, unblock=True)).cleared
-        why = failover.restart.why or "what they work with does not count any more"
+        why = failover.by.why or "what they work with does not count any more"
         run.log.warning("%s: %s; cleared: %s.", failover.region, why, ", ".join(cleared) or "nobody, all have moved on")
     return ()
 
@@ -244,11 +264,6 @@ def _is_to_be_cleared(failover: StageFailover, name: str, seen: TaskTry) -> bool
         # Where another try has taken over, it has its own pre-check before it.
         return seen.state in RUNNING_STATES and seen.ti_id == failover.at_work[name].ti_id
     return name in failover.stale and seen.state == "success"
-
-
-def void_attempt(run: Run, claim: Claim) -> None:
-    """End a claim that was made only to be reset: it takes a new attempt to say that the stage begins anew."""
-    run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.SUPERSEDED, "it begins anew"))
 
 
 def check_channels(run: Run, claim: Claim) -> None:
@@ -271,19 +286,7 @@ def check_channels(run: Run, claim: Claim) -> None:
     )
 
 
-def channels_in(store: ObjectStore, run: RunIdentity) -> Callable[[ChannelRef], bool]:
-    """`Run.channel_available` of a run whose channels lie in ``store``: one GET a question, of the log's first slot."""
-
-    def is_there(pin: ChannelRef) -> bool:
-        return is_opened(store, ChannelIdentity(run, pin.result, pin.generation))
-
-    return is_there
-
-
 def is_current_stage(run: Run, state: RunState, claim: Claim) -> bool:
     """Would what the open attempt makes be used? Not in another generation, nor where it should have restarted."""
-    planned = run.regions[claim.region]
-    if not isinstance(planned.mode, StreamingPlan):
-        return True
-    other = other_channels(planned, state, StreamingClaim.of(claim).channels)
-    return other is None and not should_restart(run.stages, state, claim)
+    other = other_channels(run.regions[claim.region], state, StreamingClaim.of(claim).channels)
+    return other is None and not should_restart(Stages(run.today), state, claim)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import InputRef, RegionPlan
-from airflow_recovery.splits.parts import reading_of
 from airflow_recovery.streaming.channel_graph import Stages, live_attempts
-from airflow_recovery.streaming.mode import ChannelRef, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.restart import ended_before
 
 
 @dataclass(frozen=True)
-class StageWork:
+class StageWork(AttemptWork):
     """``pins``: the channels at its ends, inputs first, in the generations of now.
 
     ``earlier``: its own attempts whose checkpoints and outputs count, ascending. ``drained``: of its input channel, the
@@ -21,11 +22,21 @@ class StageWork:
     code (`Claim.reading`), and of the ends that it begins behind (`Claim.after`).
     """
 
-    pins: tuple[ChannelRef, ...]
-    earlier: tuple[int, ...]
-    drained: tuple[int, ...]
+    pins: tuple[ChannelRef, ...] = ()
+    earlier: tuple[int, ...] = ()
+    drained: tuple[int, ...] = ()
     code: str | None = None
     after: tuple[InputRef, ...] = ()
+
+    @property
+    def in_claim(self) -> StreamingClaim:
+        """The channels, and where it stands among those that restart."""
+        return StreamingClaim(self.pins, self.code, self.after)
+
+    @property
+    def in_outcome(self) -> StreamingOutcome:
+        """The channels: an attempt ends in the generations that it was claimed with."""
+        return StreamingOutcome(self.pins)
 
 
 def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:

@@ -17,6 +17,7 @@ from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of
 from airflow_recovery.splits.dynamic_assignment import discover
+from airflow_recovery.splits.log_store import split_log
 from airflow_recovery.task.inventory import list_objects, object_key
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class RegionSplits:
         if reading_of(declared).assignment is SplitAssignment.DYNAMIC:
             # Which of them this subtask reads is known when it has: its finish names them.
             return discover(
-                self._journal.split_log(vertex),
+                split_log(self._journal, vertex),
                 self._today(vertex, source),
                 vertex=vertex,
                 parallelism=subtask.parallelism,

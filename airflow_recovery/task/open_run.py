@@ -29,7 +29,6 @@ from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.results.prober import OnAltered, ResultProber
 from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
-from airflow_recovery.streaming.failover import channels_in
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.recovery_off import RunWithoutRecovery
 from airflow_recovery.task.run_context import is_live_run, run_identity, task_identity
@@ -149,7 +148,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         heartbeat_timeouts=HeartbeatTimeouts.of(options.previous_worker_timeout_s),
         is_live_run=partial(is_live_run, context),
         open_committer=open_committers(stores),
-        channel_available=channels_in(stores.results, identity),
+        results=stores.results,
         check_owner=own if settings.deployment is None else lambda: None,
     )
     try:

@@ -29,10 +29,12 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.mode import SplitClaim
+from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
 from airflow_recovery.streaming.options import StageOutput
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
+from airflow_recovery.streaming.work import StageWork
 from airflow_recovery.task.externals import RegionSplits
 
 Launch = Callable[[RegionSpec, Path], None]
@@ -84,7 +86,7 @@ class RegionProgram:
     def run(self, attempt: ClaimedAttempt, launch: Launch) -> Outcome | None:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
-        self._splits.check_readable(attempt.splits.todo if attempt.splits is not None else ())
+        self._splits.check_readable(attempt.work.todo if isinstance(attempt.work, SplitWork) else ())
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
             folder = Path(name)
             spec = self._spec(attempt, folder)
@@ -123,8 +125,8 @@ class RegionProgram:
 
     def _stage_spec(self, attempt: ClaimedAttempt) -> StreamingSpec | None:
         """How a stage runs; `None` for a region without channels."""
-        work, region = attempt.stage, self._region.region
-        if work is None:
+        work, region = attempt.work, self._region.region
+        if not isinstance(work, StageWork):
             return None
         streaming = streaming_of(region, self.job.vertices)
         generation = {each.result: each.generation for each in work.pins}

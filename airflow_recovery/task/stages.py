@@ -26,6 +26,7 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
 from airflow_recovery.streaming.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
@@ -123,7 +124,7 @@ class StageApplication(WrappedApplication):
         return True
 
     def _check_slots(self) -> None:
-        stages = self._run.stages.connected(self._region)
+        stages = Stages(self._run.today).connected(self._region)
         needed = len(stages) * self._slots_each
         if needed < 2:
             return

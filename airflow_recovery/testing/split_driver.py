@@ -15,7 +15,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, Outcome, Part
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import check_cover, lost_splits_of, numbers_of, refs_of, union_of
+from airflow_recovery.splits.parts import SplitWork, check_cover, lost_splits_of, numbers_of, refs_of, union_of
 from airflow_recovery.store.object_store import ObjectStore
 
 
@@ -42,9 +42,7 @@ class SplitDriver:
 
     def run(self, attempt: ClaimedAttempt, results: Iterable[str]) -> Outcome:
         """Read what is left, and finish with what the claim adopts. Raises `AttemptLost` where it was fenced."""
-        work, claim = attempt.splits, attempt.claim
-        if work is None:
-            raise AssertionError(f"{claim.region} does not commit split by split")
+        work, claim = SplitWork.of(attempt.work), attempt.claim
         names = tuple(results)
         todo = list(work.todo)
         own: list[Part] = []

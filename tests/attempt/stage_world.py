@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from fakes import FakeApplication, Hooks, Killed, Process, World
 
@@ -17,18 +17,37 @@ from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import AttemptLost, ChannelFailed, Failure, Overtaken, RegionFailed
+from airflow_recovery.errors import AttemptLost, ChannelFailed, Failure, ObjectMissing, Overtaken, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import Claim, Outcome, PlanRecord
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.streaming.channel_graph import live_attempts
+from airflow_recovery.streaming.channel_records import ChannelIdentity
+from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingPlan
+from airflow_recovery.streaming.work import StageWork
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
 SINK = FailoverStrategy.APPROXIMATE_SINK
 REGION = FailoverStrategy.REGION
+
+
+class Logs:
+    """A store in which every channel has a log, but for those that are lost."""
+
+    def __init__(self, world: StageWorld) -> None:
+        run = world.journal().identity
+        pins = ((pin.result, pin.generation) for pin in world.lost_channels)
+        self._lost = {ChannelFolder(ChannelIdentity(run, *pin)).slots for pin in pins}
+
+    def get(self, key: str) -> StoredObject:
+        """The first slot of a log."""
+        if any(key.startswith(lost) for lost in self._lost):
+            raise ObjectMissing(key)
+        return StoredObject(ObjectInfo(key, 0, "etag"), b"")
 
 
 class StageWorld(World):
@@ -79,7 +98,7 @@ class StageWorld(World):
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
         found = super().run(own, process, writer)
-        return replace(found, channel_available=lambda pin: pin not in self.lost_channels)
+        return replace(found, results=cast(ObjectStore, Logs(self)))
 
     def region_task(
         self, own: TaskTry, process: Process, hooks: Hooks | None = None, *, epoch: str | None = None
@@ -138,8 +157,8 @@ class StageWorld(World):
     def earlier(self, region: str, attempt: int) -> tuple[int, ...]:
         """The attempts that it goes on from."""
         found = next(each for each in self.worked if (each.claim.region, each.claim.attempt) == (region, attempt))
-        assert found.stage is not None
-        return found.stage.earlier
+        assert isinstance(found.work, StageWork)
+        return found.work.earlier
 
     def resets(self) -> set[tuple[str, int]]:
         """Every reset that is in the journal."""

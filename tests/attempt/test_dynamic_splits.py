@@ -81,7 +81,7 @@ class PullingApplication(FakeApplication):
         return SplitLogStore(journal.store, journal.identity, "S", writer=journal.writer, snapshot_every=3)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        claim, work = attempt.claim, attempt.splits
+        claim, work = attempt.claim, attempt.work
         assert work is not None
         self.world.ran.append((claim.region, claim.attempt))
         index = SUBTASKS.index(claim.region)

@@ -9,7 +9,6 @@ import pytest
 from fakes import Killed, Process
 from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
-from airflow_recovery.attempt import attempt
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.streaming import failover as stage_failover
@@ -308,7 +307,7 @@ def test_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy)
     assert world.pins("b", 2) == {"a": 1, "b": 2}, "it goes on at its checkpoint"
     assert world.earlier("b", 2) == (1,)
     assert (world.pins("c", 2), world.earlier("c", 2)) == ({"b": 2}, (1,))
-    assert world.worked[-1].stage.drained == (1,)
+    assert world.worked[-1].work.drained == (1,)
     check_coherent(world)
 
 
@@ -478,7 +477,7 @@ def test_control_of_the_crashes_without_what_claims_tell_a_reader_stays_behind(m
 def test_a_claim_that_came_too_late_is_given_up_before_spark_is_started(monkeypatch):
     """c lists; b begins anew, looks for claims and finds none; then c claims the generation that nobody feeds."""
     assert late_claim() == (2, {"b": 2})
-    monkeypatch.setattr(attempt, "check_channels", lambda run, claim: None)
+    monkeypatch.setattr(stage_failover, "check_channels", lambda run, claim: None)
     assert late_claim() == (1, {"b": 1}), "the control"
 
 

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from fakes import Killed, Process
@@ -23,6 +26,7 @@ from stage_world import DOWNSTREAM, SINGLE, SINK, StageWorld
 
 from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import (
     AttemptLost,
     ChannelEvicted,
@@ -81,7 +85,8 @@ def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in
 
 def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
     world = StageWorld()
-    available = stage_failover.channels_in(world.results, world.journal().identity)
+    run = cast(Run, SimpleNamespace(results=world.results, journal=world.journal()))
+    available = partial(stage_failover.has_log, run)
     assert not available(ChannelRef("b", 1))
     world.fail("b", while_at_work=lambda: real_producer(world, 1))
     assert available(ChannelRef("b", 1))

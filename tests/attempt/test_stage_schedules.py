@@ -164,7 +164,7 @@ def test_control_without_the_look_after_the_claim_some_attempt_runs_in_a_generat
             if stage_failover.other_channels(planned, state, claim.mode.channels) is not None:
                 started.append((claim.region, claim.attempt))
 
-    monkeypatch.setattr(attempt, "check_channels", look)
+    monkeypatch.setattr(stage_failover, "check_channels", look)
     for seed in range(SEEDS):
         with suppress(AssertionError):
             settled(seed)

@@ -48,7 +48,7 @@ class PartDrivers(Drivers):
             {},
             spec.trace.externals,
             spec.trace.fingerprint,
-            splits=SplitWork(assigned, spec.mode.base, adopted),
+            work=SplitWork(assigned, spec.mode.base, adopted),
         )
 
         def begins(number: int) -> None:

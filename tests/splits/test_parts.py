@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_recovery.errors import Failure, ManifestInvalid, SplitsNotCovered
+from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, InputRef, Part
@@ -23,7 +24,6 @@ from airflow_recovery.splits.parts import (
     folder_of,
     lost_splits_of,
     numbers_of,
-    reading_of,
     refs_of,
     taken,
     to_read,

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 from test_simulation_finds import finds
 
-from airflow_recovery.attempt import attempt, region_task
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, Part
 from airflow_recovery.results.release import Releaser, ReleaseRule
@@ -90,14 +89,16 @@ def test_control_without_the_cover_a_split_that_was_forgotten_is_missing(monkeyp
 
 
 def test_control_where_a_reset_does_not_drop_the_base_the_restart_was_none(monkeypatch):
+    split_work = adoption.split_work
+
     def forgets_resets(run, region, state, pins, externals):
         mine = state.of(region.name)
         attempts = {n: replace(each, is_reset=False, reset=None) for n, each in mine.attempts.items()}
         regions = {**state.regions, region.name: RegionState(attempts, mine.closed_at)}
-        return adoption.split_work(run, region, replace(state, regions=regions), pins, externals)
+        return split_work(run, region, replace(state, regions=regions), pins, externals)
 
-    monkeypatch.setattr(region_task, "split_work", forgets_resets)
-    monkeypatch.setattr(attempt, "check_base", lambda run, claim: None)
+    monkeypatch.setattr(adoption, "split_work", forgets_resets)
+    monkeypatch.setattr(adoption, "check_base", lambda run, claim: None)
     monkeypatch.setattr(Attempt, "oldest", property(lambda self: self.number))
     settings = Settings(ZOMBIES.job, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}, publishes=False)
     finds(settings, "the restart of P@1 was not done")

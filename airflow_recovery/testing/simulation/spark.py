@@ -18,6 +18,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.stage import Process, Strand, stage
@@ -152,7 +153,7 @@ class FakeSpark(SparkApplication):
         if cluster.rng.random() < cluster.trouble:
             raise RegionFailed("boom", Failure("RuntimeError", "boom"))
         results = self._job.regions[self._region].results
-        if attempt.splits is not None:
+        if isinstance(attempt.work, SplitWork):
             return self._read_splits(attempt, results, read)
         outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
         outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.model.records import (
     AttemptState,
@@ -22,7 +23,6 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import LogRecord, SplitBook, fold
 from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.splits.parts import reading_of
 
 VERTEX = "S"
 

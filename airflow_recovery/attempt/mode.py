@@ -1,0 +1,83 @@
+"""What one try of a region's task asks the region's mode. The answers here are batch's.
+
+Another mode answers in ``attempt`` of its package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from airflow_recovery.attempt.application import ClaimedAttempt
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.mode import AttemptWork, answers_of
+from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.planning.evaluation import Evaluation
+
+
+class ModeFailover(Protocol):
+    """What a mode does to other regions, and to its own, before the claim of a region that must run."""
+
+    @property
+    def comes_first(self) -> bool:
+        """Others are reset: that comes before a look after lost inputs."""
+        ...
+
+    @property
+    def is_stuck(self) -> bool:
+        """The newest attempt can't be reset once more: it takes another one, which is ended at once, to say so."""
+        ...
+
+    @property
+    def is_needed(self) -> bool:
+        """There may be something to do before the claim."""
+        ...
+
+    def restart(self, run: Run, observation: Observation | None) -> bool:
+        """Do it, by tasks as they were observed before the state was listed. True where the journal has changed."""
+        ...
+
+
+class AttemptMode:
+    """The questions, with batch's answers."""
+
+    looks_at_others: ClassVar[bool] = False
+    """Even a first attempt has to know of other regions than its inputs."""
+
+    def failover(self, run: Run, evaluation: Evaluation, region: str) -> ModeFailover | None:
+        """What ``region``, which must run and whose newest attempt is over, does to others before it claims."""
+        return None
+
+    def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:
+        """Would what the open attempt of ``claim`` makes be used, as far as the mode knows?"""
+        return True
+
+    def work(
+        self,
+        run: Run,
+        region: RegionPlan,
+        state: RunState,
+        inputs: Sequence[InputRef],
+        externals: Sequence[ExternalObject],
+    ) -> AttemptWork:
+        """What the next attempt of ``region`` has to do. Read before the claim, which pins it."""
+        return AttemptWork()
+
+    def check_claim(self, run: Run, claim: Claim) -> None:
+        """Is what the claim pins still there? Else the attempt is fenced. Raises `AttemptLost`, and the store's errors.
+
+        Who takes something away writes so, then looks for claims; who claims writes, then looks here: one sees the
+        other.
+        """
+
+    def finish_early(self, run: Run, attempt: ClaimedAttempt) -> Outcome | None:
+        """Finish the claimed attempt without Spark; `None`: Spark has to run. Raises `AttemptLost`."""
+        return None
+
+
+def attempt_of(region: RegionPlan) -> AttemptMode:
+    """How the mode of ``region`` answers."""
+    answers: AttemptMode = answers_of(region.mode.name, "attempt", AttemptMode)
+    return answers

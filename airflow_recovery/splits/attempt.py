@@ -1,0 +1,42 @@
+"""One try of a region that commits split by split: what it takes over, and whether it needs Spark at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_recovery.attempt.application import ClaimedAttempt
+from airflow_recovery.attempt.mode import AttemptMode
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.mode import AttemptWork
+from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.splits import adoption, dynamic_assignment
+from airflow_recovery.splits.parts import SplitWork
+
+
+class SplitAttempt(AttemptMode):
+    """See the module."""
+
+    def work(
+        self,
+        run: Run,
+        region: RegionPlan,
+        state: RunState,
+        inputs: Sequence[InputRef],
+        externals: Sequence[ExternalObject],
+    ) -> AttemptWork:
+        """What is to be read, and what is taken over of earlier attempts."""
+        return adoption.split_work(run, region, state, inputs, externals)
+
+    def check_claim(self, run: Run, claim: Claim) -> None:
+        """Was something that the claim adopts released, or reset?"""
+        adoption.check_base(run, claim)
+
+    def finish_early(self, run: Run, attempt: ClaimedAttempt) -> Outcome | None:
+        """Where everything is taken over, or nothing is left to be pulled."""
+        if SplitWork.of(attempt.work).is_done:
+            return adoption.finish_without_spark(run, attempt)
+        return dynamic_assignment.finish_pulled(run, attempt)
+
+
+MODE = SplitAttempt()
