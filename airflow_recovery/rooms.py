@@ -70,7 +70,7 @@ ROOMS: dict[str, Room] = {
     ),
     "sensors": Room("wait for a published result", (*_VALUES, "job", "hooks", "triggers"), knows_airflow=True),
     "notifications": Room("what recovery saved, as a message", (*_CORE, "hooks", "task"), knows_airflow=True),
-    "console": Room("the commands", (*_CORE, "verify", "doctor", "hooks", "api_server", "task")),
+    "console": Room("the commands", (*_CORE, "verify", "doctor", "hooks", "api_server", "task", "operators")),
     "testing": Room(
         "for users' own tests: servers, a local Airflow, kills, simulations",
         ("__init__", *_CORE, *MODES, "verify", "hooks", "task", "operators"),

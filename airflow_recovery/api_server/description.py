@@ -47,7 +47,6 @@ def _version(package: str) -> str | None:
 def _backend() -> dict[str, Any]:
     """The state store back end, and whether it answers the calls of tasks."""
     from airflow_recovery.airflow_compat import get_state_backend
-    from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
 
     try:
         found = type(get_state_backend())
@@ -55,7 +54,7 @@ def _backend() -> dict[str, Any]:
         return {"state_store_backend": f"{type(error).__name__}: {error}", "answers_calls": False}
     return {
         "state_store_backend": f"{found.__module__}.{found.__qualname__}",
-        "answers_calls": issubclass(found, RecoveryCallsMixin),
+        "answers_calls": getattr(found, "answers_calls", False),
     }
 
 

@@ -13,8 +13,8 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.results.cached import is_cached_location
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.story import what_if

@@ -23,9 +23,9 @@ from airflow_recovery.attempt.apply_plan import apply_plan
 from airflow_recovery.attempt.clear_protocol import MAX_KEYS
 from airflow_recovery.attempt.task_instances import ClearRequest, Observation
 from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.planning.plan_text import count_text, plan_text
 from airflow_recovery.planning.scenario import Request
-from airflow_recovery.results.cached import is_cached_location
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import (
     Prepared,

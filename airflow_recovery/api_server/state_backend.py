@@ -67,6 +67,9 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
 class RecoveryCallsMixin:
     """Answers calls; put it before any `airflow.state.BaseStoreBackend` that is handed the API server's session."""
 
+    answers_calls = True
+    """What `airflow_recovery.api_server.description` asks a back end for."""
+
     def set(
         self,
         scope: StoreScope,

@@ -18,9 +18,10 @@ from airflow_recovery.driver.digest import digest_metrics, digest_of
 from airflow_recovery.driver.failure import describe, is_user_error
 from airflow_recovery.driver.failure_class import FailureClass, classify
 from airflow_recovery.errors import CacheUnreachable, ManifestInvalid, PartitionMissing
+from airflow_recovery.model.cached_location import CachedLocation, is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.results.cached import VIEW_PREFIX, CachedLocation, is_cached_location
+from airflow_recovery.results.cached import VIEW_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

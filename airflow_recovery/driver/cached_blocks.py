@@ -11,7 +11,7 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.results.cached import CachedLocation
+from airflow_recovery.model.cached_location import CachedLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from airflow_recovery.driver.cached import read_cached
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.results.cached import is_cached_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import InputRef
-from airflow_recovery.results.cached import is_cached_location
 
 
 @dataclass(frozen=True)

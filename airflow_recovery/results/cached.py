@@ -1,7 +1,6 @@
-"""Where a cached result is (``CACHED``, ``CACHED_MEMORY_ONLY``): a global temporary view of one Spark Connect server.
+"""The views that hold cached results (`airflow_recovery.model.cached_location`) on a Spark Connect server.
 
-Its manifest names no objects. The location names the server, its incarnation (a server that has restarted holds nothing
-of what it held before) and the view; the view's name says whose it is, and can be computed from the journal alone.
+A view's name says whose it is, and can be computed from the journal alone.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import hashlib
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.records import RunIdentity
@@ -23,37 +20,8 @@ if TYPE_CHECKING:
     from airflow_recovery.journal.run_state import RunState
     from airflow_recovery.model.records import PlanRecord
 
-SCHEME = "spark-connect"
 VIEW_PREFIX = "airflow_recovery_"
-_LOCATION = re.compile(rf"{SCHEME}://(?P<server>[^/]+)/(?P<application>[^/]+)/(?P<view>[a-z0-9_]+)")
 _MAX_READABLE = 40
-
-
-@dataclass(frozen=True)
-class CachedLocation:
-    """``server`` is ``host:port``, for people: ``application_id`` is what decides whether it is the same server."""
-
-    server: str
-    application_id: str
-    view: str
-
-    @property
-    def uri(self) -> str:
-        """The location in a manifest. Holds no user and no token."""
-        return f"{SCHEME}://{self.server}/{self.application_id}/{self.view}"
-
-    @classmethod
-    def parse(cls, uri: str) -> CachedLocation:
-        """Inverse of `uri`. Raises `RecordInvalid` on anything else."""
-        found = _LOCATION.fullmatch(uri)
-        if found is None:
-            raise RecordInvalid(f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}")
-        return cls(found["server"], found["application"], found["view"])
-
-
-def is_cached_location(location: str) -> bool:
-    """Whether a manifest's ``location`` is a view on a Spark Connect server, and no folder of a store."""
-    return location.startswith(f"{SCHEME}://")
 
 
 def cached_view_name(journal: str, identity: RunIdentity, region: str, attempt: int, result: str) -> str:

@@ -14,10 +14,10 @@ from enum import Enum
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
-from airflow_recovery.results.cached import is_cached_location
 
 _TEMPLATE = re.compile(r"\{[{%#].*[}%#]\}", re.DOTALL)
 """From the first expression to the last one: what stands between two of them is not looked at."""

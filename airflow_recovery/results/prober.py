@@ -9,10 +9,10 @@ from enum import Enum
 
 from airflow_recovery.errors import CacheUnreachable, OutputAltered
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.results.availability import AvailabilityState, probe_manifest
-from airflow_recovery.results.cached import is_cached_location
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore

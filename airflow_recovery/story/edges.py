@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.results.cached import is_cached_location
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.failure_class import FailureClass, classify
 from airflow_recovery.errors import CacheUnreachable, PartitionMissing
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model.cached_location import CachedLocation
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.cached import VIEW_PREFIX, CachedLocation
+from airflow_recovery.results.cached import VIEW_PREFIX
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store import open_store

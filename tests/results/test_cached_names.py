@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.model.cached_location import CachedLocation, is_cached_location
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.results.cached import VIEW_PREFIX, CachedLocation, cached_view_name, is_cached_location
+from airflow_recovery.results.cached import VIEW_PREFIX, cached_view_name
 
 HERE = "s3://bucket/journal"
 RUN = RunIdentity("dag", "date 2026-01-01", "g")
