@@ -44,7 +44,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             "plain Python task: every region is kept, and no Spark starts. The time is that of the task instance as "
             "Airflow has it (from the worker's report of its start to that of its end), the CPU time that of the "
             "task's process. The journal is on an S3 server over HTTP, reached by an Airflow connection, and every try "
-            "settles through the state store door."
+            "makes its final check by the state store."
         ),
         figures=[
             Figure("worker time of a kept region", worst, "s", f"under {GOAL_S} s", worst < GOAL_S),
