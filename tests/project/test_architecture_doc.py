@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from airflow_recovery.rooms import ROOMS
+from airflow_recovery.rooms import MODES, ROOMS
 from scripts.rooms_picture import PAGE, drawn_into, floors
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -31,6 +31,20 @@ def test_a_room_stands_above_all_that_it_may_import() -> None:
 def test_the_main_path_is_six_files_from_the_declaration_to_the_driver() -> None:
     rooms = [each.split("/")[1] for each in MAIN_PATH]
     assert rooms == ["job", "planning", "journal", "planning", "attempt", "driver"]
+
+
+def test_every_question_to_a_mode_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `\w+` \| `(\w+)` in `([\w/]+\.py)` \| .* \| `(\w+)\.py` \|$", TEXT, re.MULTILINE)
+    package = PAGE.parents[1] / "airflow_recovery"
+    code = "".join(each.read_text(encoding="utf-8") for each in package.rglob("*.py"))
+    assert {answered_in for *_, answered_in in rows} == {
+        "mode",
+        *re.findall(r'answers_of\([^")]*"(\w+)"', code),
+        "spec",
+    }
+    for questions, path, answered_in in rows:
+        assert f"class {questions}" in (package / path).read_text(encoding="utf-8"), questions
+        assert any((package / mode / f"{answered_in}.py").is_file() for mode in MODES), answered_in
 
 
 def test_every_kind_of_change_begins_in_at_most_five_files() -> None:
