@@ -44,7 +44,8 @@ ROOMS: dict[str, Room] = {
     "results": Room("is a result there, may it go, let it go", (*_RECORDED, "planning")),
     "job": Room("what a user declares: vertices, parameters, fingerprints", (*_VALUES, "planning", "sinks")),
     "driver": Room(
-        "inside Spark: read, call the vertices, write, finish", ("version", *_RECORDED, "results", "sinks", "job")
+        "inside Spark: read, call the vertices, write, finish",
+        ("version", "rooms", *_RECORDED, "results", "sinks", "job"),
     ),
     "attempt": Room(
         "one try of a region: check, claim, run, finish",

@@ -1,7 +1,7 @@
 """One archive of what a driver runs of this package, and of the job's code: ``--py-files``, and Connect's artifacts.
 
 Functions of a package are pickled by reference: without the archive a UDF fails on the worker. Which rooms of this
-package travel follows from what their files import, so that none can be forgotten.
+package travel follows from what the driver's may import (`airflow_recovery.rooms`), so that none can be forgotten.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.mode import MODES
+from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
-_IMPORT = re.compile(rb"^\s*(?:from|import)\s+airflow_recovery\.(\w+)", re.MULTILINE)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
 
 
@@ -49,19 +47,17 @@ def _top_level(job_ref: str) -> str:
 
 
 def _our_files() -> Iterator[tuple[str, Path]]:
-    """The package itself, which a job's module imports, the driver's room, the modes, and all that these import."""
+    """The package itself, which a job's module imports, the driver's room, the modes, and all that these may import.
+
+    A mode whose room is not here is left out: no region of this machine can be of it.
+    """
     root = Path(__file__).resolve().parents[1]
-    wanted, seen = ["__init__", "driver"], set[str]()
-    wanted += [room for room in (package.rpartition(".")[2] for package in MODES.values()) if (root / room).is_dir()]
-    while wanted:
-        name = wanted.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        room = root / name
-        files = list(_tree(room, f"{_OURS}/{name}")) if room.is_dir() else [(f"{_OURS}/{name}.py", root / f"{name}.py")]
-        yield from files
-        wanted += (each.decode() for _, path in files for each in _IMPORT.findall(path.read_bytes()))
+    for name in sorted(reachable("__init__", "driver", *MODES)):
+        room, module = root / name, root / f"{name}.py"
+        if room.is_dir():
+            yield from _tree(room, f"{_OURS}/{name}")
+        elif name not in MODES:
+            yield f"{_OURS}/{name}.py", module
 
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -12,6 +11,7 @@ from our_imports import imports_of
 
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.rooms import MODES, reachable
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +130,8 @@ def test_a_driver_imports_all_that_it_has_of_ours_from_the_archive_alone(code: P
 def test_control_a_room_that_does_not_travel_is_missed(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_sinks = re.compile(rb"^from airflow_recovery\.(?!sinks)(\w+)", re.MULTILINE)
-    monkeypatch.setattr("airflow_recovery.driver.code_archive._IMPORT", without_sinks)
+    without_sinks = reachable("__init__", "driver", *MODES) - {"sinks"}
+    monkeypatch.setattr("airflow_recovery.driver.code_archive.reachable", lambda *rooms: without_sinks)
     archive = build_archive("lonely:job")
     answer = import_all(archive, tmp_path)
     assert "No module named 'airflow_recovery.sinks'" in answer.stderr
