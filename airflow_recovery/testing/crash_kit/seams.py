@@ -47,9 +47,9 @@ class FunctionSeam:
 
 FUNCTIONS = (
     FunctionSeam("airflow_recovery.driver.vertex_pass", "write_result", Step.RESULT, changes=True),
-    FunctionSeam("airflow_recovery.attempt.region_task", "settle", Step.SETTLE),
-    FunctionSeam("airflow_recovery.attempt.clear_producers", "wake_producers", Step.DECISION),
-    FunctionSeam("airflow_recovery.attempt.publish", "wake_producers", Step.DECISION),
+    FunctionSeam("airflow_recovery.attempt.region_task", "final_check", Step.SETTLE),
+    FunctionSeam("airflow_recovery.attempt.clear_producers", "clear_producers", Step.DECISION),
+    FunctionSeam("airflow_recovery.attempt.publish", "clear_producers", Step.DECISION),
 )
 
 _OPENERS = ("airflow_recovery.store.opening", "airflow_recovery.hooks.stores")
