@@ -37,11 +37,8 @@ def test_every_question_to_a_mode_is_in_the_table() -> None:
     rows = re.findall(r"^\| `\w+` \| `(\w+)` in `([\w/]+\.py)` \| .* \| `(\w+)\.py` \|$", TEXT, re.MULTILINE)
     package = PAGE.parents[1] / "airflow_recovery"
     code = "".join(each.read_text(encoding="utf-8") for each in package.rglob("*.py"))
-    assert {answered_in for *_, answered_in in rows} == {
-        "mode",
-        *re.findall(r'answers_of\([^")]*"(\w+)"', code),
-        "spec",
-    }
+    asked = re.findall(r'(?:answers_of|all_answers)\([^")]*"(\w+)"', code)
+    assert {answered_in for *_, answered_in in rows} == {"mode", *asked}
     for questions, path, answered_in in rows:
         assert f"class {questions}" in (package / path).read_text(encoding="utf-8"), questions
         assert any((package / mode / f"{answered_in}.py").is_file() for mode in MODES), answered_in
