@@ -21,7 +21,7 @@ def main() -> None:
     """Print them, with what all but `testing` comes to."""
     lines = room_lines()
     product = lines.total() - lines["testing"]
-    print(f"{product:,} lines in {len(lines) - 1} rooms, and {lines['testing']:,} in testing:")
+    print(f"{product:,} lines in {len(lines) - 1} rooms and modules, and {lines['testing']:,} in testing:")
     cells = [f"{room:16} {count:6,}" for room, count in lines.most_common()]
     for at in range(0, len(cells), A_ROW):
         print("   ".join(cells[at : at + A_ROW]))

@@ -55,7 +55,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if issubclass(hint, Enum):
         return st.sampled_from(hint)
     assert is_dataclass(hint), hint
-    kind: type[Any] = hint
+    kind: Any = hint
     return st.deferred(lambda: _records_of(kind))
 
 
@@ -65,7 +65,7 @@ def _records_of(kind: type[Any]) -> st.SearchStrategy[Any]:
     if len(values) == len(fields(kind)):
         return st.builds(kind, **values)
     modes = [each.IN_RECORDS[kind] for each in (split_mode, streaming_mode) if kind in each.IN_RECORDS]
-    return st.builds(kind, **values, mode=st.just(BATCH) | st.one_of(map(values_of, modes)).map(_as_read_back))
+    return st.builds(kind, **values, mode=st.just(BATCH) | st.one_of(*map(values_of, modes)).map(_as_read_back))
 
 
 def _as_read_back(mode: RegionMode) -> RegionMode:

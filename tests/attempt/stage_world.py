@@ -26,7 +26,7 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredO
 from airflow_recovery.streaming.channel_graph import live_attempts
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.folder import ChannelFolder
-from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingPlan
+from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingPlan
 from airflow_recovery.streaming.work import StageWork
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
@@ -149,7 +149,7 @@ class StageWorld(World):
 
     def pins(self, region: str, attempt: int) -> dict[str, int]:
         """The generations that an attempt was claimed with, by channel."""
-        return {pin.result: pin.generation for pin in self.claim_of(region, attempt).mode.channels}
+        return {pin.result: pin.generation for pin in StreamingClaim.of(self.claim_of(region, attempt)).channels}
 
     def claim_of(self, region: str, attempt: int) -> Claim:
         return self.journal().read_claim(region, attempt)

@@ -134,7 +134,7 @@ class StagedRun:
             "2026-01-01T00:10:00",
             fingerprint="code 1",
             outputs=outputs,
-            mode=StreamingOutcome(claim.mode.channels),
+            mode=StreamingOutcome(StreamingClaim.of(claim).channels),
         )
         Journal(self.journal_store, RUN, writer=claim.writer).finish(outcome)
 

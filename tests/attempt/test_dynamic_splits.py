@@ -38,7 +38,7 @@ from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.parts import check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.testing import CountingStore, Verb
@@ -85,7 +85,7 @@ class PullingApplication(FakeApplication):
         assert work is not None
         self.world.ran.append((claim.region, claim.attempt))
         index = SUBTASKS.index(claim.region)
-        adopted = self._journal.read_parts_of(claim.region, numbers_of(claim.mode.base))
+        adopted = self._journal.read_parts_of(claim.region, numbers_of(SplitClaim.of(claim).base))
         among = {each.key for each in work.assigned}
         pulled = PulledSplits(self._log(), index, claim.attempt, batch_bytes=10, suspicion={}, among=among)
         own: list[Part] = []

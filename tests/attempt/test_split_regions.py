@@ -16,7 +16,7 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, Part, Reset
 from airflow_recovery.splits import adoption
 from airflow_recovery.splits import parts as parts_module
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.split_driver import SplitDriver
@@ -38,7 +38,7 @@ def _in_order(monkeypatch):
 
 
 def base(world: SplitWorld, attempt: int) -> tuple[AdoptedParts, ...]:
-    return world.journal().read_claim(SOURCE, attempt).mode.base
+    return SplitClaim.of(world.journal().read_claim(SOURCE, attempt)).base
 
 
 def dies_before_its_finish(request: str) -> None:
@@ -431,7 +431,7 @@ def test_a_zombie_that_wakes_up_before_the_next_part_is_told_that_it_was_fenced(
 def second_look(driver: SplitDriver, claim: Claim) -> tuple[Part, ...]:
     """The logs as they are now, and not as the claim has pinned them."""
     attempts = driver._journal.list([claim.region]).state.of(claim.region).attempts
-    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in claim.mode.base]
+    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in SplitClaim.of(claim).base]
     return driver._journal.read_parts_of(claim.region, parts_module.numbers_of(base))
 
 

@@ -46,7 +46,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.splits.loop import SplitLoop
-from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.mode import SplitClaim, SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
@@ -244,7 +244,7 @@ class SplitScene:
             results=self.results,
             receipt=str(self.folder / "receipts" / str(claim.attempt)),
             heartbeat_s=600.0,
-            mode=SplitSpec("lines", self.batch_bytes, claim.mode.base, self.loss_budget),
+            mode=SplitSpec("lines", self.batch_bytes, SplitClaim.of(claim).base, self.loss_budget),
         )
         self.specs.append(made)
         return made

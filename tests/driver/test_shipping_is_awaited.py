@@ -58,7 +58,7 @@ class Session:
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """What `run_over_connect` opens; its code arrives as soon as somebody waits for it, and not before."""
     found = Session()
-    in_background = connect.sibling
+    in_background = connect.in_background
 
     def beside_and_watched(work: Callable[[], Any], name: str) -> Callable[[], Any]:
         wait = in_background(work, name)

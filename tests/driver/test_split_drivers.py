@@ -16,7 +16,7 @@ from airflow_recovery.driver.failure_class import FailureClass, classify
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import OutOfMemory, RegionFailed, UserCodeError
 from airflow_recovery.model.records import AttemptState
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     result = scene.go()
     assert result.why == "ran; 700 of 1000 splits kept"
     outcome = result.outcome
-    parts = outcome.mode.parts
+    parts = SplitOutcome.of(outcome).parts
     read = {attempt: sum(len(each.splits) for each in parts if each.attempt == attempt) for attempt in (1, 2)}
     assert read == {1: 700, 2: 300}
     assert outcome.read is not None
@@ -101,7 +101,7 @@ def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     driving = scene.in_process
     scene.params = {}
     outcome = scene.go(driving).outcome
-    assert scene.journal().read_claim(zombie.region, 2).mode.base == (AdoptedParts(1, 3),)
+    assert SplitClaim.of(scene.journal().read_claim(zombie.region, 2)).base == (AdoptedParts(1, 3),)
 
     go.touch()
     process.signal(signal.SIGCONT)

@@ -20,7 +20,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.loop import SplitLoop
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
 from airflow_recovery.splits.poison import SPLITS_LABEL
 from airflow_recovery.splits.spec import SplitSpec
 
@@ -45,7 +45,7 @@ def key_of(scene: SplitScene, name: str) -> str:
 def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
     """Attempt -> how many splits of the finish it has read."""
     found: dict[int, int] = {}
-    for each in outcome.mode.parts:
+    for each in SplitOutcome.of(outcome).parts:
         found[each.attempt] = found.get(each.attempt, 0) + len(each.splits)
     return found
 
@@ -57,8 +57,8 @@ def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCa
     parsed, large = outcome.outputs
     assert scene.numbers(outcome) == [*range(7), *range(10, 15)]
     assert scene.numbers(outcome, "large") == [*range(10, 15)]
-    assert len(outcome.mode.parts) == 6
-    assert all(each.attempt == 1 for each in outcome.mode.parts)
+    assert len(SplitOutcome.of(outcome).parts) == 6
+    assert all(each.attempt == 1 for each in SplitOutcome.of(outcome).parts)
     whole, whole_large = scene.at_once()
     assert (parsed.digest, parsed.rows, large.rows) == (whole.digest, whole.rows, whole_large.rows)
     assert outcome.read is not None
@@ -71,7 +71,7 @@ def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pyt
     scene.fail_after(2, monkeypatch)
     outcome = scene.go().outcome
     assert splits_of(scene, outcome) == {1: 4, 2: 3}
-    assert scene.journal().read_claim(REGION, 2).mode.base == (AdoptedParts(1, 2),)
+    assert SplitClaim.of(scene.journal().read_claim(REGION, 2)).base == (AdoptedParts(1, 2),)
     assert scene.numbers(outcome) == [*range(7)]
     assert outcome.outputs[0].digest == scene.at_once()[0].digest
     # What the first attempt has counted stands in its parts.
@@ -86,7 +86,7 @@ def test_a_side_input_that_was_made_again_with_other_rows_is_read_by_all(
     scene.fail_after(2, monkeypatch)
     scene.make_side("EVEN")
     outcome = scene.go().outcome
-    assert scene.journal().read_claim(REGION, 2).mode.base == ()
+    assert SplitClaim.of(scene.journal().read_claim(REGION, 2)).base == ()
     assert splits_of(scene, outcome) == {2: 7}
     assert outcome.outputs[0].digest == scene.at_once()[0].digest
 
@@ -148,7 +148,7 @@ def test_fault_119_within_the_loss_budget_a_split_is_given_up_and_reported(spark
             scene.go()
     outcome = scene.go().outcome
     assert scene.numbers(outcome) == [0, 1, 2, 4, 5, 6]
-    (lost,) = outcome.mode.lost_splits
+    (lost,) = SplitOutcome.of(outcome).lost_splits
     assert (lost.key, lost.uri.rpartition("/")[2]) == (key_of(scene, "00003"), "00003.csv")
     assert "66666 is poison; db.password=***" in lost.message
     held = [each.read_bytes() for name in ("journal", "results") for each in (tmp_path / name).rglob("*.*")]
@@ -168,7 +168,7 @@ def test_fault_119_control_without_the_mask_of_the_driver_a_lost_split_says_it_i
     for _ in range(2):
         with pytest.raises(RegionFailed, match="66666 is poison"):
             scene.go()
-    (lost,) = scene.go().outcome.mode.lost_splits
+    (lost,) = SplitOutcome.of(scene.go().outcome).lost_splits
     assert "hunter2-of-the-split" in lost.message
 
 

@@ -206,14 +206,21 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     state = journal_of(store).load(journal_of(store).list(REGIONS))
     finishes = [state.of(each).current for each in REGIONS]
     read = Counter(
-        key for each in finishes if each and each.outcome for ref in each.outcome.mode.parts for key in ref.splits
+        key
+        for each in finishes
+        if each and each.outcome
+        for ref in SplitOutcome.of(each.outcome).parts
+        for key in ref.splits
     )
     assert read == Counter(each.key for each in splits())
     killed = finishes[1]
     assert killed is not None
     assert killed.outcome is not None
     assert killed.number == 2
-    assert [ref.number for ref in killed.outcome.mode.parts if ref.attempt == 1] == [0, 1]  # what was committed
+    assert [ref.number for ref in SplitOutcome.of(killed.outcome).parts if ref.attempt == 1] == [
+        0,
+        1,
+    ]  # what was committed
     # A snapshot is written once, or not at all.
     assert all(times >= 2 for key, times in lost.items() if "/snapshot-" not in key)
     assert any("/_splits/" in each for each in lost)
@@ -266,8 +273,8 @@ def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
         current = state.of(region).current
         assert current is not None
         assert current.outcome is not None
-        assert book.invalid_because(subtask, parallelism, current.outcome.mode.parts) is None
-        found.update(key for ref in current.outcome.mode.parts for key in ref.splits)
+        assert book.invalid_because(subtask, parallelism, SplitOutcome.of(current.outcome).parts) is None
+        found.update(key for ref in SplitOutcome.of(current.outcome).parts for key in ref.splits)
     return found
 
 

@@ -17,7 +17,7 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.dynamic_assignment import discover
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
     outcome = scene.go().outcome
     assert scene.numbers(outcome) == [*range(8)]
     assert outcome.outputs[0].digest == scene.at_once()[0].digest
-    assert {each.attempt for each in outcome.mode.parts} == {1, 2}
+    assert {each.attempt for each in SplitOutcome.of(outcome).parts} == {1, 2}
     assert scene.log().read().has_end(0, 2)
 
     scene.write_files(2, first=8)
@@ -71,7 +71,7 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
     grown = scene.again().outcome
     # The part that held the vanished one leaves as a whole; of it, the other one is read again.
     assert scene.numbers(grown) == [*range(1, 10)]
-    assert len({key for part in grown.mode.parts if part.attempt == 3 for key in part.splits}) == 3
+    assert len({key for part in SplitOutcome.of(grown).parts if part.attempt == 3 for key in part.splits}) == 3
 
     (tmp_path / "in" / "00001.csv").unlink()
     fewer = len(scene.specs)

@@ -353,7 +353,7 @@ def test_a_base_that_the_listing_lacks_is_listed_again(journal):
     with pytest.raises(PagesDisagree, match="has adopted 2 parts of attempt 1"):
         state(journal)
     journal.put_part(part(1))
-    assert state(journal).of("P").attempts[2].claim.mode.base == (AdoptedParts(1, 2),)
+    assert SplitClaim.of(state(journal).of("P").attempts[2].claim).base == (AdoptedParts(1, 2),)
 
 
 def test_a_damaged_record_is_refused_and_named(journal):

@@ -426,7 +426,8 @@ def test_on_kill_before_and_while_an_application_runs() -> None:
     stopped: list[str] = []
     task = tasks()["aside"].prepare_for_execution()
     task.on_kill()
-    task._application = SimpleNamespace(stop=lambda: stopped.append("stopped"))
+    application: Any = SimpleNamespace(stop=lambda: stopped.append("stopped"))
+    task._application = application
     task.on_kill()
     assert stopped == ["stopped"]
 

@@ -69,7 +69,8 @@ def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages
         RegionPlan("y", ("y",), ("y",), (), True, "code 1", mode=StreamingPlan(channels_in=(ChannelPlan("x", "x"),))),
     )
     found = tuple(
-        replace(each, mode=replace(each.mode, stateful=True)) if each.name in stateful else each for each in regions
+        replace(each, mode=replace(StreamingPlan.of(each), stateful=True)) if each.name in stateful else each
+        for each in regions
     )
     return Stages(PlanRecord("job", found, failover_strategy=strategy))
 
@@ -89,7 +90,10 @@ class Told:
             n, state = self.state().of(name).latest_attempt + 1, self.state()
             claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
             planned = self.stages.regions[name]
-            pins = [ChannelRef(each.result, state.of(each.producer).generations[-1]) for each in planned.mode.channels]
+            pins = [
+                ChannelRef(each.result, state.of(each.producer).generations[-1])
+                for each in StreamingPlan.of(planned).channels
+            ]
             after = ended_before(self.stages, state, name)
             claim = replace(claim, mode=StreamingClaim(tuple(pins), after=after))
             self.attempts.setdefault(name, {})[n] = Attempt(n, is_claimed=True, claim=claim)
@@ -101,7 +105,7 @@ class Told:
         claim = self.claim(region)
         outcome = Outcome(region, n, AttemptState.FENCED, "w", "now", **fields)
         if outcome.cause is None:
-            pins = StreamingOutcome(claim.mode.channels)
+            pins = StreamingOutcome(StreamingClaim.of(claim).channels)
             outcome = replace(outcome, state=AttemptState.FINISHED, fingerprint="code 1", mode=pins)
         self.attempts[region][n] = replace(self.attempts[region][n], has_outcome=True, outcome=outcome)
         return self
@@ -125,7 +129,7 @@ class Told:
 
     def anew(self, region: str, own: str | None = None) -> str:
         found = new_generation(
-            self.stages, self.state(), region, own, lambda name, n: self.claim(name, n).mode.channels
+            self.stages, self.state(), region, own, lambda name, n: StreamingClaim.of(self.claim(name, n)).channels
         )
         return "".join(found)
 
@@ -278,7 +282,7 @@ def test_other_chains_are_left_alone():
 
 def test_a_claim_says_behind_which_ends_it_begins():
     told = running().fail("a").start("a").fail("b").start("c")
-    assert told.claim("c").mode.after == (InputRef("a", 1), InputRef("b", 1))
+    assert StreamingClaim.of(told.claim("c")).after == (InputRef("a", 1), InputRef("b", 1))
     assert has_restarted_behind(told.claim("c"), "b", 1)
     assert not has_restarted_behind(told.claim("c"), "b", 2)
     assert not has_restarted_behind(told.claim("b"), "a", 1)
@@ -354,7 +358,7 @@ def test_a_reader_stands_while_who_feeds_it_has_only_not_said_that_it_has_finish
 
 def test_a_stage_does_not_stand_in_its_own_older_generation_either():
     told = running().end("b").reset("b", altered=True)
-    reason = other_channels(told.stages.regions["b"], told.state(), told.claim("b").mode.channels)
+    reason = other_channels(told.stages.regions["b"], told.state(), StreamingClaim.of(told.claim("b")).channels)
     assert reason == ("scored was in generation 1, now 2", "b")
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
+from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
@@ -46,10 +47,10 @@ def plans(draw: st.DrawFn) -> PlanRecord:
     return PlanRecord(
         "job",
         tuple(
-            RegionPlan(name, (name,), (name,), tuple(inputs), False, None, **mode)
+            RegionPlan(name, (name,), (name,), tuple(inputs), False, None, mode=mode)
             for name, (inputs, read) in read_by.items()
             for streams in [StreamingPlan(tuple(read), tuple(channels[name]), replays=draw(st.booleans()))]
-            for mode in [{"mode": streams} if streams.channels else {}]
+            for mode in [streams if streams.channels else BATCH]
         ),
     )
 

@@ -12,7 +12,7 @@ from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, Part
 from airflow_recovery.results.release import Releaser, ReleaseRule
 from airflow_recovery.splits import adoption
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
@@ -59,7 +59,7 @@ ZOMBIES = Settings(
 def second_look(driver: SplitDriver, claim: Claim) -> tuple[Part, ...]:
     """The logs as they are now, and not as the claim has pinned them."""
     attempts = driver._journal.list([claim.region]).state.of(claim.region).attempts
-    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in claim.mode.base]
+    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in SplitClaim.of(claim).base]
     return driver._journal.read_parts_of(claim.region, numbers_of(base))
 
 

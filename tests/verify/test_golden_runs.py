@@ -9,7 +9,7 @@ import fakes
 from split_world import SOURCE, SplitWorld, splits
 from spoiled_journal import Spoiled
 
-from airflow_recovery.model.records import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = GOLDEN / "v1-run.json"
@@ -53,4 +53,4 @@ def test_the_product_takes_over_what_the_golden_run_has_committed() -> None:
     world.listing = splits("abcdefg")
     world.again()
     assert world.read_by(3) == "g"
-    assert world.journal().read_claim(SOURCE, 3).base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
+    assert SplitClaim.of(world.journal().read_claim(SOURCE, 3)).base == (AdoptedParts(1, 4), AdoptedParts(2, 2))

@@ -10,7 +10,7 @@ import pytest
 from spoiled_journal import Spoiled
 
 import airflow_recovery.verify as package
-from airflow_recovery.store import names as product_names
+from airflow_recovery.model import names as product_names
 from airflow_recovery.testing import CountingStore, Verb
 from airflow_recovery.verify import names
 

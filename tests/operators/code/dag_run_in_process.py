@@ -7,6 +7,7 @@ import logging
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, cast
 
 from airflow.sdk import DAG
 
@@ -47,7 +48,7 @@ with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc
 
 if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
     run_program = RegionProgram.run
-    RegionProgram.run = lambda program, attempt, launch: run_program(program, attempt, Drivers().run)  # type: ignore[method-assign]
+    cast(Any, RegionProgram).run = lambda program, attempt, launch: run_program(program, attempt, Drivers().run)
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
     states = {each.task_id: each.state for each in run.get_task_instances()}
     print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))

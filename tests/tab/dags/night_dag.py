@@ -53,7 +53,7 @@ def region(name: str) -> Any:
         plan = PlanRecord(f"jobs:{identity.dag_id}", tuple(regions))
         journal.put_plan(plan)
         state = journal.load(journal.list(REGIONS))
-        number = state.of(name).top + 1
+        number = state.of(name).latest_attempt + 1
         pins = tuple(InputRef(each, state.of(each).current.number) for each in REGIONS[name])
         begun = datetime.now(timezone.utc).isoformat()
         run_id, attempt = context["dag_run"].run_id, context["ti"].try_number
