@@ -23,10 +23,12 @@ demo-approximate: ## A chain of streams: kill its sink and its scorer, count wha
 	@scripts/setup.sh --s3a
 	@exec $(PYTHON_BIN) -m scripts.demo_approximate
 
-lint: setup ## Style, format and strict types
+lint: setup ## Style, format, strict types, types in tests; and how many lines each room has
 	$(PYTHON_BIN) -m ruff check .
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m mypy
+	$(PYTHON_BIN) -m mypy --config-file tests/mypy.ini
+	@$(PYTHON_BIN) -m scripts.room_lines
 
 test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@scripts/setup.sh --test
