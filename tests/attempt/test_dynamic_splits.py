@@ -39,7 +39,7 @@ from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.splits.parts import check_cover, numbers_of, refs_of, union_of
+from airflow_recovery.splits.parts import SplitWork, check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -82,7 +82,7 @@ class PullingApplication(FakeApplication):
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         claim, work = attempt.claim, attempt.work
-        assert work is not None
+        assert isinstance(work, SplitWork)
         self.world.ran.append((claim.region, claim.attempt))
         index = SUBTASKS.index(claim.region)
         adopted = self._journal.read_parts_of(claim.region, numbers_of(SplitClaim.of(claim).base))

@@ -14,6 +14,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.streaming import failover as stage_failover
 from airflow_recovery.streaming import restart as stage_restart
 from airflow_recovery.streaming.mode import ChannelRef
+from airflow_recovery.streaming.work import StageWork
 
 FULL = FailoverStrategy.FULL
 
@@ -307,7 +308,9 @@ def test_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy)
     assert world.pins("b", 2) == {"a": 1, "b": 2}, "it goes on at its checkpoint"
     assert world.earlier("b", 2) == (1,)
     assert (world.pins("c", 2), world.earlier("c", 2)) == ({"b": 2}, (1,))
-    assert world.worked[-1].work.drained == (1,)
+    work = world.worked[-1].work
+    assert isinstance(work, StageWork)
+    assert work.drained == (1,)
     check_coherent(world)
 
 
