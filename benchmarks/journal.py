@@ -13,7 +13,7 @@ from statistics import median
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.journal.events import AttemptClaimed, ExecutionVertexFinished
+from airflow_recovery.journal.events import RecordWritten
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import replay
@@ -199,8 +199,8 @@ def _replaying(folder: Path, count: int) -> Callable[[], None]:
             pins = (InputRef("region_0000_000", 1),)
             claim = Claim(name, 1, "w", "0a", pins, "run", 1, "ti", "tag", "now")
             outcome = Outcome(name, 1, AttemptState.FINISHED, "w", "now", "f", pins, outputs=(manifest,))
-            writer.record(AttemptClaimed(occurred_at="now", claim=claim))
-            writer.record(ExecutionVertexFinished(occurred_at="now", outcome=outcome))
+            writer.record(RecordWritten(occurred_at="now", record=claim))
+            writer.record(RecordWritten(occurred_at="now", record=outcome))
         writer.close(timeout_s=60)
     journal = Journal(store, IDENTITY, writer="reader")
 

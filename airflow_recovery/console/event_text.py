@@ -6,13 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_recovery.journal import events as ev
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    Committed,
+    CommitterDead,
+    CommitterTurn,
+    Hold,
+    Lost,
+    Outcome,
+    Publish,
+    Released,
+    Reset,
+)
 
 _NOBODY = "-"
 
 
 def about(event: ev.JobEvent) -> str:
     """``region@attempt`` or the region alone; ``-`` for an event that is about the run."""
-    record = next((each for each in vars(event).values() if hasattr(each, "region")), event)
+    record = event.subject
     region = getattr(record, "region", None)
     if region is None:
         return _NOBODY
@@ -28,20 +41,19 @@ def region_of(event: ev.JobEvent) -> str | None:
 
 def words(event: ev.JobEvent) -> str:
     """What it says, without what it is about. Empty where the type says it all."""
-    tell = _WORDS.get(type(event))
-    return tell(event) if tell is not None else ""
+    if isinstance(event, ev.RecordWritten) and event.number is not None:
+        return f"purge {event.number}"
+    tell = _WORDS.get(type(event.subject))
+    return tell(event.subject) if tell is not None else ""
 
 
-def _finished(event: ev.ExecutionVertexFinished) -> str:
-    outcome = event.outcome
-    rows = [each.rows for each in outcome.outputs if each.rows is not None]
+def _ended(outcome: Outcome) -> str:
+    if outcome.state is not AttemptState.FINISHED:
+        cause = outcome.cause.value if outcome.cause is not None else ""
+        return ": ".join(text for text in (cause, outcome.detail or "") if text)
+    rows = [manifest.rows for manifest in outcome.outputs if manifest.rows is not None]
     seconds = "" if outcome.spark_seconds is None else f", {outcome.spark_seconds:.1f} s of Spark"
     return f"{sum(rows):,} rows{seconds}" if rows else seconds.lstrip(", ")
-
-
-def _failed(event: ev.ExecutionVertexFailed) -> str:
-    cause, detail = event.outcome.cause, event.outcome.detail
-    return ": ".join(each for each in (cause.value if cause is not None else "", detail or "") if each)
 
 
 def _kept(event: ev.RegionKept) -> str:
@@ -54,28 +66,26 @@ def _failover(event: ev.FailoverPlanned) -> str:
     return f"lost {lost}; runs {', '.join(region for region, _ in event.plan)}"
 
 
-# Each takes an event of its type.
-_WORDS: dict[type[ev.JobEvent], Callable[[Any], str]] = {
-    ev.JobPlanned: lambda each: f"{each.job}, plan {each.plan_hash[:8]}",
-    ev.AttemptClaimed: lambda each: f"try {each.claim.try_number} of {each.claim.airflow_run_id}",
-    ev.ExecutionVertexFinished: _finished,
-    ev.ExecutionVertexFailed: _failed,
-    ev.ExecutionVertexReset: lambda each: f"by {each.reset.who}: {each.reset.why}",
-    ev.ResultLost: lambda each: f"says {each.lost.reporter}: {'; '.join(each.lost.evidence)}",
-    ev.PartitionsReleased: lambda each: f"by {each.released.who}",
-    ev.SinkCommitted: lambda each: f"{each.committed.end.value.lower()} {each.committed.commit_id}".strip(),
-    ev.CommitterTurnTaken: lambda each: f"turn {each.turn.turn}",
-    ev.CommitterConfirmedDead: lambda each: f"by {each.dead.who}: {each.dead.why}",
-    ev.SplitsCommitted: lambda each: f"part {each.number}: {each.splits} splits{' given up' if each.lost else ''}",
-    ev.HoldChanged: lambda each: f"{'pinned' if each.hold.is_pinned else 'let go'} by {each.hold.who}: {each.hold.why}",
-    ev.ResultPublished: lambda each: f"publish {each.publish.number}, {len(each.publish.regions)} regions",
-    ev.RunClosed: lambda each: f"purge {each.number}",
-    ev.WriteInDoubt: lambda each: f"{each.key}: {each.why}",
-    ev.EventsDropped: lambda each: f"{each.count} events: {each.why}",
-    ev.JobVertexInitialized: lambda each: f"{each.parallelism} subtasks",
+# By the class of what an event tells: a record, or the event itself.
+_WORDS: dict[type[Any], Callable[[Any], str]] = {
+    ev.JobPlanned: lambda event: f"{event.job}, plan {event.plan_hash[:8]}",
+    Claim: lambda claim: f"try {claim.try_number} of {claim.airflow_run_id}",
+    Outcome: _ended,
+    Reset: lambda reset: f"by {reset.who}: {reset.why}",
+    Lost: lambda lost: f"says {lost.reporter}: {'; '.join(lost.evidence)}",
+    Released: lambda released: f"by {released.who}",
+    Committed: lambda committed: f"{committed.end.value.lower()} {committed.commit_id}".strip(),
+    CommitterTurn: lambda turn: f"turn {turn.turn}",
+    CommitterDead: lambda dead: f"by {dead.who}: {dead.why}",
+    ev.SplitsCommitted: lambda part: f"part {part.number}: {part.splits} splits{' given up' if part.lost else ''}",
+    Hold: lambda hold: f"{'pinned' if hold.is_pinned else 'let go'} by {hold.who}: {hold.why}",
+    Publish: lambda publish: f"publish {publish.number}, {len(publish.regions)} regions",
+    ev.WriteInDoubt: lambda event: f"{event.key}: {event.why}",
+    ev.EventsDropped: lambda event: f"{event.count} events: {event.why}",
+    ev.JobVertexInitialized: lambda event: f"{event.parallelism} subtasks",
     ev.RegionKept: _kept,
-    ev.ConsumerKept: lambda each: f"{each.producer}@{each.now} in place of @{each.read}: {each.by}",
+    ev.ConsumerKept: lambda event: f"{event.producer}@{event.now} in place of @{event.read}: {event.by}",
     ev.FailoverPlanned: _failover,
-    ev.RegionSkipped: lambda each: each.why,
-    ev.Degraded: lambda each: f"{each.what}: {each.consequence}",
+    ev.RegionSkipped: lambda event: event.why,
+    ev.Degraded: lambda event: f"{event.what}: {event.consequence}",
 }

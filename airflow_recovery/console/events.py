@@ -9,7 +9,7 @@ from airflow_recovery.console.arguments import add_run_arguments, run_to_read
 from airflow_recovery.console.event_text import about, region_of, words
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.journal.events import EVENTS, event_to_json
+from airflow_recovery.journal.events import EVENT_TYPES, event_to_json
 from airflow_recovery.journal.history import Gap, Recorded, read_stream
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.plan_text import cut, table
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, and which of its events."""
     add_run_arguments(parser, bundle=True)
     parser.add_argument("--region", metavar="R", help="only those about region R")
-    parser.add_argument("--type", choices=sorted(EVENTS), metavar="TYPE", help="only those of this type")
+    parser.add_argument("--type", choices=sorted(EVENT_TYPES), metavar="TYPE", help="only those of this type")
     parser.add_argument("--json", action="store_true", help="as JSON: the events, and the holes in the history")
 
 
@@ -46,13 +46,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_chosen(each: Recorded, args: argparse.Namespace) -> bool:
-    of_type = args.type in (None, type(each.event).__name__)
+    of_type = args.type in (None, each.event.type)
     return of_type and args.region in (None, region_of(each.event))
 
 
 def _text(chosen: list[Recorded], gaps: list[Gap]) -> str:
     rows = [
-        (each.event.occurred_at, each.writer[:_WRITER_CHARS], type(each.event).__name__, about(each.event), _cell(each))
+        (each.event.occurred_at, each.writer[:_WRITER_CHARS], each.event.type, about(each.event), _cell(each))
         for each in chosen
     ]
     parts = [table(("time", "writer", "event", "about", "says"), rows) if rows else "No such event is recorded."]

@@ -21,48 +21,15 @@ from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.codec import from_json, to_json
-from airflow_recovery.model.records import (
-    Claim,
-    Closed,
-    Committed,
-    CommitterDead,
-    CommitterTurn,
-    Hold,
-    Lost,
-    Outcome,
-    Part,
-    PlanRecord,
-    Publish,
-    Record,
-    Released,
-    Reset,
-    RunIdentity,
-    SplitGeneration,
-)
+from airflow_recovery.model.record_kinds import kind_of
+from airflow_recovery.model.records import PlanRecord, Record, RunIdentity
 
 FORMAT_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
 
-KINDS: dict[str, type[Record]] = {
-    "plan": PlanRecord,
-    "claim": Claim,
-    "part": Part,
-    "outcome": Outcome,
-    "reset": Reset,
-    "lost": Lost,
-    "released": Released,
-    "assignment": SplitGeneration,
-    "committed": Committed,
-    "committer": CommitterTurn,
-    "confirmed": CommitterDead,
-    "hold": Hold,
-    "publish": Publish,
-    "closed": Closed,
-}
 _FIELDS_AT_FIRST = {"format", "kind", *(each.name for each in fields(RunIdentity)), "body"}
 _BODY_FIRST = b'{"body":'
-_KIND_OF: dict[type[Any], str] = {record: kind for kind, record in KINDS.items()}
 
 R = TypeVar("R", bound=Record)
 
@@ -75,7 +42,7 @@ def canonical_json(value: Any) -> str:
 def encode_record(identity: RunIdentity, record: Record) -> bytes:
     """The bytes of ``record`` in the journal of ``identity``."""
     body = to_json(record)
-    document = {"format": FORMAT_VERSION, "kind": _KIND_OF[type(record)], **asdict(identity), "body": body}
+    document = {"format": FORMAT_VERSION, "kind": kind_of(type(record)).name, **asdict(identity), "body": body}
     return canonical_json({**document, "crc": checksum(body)}).encode()
 
 
@@ -87,7 +54,7 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
     """
     document = parse_versioned(body, "journal", FORMAT_VERSION, where=where)
     # Not `asdict`, which copies deeply: a resume decodes thousands of records.
-    expected = {"kind": _KIND_OF[kind], **vars(identity)}
+    expected = {"kind": kind_of(kind).name, **vars(identity)}
     check_belongs(document, expected, where=where)
     if "crc" in document and not _has_crc(body, document):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")

@@ -14,20 +14,8 @@ from typing import Any, ClassVar
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.model.codec import Unlike, from_json, to_json
-from airflow_recovery.model.records import (
-    Claim,
-    Closed,
-    Committed,
-    CommitterDead,
-    CommitterTurn,
-    Hold,
-    InputRef,
-    Lost,
-    Outcome,
-    Publish,
-    Released,
-    Reset,
-)
+from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind, kind_of, kind_of_event
+from airflow_recovery.model.records import InputRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +24,41 @@ class JobEvent:
 
     occurred_at: str
     optional: ClassVar[bool] = False
+
+    @property
+    def type(self) -> str:
+        """What it is called in the stream."""
+        return type(self).__name__
+
+    @property
+    def subject(self) -> Any:
+        """What it tells: the record that was written, or the event itself."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordWritten(JobEvent):
+    """A record is in the journal. Its type in the stream is that of its kind (`airflow_recovery.model.record_kinds`):
+
+    ``AttemptClaimed``, ``ExecutionVertexFinished`` and ``ExecutionVertexFailed``, ``ExecutionVertexReset``,
+    ``ResultLost``, ``PartitionsReleased``, ``SinkCommitted``, ``CommitterTurnTaken``, ``CommitterConfirmedDead``,
+    ``HoldChanged``, ``ResultPublished``, ``RunClosed``. The outputs of a finish are FLIP-383's shuffle snapshot. A
+    finish is also told by a try that keeps the attempt, since the process that finished it may have died with its last
+    events. ``number``: of a tombstone.
+    """
+
+    record: Any
+    number: int | None = None
+
+    @property
+    def type(self) -> str:
+        """That of the record's kind."""
+        return kind_of(type(self.record)).event_type(self.record)
+
+    @property
+    def subject(self) -> Any:
+        """The record."""
+        return self.record
 
 
 # What was written into the journal.
@@ -50,13 +73,6 @@ class JobPlanned(JobEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptClaimed(JobEvent):
-    """An attempt of a region begins; Spark is about to start."""
-
-    claim: Claim
-
-
-@dataclass(frozen=True, kw_only=True)
 class SplitsCommitted(JobEvent):
     """Part ``number`` of an attempt: ``splits`` of its splits are done. ``lost``: given up, within the loss budget."""
 
@@ -66,89 +82,6 @@ class SplitsCommitted(JobEvent):
     splits: int
     lost: bool
     optional: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionVertexFinished(JobEvent):
-    """An attempt finished (FLIP-383): its writer and worker, what it read, and its accumulators.
-
-    Its outputs are the shuffle snapshot, an incremental one: partitions with files, sizes and rows. Also recorded by a
-    try that keeps the attempt, since the process that finished it may have died with its last events.
-    """
-
-    outcome: Outcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionVertexFailed(JobEvent):
-    """An attempt was ended without a result. The outcome's cause says whether by its own failure."""
-
-    outcome: Outcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionVertexReset(JobEvent):
-    """Attempts up to and including that of the reset do not count any more."""
-
-    reset: Reset
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultLost(JobEvent):
-    """A consumer reports that the result of an attempt is gone."""
-
-    lost: Lost
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionsReleased(JobEvent):
-    """The data of an attempt may not be used any more."""
-
-    released: Released
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkCommitted(JobEvent):
-    """A sink has taken over what an attempt had prepared, or never will."""
-
-    committed: Committed
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitterTurnTaken(JobEvent):
-    """One process alone may commit to a sink that can only be probed."""
-
-    turn: CommitterTurn
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitterConfirmedDead(JobEvent):
-    """A process that might have committed is confirmed to be dead."""
-
-    dead: CommitterDead
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldChanged(JobEvent):
-    """A person has pinned the data of an attempt, or let them go again. Older readers know no holds."""
-
-    hold: Hold
-    optional: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultPublished(JobEvent):
-    """A coherent cut is what readers outside the run follow now."""
-
-    publish: Publish
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunClosed(JobEvent):
-    """The run is being purged, for the ``number``-th time."""
-
-    number: int
-    closed: Closed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,23 +178,11 @@ class Degraded(JobEvent):
     optional: ClassVar[bool] = True
 
 
-EVENTS: dict[str, type[JobEvent]] = {
+_CLASSES: dict[str, type[JobEvent]] = {
     each.__name__: each
     for each in (
         JobPlanned,
-        AttemptClaimed,
         SplitsCommitted,
-        ExecutionVertexFinished,
-        ExecutionVertexFailed,
-        ExecutionVertexReset,
-        ResultLost,
-        PartitionsReleased,
-        SinkCommitted,
-        CommitterTurnTaken,
-        CommitterConfirmedDead,
-        HoldChanged,
-        ResultPublished,
-        RunClosed,
         WriteInDoubt,
         EventsDropped,
         StreamEnded,
@@ -273,11 +194,18 @@ EVENTS: dict[str, type[JobEvent]] = {
         Degraded,
     )
 }
+EVENT_TYPES = frozenset({*_CLASSES, *(name for kind in RECORD_KINDS.values() for name in kind.events)})
+"""What an event may be called in the stream."""
 
 
 def event_to_json(event: JobEvent) -> dict[str, Any]:
     """Plain JSON values: the type's name, whether it is optional, and the fields; `event_from_json` is the inverse."""
-    return {"type": type(event).__name__, "optional": event.optional, **to_json(event)}
+    if not isinstance(event, RecordWritten):
+        return {"type": event.type, "optional": event.optional, **to_json(event)}
+    kind = kind_of(type(event.record))
+    number = {} if event.number is None else {"number": event.number}
+    head = {"type": event.type, "optional": kind.is_event_optional, "occurred_at": event.occurred_at}
+    return {**head, **number, kind.event_key: to_json(event.record)}
 
 
 def event_text(event: JobEvent) -> str:
@@ -293,14 +221,28 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
     """
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise StreamDamaged(f"{where}: expected an event with a type, found {type(value).__name__}.")
-    kind = EVENTS.get(value["type"])
-    if kind is None:
+    own, kind = _CLASSES.get(value["type"]), kind_of_event(value["type"])
+    if own is None and kind is None:
         if value.get("optional") is True:
             return None
         raise RecordInvalid(
             f"{where}: unknown event type {value['type']!r}, written by a newer version. Upgrade airflow-recovery here."
         )
     try:
-        return from_json(kind, value)
+        return _record_written(kind, value) if kind is not None else from_json(own or JobEvent, value)
     except Unlike as error:
         raise StreamDamaged(f"{where}: a {value['type']} event with invalid fields: {error}.") from error
+
+
+def _record_written(kind: RecordKind, value: dict[str, Any]) -> RecordWritten:
+    told = from_json(_Told, value)
+    record = from_json(kind.record, value.get(kind.event_key))
+    return RecordWritten(occurred_at=told.occurred_at, record=record, number=told.number)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What an event of a record says besides it."""
+
+    occurred_at: str
+    number: int | None = None

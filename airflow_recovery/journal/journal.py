@@ -28,6 +28,7 @@ from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
 from airflow_recovery.model.names import encode
+from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -142,8 +143,8 @@ class Journal:
                     parts.setdefault((names[key.region], key.attempt), set()).add(key.turn)
                 elif key.region in names:
                     marked = marks[names[key.region]].setdefault(key.attempt, {})
-                    mark = _MARKS[key.kind]
-                    marked[mark] = max(marked.get(mark, 0), key.turn) if key.turn else True
+                    if (mark := RECORD_KINDS[key.kind].mark) is not None:
+                        marked[mark] = max(marked.get(mark, 0), key.turn) if key.turn else True
                     if key.kind == "outcome":
                         marked["outcome_etag"] = info.etag
             elif (plan := self.layout.parse_plan(info.key)) is not None:
@@ -178,34 +179,24 @@ class Journal:
         Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again.
         """
         wanted = listing.state.regions.keys() if regions is None else set(regions)
-        keys: dict[str, tuple[str, int, str]] = {}
+        kinds = [kind for kind in RECORD_KINDS.values() if kind.content is not None]
+        keys: dict[str, tuple[str, int, RecordKind]] = {}
         for region in wanted:
             for n, attempt in listing.state.of(region).attempts.items():
-                if attempt.has_outcome:
-                    keys[self.layout.attempt(region, n, "outcome")] = (region, n, "outcome")
-                elif attempt.is_claimed:
-                    keys[self.layout.attempt(region, n, "claim")] = (region, n, "claim")
-                if attempt.is_reset:
-                    keys[self.layout.attempt(region, n, "reset")] = (region, n, "reset")
-                if attempt.is_committed:
-                    keys[self.layout.attempt(region, n, "committed")] = (region, n, "committed")
+                for kind in kinds:
+                    # A claim is read of an open attempt alone: of one that has ended, the outcome says more.
+                    if getattr(attempt, kind.mark or "") and (kind.record is not Claim or attempt.is_open):
+                        keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
         etags = {key: listing.etags[key] for key in keys}
         found = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
         filled: dict[str, dict[int, Attempt]] = {
             region: dict(each.attempts) for region, each in listing.state.regions.items()
         }
         for key, (region, n, kind) in keys.items():
-            body = found[key]
-            before = filled[region][n]
-            if kind == "outcome":
-                outcome = self._decode(Outcome, body, key)
-                filled[region][n] = replace(before, outcome=outcome, outcome_etag=listing.etags[key])
-            elif kind == "claim":
-                filled[region][n] = replace(before, claim=self._decode(Claim, body, key))
-            elif kind == "committed":
-                filled[region][n] = replace(before, committed=self._decode(Committed, body, key))
-            else:
-                filled[region][n] = replace(before, reset=self._decode(Reset, body, key))
+            changes: dict[str, Any] = {kind.content or "": self._decode(kind.record, found[key], key)}
+            if kind.record is Outcome:
+                changes["outcome_etag"] = listing.etags[key]
+            filled[region][n] = replace(filled[region][n], **changes)
         state = replace(
             listing.state,
             regions={
@@ -480,38 +471,17 @@ class Journal:
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"
         record = decode_record(self.identity, kind, body, where=where)
-        own = self._own_key(record, key.rpartition(".")[2])
-        if own is not None and own[0] != key:
+        if self.layout.of_attempt(record) not in (None, key):
+            about: Any = record
             raise RecordInvalid(
-                f"{where}: expected a record of this key, found one of {own[1]}: it was copied here. Delete the copy."
+                f"{where}: expected a record of this key, found one of {about.region}@{about.attempt}: it was copied "
+                "here. Delete the copy."
             )
         return record
-
-    def _own_key(self, record: Record, kind: str) -> tuple[str, str] | None:
-        """The key of what is about an attempt, and its name for people."""
-        if isinstance(record, Part):
-            return self.layout.part(record.region, record.attempt, record.number), f"{record.region}@{record.attempt}"
-        if isinstance(record, (Claim, Outcome, Reset, Lost, Released, Committed, CommitterTurn, CommitterDead, Hold)):
-            return self.layout.attempt(record.region, record.attempt, kind), f"{record.region}@{record.attempt}"
-        return None
 
     def closed_at(self, number: int) -> dict[str, int]:
         """The attempts up to which tombstone ``number`` has made them void. Raises `ObjectMissing`."""
         return {each.region: each.attempt for each in self.read_closed(number).highest}
-
-
-_MARKS = {
-    "claim": "is_claimed",
-    "outcome": "has_outcome",
-    "reset": "is_reset",
-    "lost": "is_lost",
-    "released": "is_released",
-    "committed": "is_committed",
-    "committer": "turns",
-    "confirmed": "dead_turns",
-    "hold": "holds",
-}
-"""What the name of an object alone says of its attempt."""
 
 
 def _length_of(numbers: set[int]) -> int:

@@ -28,17 +28,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from airflow_recovery.model.names import encode
+from airflow_recovery.model.record_kinds import RECORD_KINDS, kind_of
 from airflow_recovery.model.records import RunIdentity
 
 # Each fits exactly what the methods below write: a number that is written in another way is another name.
 _NUMBER = "[0-9]{8}"
 _TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
-_ATTEMPT_KEY = re.compile(
-    rf"t/([^/]+)/({_NUMBER})\."
-    rf"(?:(claim|outcome|reset|lost|released|committed)|(part)-({_TURN})|(committer|confirmed|hold)-(?!0000)({_TURN}))"
-)
+_ATTEMPT_KEY = re.compile(rf"t/([^/]+)/({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
 _KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
@@ -72,7 +71,9 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
 
 def names_record(path: str) -> bool:
     """Whether ``path``, below the prefix of some run, is the name of a record: every one says whose run it is."""
-    return any(each.fullmatch(path) for each in (_ATTEMPT_KEY, _PLAN_KEY, _PUBLISH_KEY, _CLOSED_KEY))
+    return _attempt_key(path) is not None or any(
+        pattern.fullmatch(path) for pattern in (_PLAN_KEY, _PUBLISH_KEY, _CLOSED_KEY)
+    )
 
 
 def parse_number(segment: str) -> int | None:
@@ -88,6 +89,15 @@ class AttemptKey:
     attempt: int
     kind: str
     turn: int = 0
+
+
+def _attempt_key(path: str) -> AttemptKey | None:
+    found = _ATTEMPT_KEY.fullmatch(path)
+    kind = RECORD_KINDS.get(found[3]) if found is not None else None
+    if found is None or kind is None or not kind.is_of_attempt or (found[4] is None) != (kind.number is None):
+        return None
+    turn = int(found[4] or 0)
+    return None if found[4] is not None and turn < kind.first else AttemptKey(found[1], int(found[2]), kind.name, turn)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,14 @@ class JournalLayout:
         """Claim, outcome, reset, lost, released or committed of one attempt; committer, confirmed or hold of a turn."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
 
+    def of_attempt(self, record: Any) -> str | None:
+        """The key of a record that is about an attempt; `None` for one of another kind."""
+        kind = kind_of(type(record))
+        if not kind.is_of_attempt:
+            return None
+        key = self.attempt(record.region, record.attempt, kind.name)
+        return key if kind.number is None else f"{key}-{getattr(record, kind.number):04d}"
+
     def part(self, region: str, attempt: int, number: int) -> str:
         """One part of an attempt that commits split by split."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.part-{number:04d}"
@@ -183,11 +201,7 @@ class JournalLayout:
 
     def parse_attempt(self, key: str) -> AttemptKey | None:
         """Inverse of `attempt`; ``region`` is in its encoded form. `None` for any other key."""
-        found = _ATTEMPT_KEY.fullmatch(key.removeprefix(self.prefix))
-        if found is None:
-            return None
-        region, number, plain, part, part_number, turned, turn = found.groups()
-        return AttemptKey(region, int(number), plain or part or turned, int(part_number or turn or 0))
+        return _attempt_key(key.removeprefix(self.prefix))
 
     def unknown_kind(self, key: str) -> str | None:
         """The kind of an object below ``t/`` that no version up to this one writes; `None` for every other key.

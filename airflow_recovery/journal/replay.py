@@ -8,26 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from airflow_recovery.journal.events import (
-    AttemptClaimed,
-    CommitterConfirmedDead,
-    CommitterTurnTaken,
-    ExecutionVertexFailed,
-    ExecutionVertexFinished,
-    ExecutionVertexReset,
-    HoldChanged,
-    JobEvent,
-    JobPlanned,
-    PartitionsReleased,
-    ResultLost,
-    ResultPublished,
-    SinkCommitted,
-    SplitsCommitted,
-)
+from airflow_recovery.journal.events import JobEvent, JobPlanned, RecordWritten, SplitsCommitted
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.model.record_kinds import kind_of
+from airflow_recovery.model.records import Publish
 
 
 @dataclass(frozen=True)
@@ -72,51 +60,26 @@ class EventFold:
         self._plans: set[str] = set()
         self._newest_publish = 0
 
-    def add(self, event: JobEvent) -> None:  # noqa: C901 - a branch a kind of event
+    def add(self, event: JobEvent) -> None:
         """One event; those that say nothing of the state are left out."""
-        if isinstance(event, AttemptClaimed):
-            claim = event.claim
-            before = self._of(claim.region, claim.attempt)
-            self._put(claim.region, replace(before, is_claimed=True, claim=claim))
+        record = event.subject
+        kind = kind_of(type(record)) if isinstance(event, RecordWritten) else None
+        if kind is not None and kind.mark is not None:
+            before = self._of(record.region, record.attempt)
+            highest = None if kind.number is None else max(getattr(before, kind.mark), getattr(record, kind.number))
+            changes: dict[str, Any] = {kind.mark: True if highest is None else highest}
+            if kind.content is not None:
+                changes[kind.content] = record
+            self._put(record.region, replace(before, **changes))
         elif isinstance(event, SplitsCommitted):
             before = self._of(event.region, event.attempt)
             self._put(event.region, replace(before, parts=max(before.parts, event.number + 1)))
-        elif isinstance(event, (ExecutionVertexFinished, ExecutionVertexFailed)):
-            outcome = event.outcome
-            before = self._of(outcome.region, outcome.attempt)
-            self._put(outcome.region, replace(before, has_outcome=True, outcome=outcome))
-        elif isinstance(event, ExecutionVertexReset):
-            reset = event.reset
-            before = self._of(reset.region, reset.attempt)
-            self._put(reset.region, replace(before, is_reset=True, reset=reset))
-        elif isinstance(event, ResultLost):
-            lost = event.lost
-            self._put(lost.region, replace(self._of(lost.region, lost.attempt), is_lost=True))
-        elif isinstance(event, PartitionsReleased):
-            released = event.released
-            self._put(released.region, replace(self._of(released.region, released.attempt), is_released=True))
-        elif isinstance(event, SinkCommitted):
-            committed = event.committed
-            before = self._of(committed.region, committed.attempt)
-            self._put(committed.region, replace(before, is_committed=True, committed=committed))
-        elif isinstance(event, CommitterTurnTaken):
-            turn = event.turn
-            before = self._of(turn.region, turn.attempt)
-            self._put(turn.region, replace(before, turns=max(before.turns, turn.turn)))
-        elif isinstance(event, CommitterConfirmedDead):
-            dead = event.dead
-            before = self._of(dead.region, dead.attempt)
-            self._put(dead.region, replace(before, dead_turns=max(before.dead_turns, dead.turn)))
-        elif isinstance(event, HoldChanged):
-            hold = event.hold
-            before = self._of(hold.region, hold.attempt)
-            self._put(hold.region, replace(before, holds=max(before.holds, hold.turn)))
         elif isinstance(event, JobPlanned):
             self._plans.add(event.plan_hash)
-        elif isinstance(event, ResultPublished):
-            regions = event.publish.regions
-            if not regions or any(each.attempt > self._closed_at.get(each.region, 0) for each in regions):
-                self._newest_publish = max(self._newest_publish, event.publish.number)
+        elif isinstance(record, Publish):
+            regions = record.regions
+            if not regions or any(region.attempt > self._closed_at.get(region.region, 0) for region in regions):
+                self._newest_publish = max(self._newest_publish, record.number)
 
     def state(self, *, is_closed: bool = False) -> RunState:
         """What it comes to. Etags are the store's, and in no event."""

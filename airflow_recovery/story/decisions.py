@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_recovery.journal.events import (
     ConsumerKept,
     Degraded,
-    ExecutionVertexFailed,
-    ExecutionVertexReset,
     FailoverPlanned,
-    HoldChanged,
     JobEvent,
     JobPlanned,
-    PartitionsReleased,
     RegionKept,
     RegionSkipped,
-    ResultLost,
-    ResultPublished,
-    SinkCommitted,
 )
+from airflow_recovery.model.records import AttemptState, Committed, Hold, Lost, Outcome, Publish, Released, Reset
 from airflow_recovery.story.run_events import RunEvents
 
 MAX_DECISIONS = 500
@@ -46,51 +42,58 @@ def decisions_of(events: RunEvents) -> list[Decision]:
 
 
 def _decision(event: JobEvent) -> Decision | None:
-    at = event.occurred_at
-    if isinstance(event, JobPlanned):
-        return Decision(at, "planned", None, f"{event.job} begins with plan {event.plan_hash[:8]}")
-    if isinstance(event, RegionKept):
-        saved = f", {event.seconds_saved:.0f} s saved" if event.seconds_saved is not None else ""
-        return Decision(at, "kept", event.region, f"{event.why}{saved}")
-    if isinstance(event, ConsumerKept):
-        detail = f" ({event.detail})" if event.detail else ""
-        said = f"{event.producer}@{event.read} is now @{event.now}, by {event.by}{detail}"
-        return Decision(at, "kept", event.region, said)
-    if isinstance(event, ExecutionVertexFailed):
-        outcome = event.outcome
-        cause = outcome.cause.value if outcome.cause is not None else "fenced"
-        return Decision(at, "failed", outcome.region, f"@{outcome.attempt}: {cause}: {outcome.detail or 'no detail'}")
-    if isinstance(event, ExecutionVertexReset):
-        reset = event.reset
-        return Decision(at, "restart", reset.region, f"@{reset.attempt} was reset by {reset.who}: {reset.why}")
-    if isinstance(event, ResultLost):
-        lost = event.lost
-        said = f"@{lost.attempt} was reported lost by {lost.reporter}: {'; '.join(lost.evidence)}"
-        return Decision(at, "lost", lost.region, said, lost.plan)
-    if isinstance(event, FailoverPlanned):
-        lost_inputs = ", ".join(f"{each.region}@{each.attempt}" for each in event.lost)
-        return Decision(at, "failover", event.region, f"can't read {lost_inputs}", event.plan)
-    return _quieter(event)
+    subject = event.subject
+    tell = _TELL.get(type(subject))
+    if tell is None or (isinstance(subject, Outcome) and subject.state is AttemptState.FINISHED):
+        return None
+    kind, text = tell(subject)
+    return Decision(event.occurred_at, kind, getattr(subject, "region", None), text, getattr(subject, "plan", ()))
 
 
-def _quieter(event: JobEvent) -> Decision | None:
-    at = event.occurred_at
-    if isinstance(event, PartitionsReleased):
-        released = event.released
-        return Decision(at, "released", released.region, f"@{released.attempt} by {released.who}")
-    if isinstance(event, HoldChanged):
-        held = event.hold
-        said = "was pinned" if held.is_pinned else "was let go again"
-        return Decision(at, "pinned", held.region, f"@{held.attempt} {said} by {held.who}: {held.why}")
-    if isinstance(event, SinkCommitted):
-        committed = event.committed
-        said = f"@{committed.attempt}: {committed.end.value.lower()} {committed.commit_id or committed.probe}".rstrip()
-        return Decision(at, "committed", committed.region, said)
-    if isinstance(event, ResultPublished):
-        cut = event.publish
-        return Decision(at, "published", None, f"publish {cut.number} with {len(cut.regions)} regions")
-    if isinstance(event, RegionSkipped):
-        return Decision(at, "skipped", event.region, event.why)
-    if isinstance(event, Degraded):
-        return Decision(at, "degraded", None, f"{event.what}: {event.consequence}")
-    return None
+def _kept(event: RegionKept) -> str:
+    return event.why + (f", {event.seconds_saved:.0f} s saved" if event.seconds_saved is not None else "")
+
+
+def _consumer_kept(event: ConsumerKept) -> str:
+    detail = f" ({event.detail})" if event.detail else ""
+    return f"{event.producer}@{event.read} is now @{event.now}, by {event.by}{detail}"
+
+
+def _failed(outcome: Outcome) -> str:
+    cause = outcome.cause.value if outcome.cause is not None else "fenced"
+    return f"@{outcome.attempt}: {cause}: {outcome.detail or 'no detail'}"
+
+
+def _lost(lost: Lost) -> str:
+    return f"@{lost.attempt} was reported lost by {lost.reporter}: {'; '.join(lost.evidence)}"
+
+
+def _failover(event: FailoverPlanned) -> str:
+    return f"can't read {', '.join(f'{read.region}@{read.attempt}' for read in event.lost)}"
+
+
+def _pinned(hold: Hold) -> str:
+    return f"@{hold.attempt} {'was pinned' if hold.is_pinned else 'was let go again'} by {hold.who}: {hold.why}"
+
+
+def _committed(committed: Committed) -> str:
+    told = f"{committed.end.value.lower()} {committed.commit_id or committed.probe}"
+    return f"@{committed.attempt}: {told}".rstrip()
+
+
+# By the class of what an event tells, a record or the event itself: the kind of the decision, and what it says.
+_TELL: dict[type[Any], Callable[[Any], tuple[str, str]]] = {
+    JobPlanned: lambda event: ("planned", f"{event.job} begins with plan {event.plan_hash[:8]}"),
+    RegionKept: lambda event: ("kept", _kept(event)),
+    ConsumerKept: lambda event: ("kept", _consumer_kept(event)),
+    Outcome: lambda outcome: ("failed", _failed(outcome)),
+    Reset: lambda reset: ("restart", f"@{reset.attempt} was reset by {reset.who}: {reset.why}"),
+    Lost: lambda lost: ("lost", _lost(lost)),
+    FailoverPlanned: lambda event: ("failover", _failover(event)),
+    Released: lambda released: ("released", f"@{released.attempt} by {released.who}"),
+    Hold: lambda hold: ("pinned", _pinned(hold)),
+    Committed: lambda committed: ("committed", _committed(committed)),
+    Publish: lambda publish: ("published", f"publish {publish.number} with {len(publish.regions)} regions"),
+    RegionSkipped: lambda event: ("skipped", event.why),
+    Degraded: lambda event: ("degraded", f"{event.what}: {event.consequence}"),
+}

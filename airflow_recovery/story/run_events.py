@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_recovery.errors import RecordInvalid, StoreError
-from airflow_recovery.journal.events import AttemptClaimed, RegionKept
+from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.history import Gap, GapKind, Recorded, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Claim
@@ -35,7 +35,7 @@ class RunEvents:
 
     def claims(self) -> Mapping[tuple[str, int], Claim]:
         """The claims by region and attempt."""
-        claims = (each.event.claim for each in self.recorded if isinstance(each.event, AttemptClaimed))
+        claims = (each.event.subject for each in self.recorded if isinstance(each.event.subject, Claim))
         return {(each.region, each.attempt): each for each in claims}
 
 

@@ -33,34 +33,23 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow_recovery.journal.events import (
-    AttemptClaimed,
-    ExecutionVertexFailed,
-    ExecutionVertexFinished,
-    JobEvent,
-    PartitionsReleased,
-    RegionKept,
-    RegionSkipped,
-    ResultLost,
-    ResultPublished,
-    SinkCommitted,
-    WriteInDoubt,
-)
+from airflow_recovery.journal.events import JobEvent, RegionKept, RegionSkipped, WriteInDoubt
 from airflow_recovery.journal.stream import EventSink, StreamClosed
+from airflow_recovery.model.records import AttemptState, Claim, Committed, Lost, Outcome, Publish, Released
 from airflow_recovery.story.mode import story_of
 
 FAMILY = "recovery"
 log = logging.getLogger(__name__)
 
-COUNTED: dict[type[JobEvent], str] = {
+COUNTED: dict[type[Any], str] = {
     RegionSkipped: "regions.skipped",
-    PartitionsReleased: "results.released",
-    ResultLost: "results.lost",
-    ResultPublished: "publishes",
-    SinkCommitted: "sinks.committed",
+    Released: "results.released",
+    Lost: "results.lost",
+    Publish: "publishes",
+    Committed: "sinks.committed",
     WriteInDoubt: "journal.in_doubt",
 }
-"""Events of which it is enough that there was one."""
+"""What is only counted, by the class of what an event tells: a record, or the event itself."""
 
 
 class RecoveryMetrics:
@@ -113,29 +102,29 @@ class MeteredEvents:
         return self._inner.close(timeout_s)
 
     def _count(self, event: JobEvent) -> None:
-        if isinstance(event, AttemptClaimed):
-            self._claimed(event)
-        elif isinstance(event, (ExecutionVertexFinished, ExecutionVertexFailed)):
-            self._ended(event)
-        elif isinstance(event, RegionKept):
+        subject = event.subject
+        if isinstance(subject, Claim):
+            self._claimed(subject)
+        elif isinstance(subject, Outcome):
+            self._ended(subject)
+        elif isinstance(subject, RegionKept):
             self._metrics.count("regions.kept")
-            if event.seconds_saved:
-                self._metrics.count("spark_seconds_saved", math.ceil(event.seconds_saved))
-        elif type(event) in COUNTED:
-            self._metrics.count(COUNTED[type(event)])
+            if subject.seconds_saved:
+                self._metrics.count("spark_seconds_saved", math.ceil(subject.seconds_saved))
+        elif type(subject) in COUNTED:
+            self._metrics.count(COUNTED[type(subject)])
 
-    def _claimed(self, event: AttemptClaimed) -> None:
-        if event.claim.writer != self._writer:
+    def _claimed(self, claim: Claim) -> None:
+        if claim.writer != self._writer:
             return
         self._metrics.count("attempts")
-        if event.claim.attempt > 1:
+        if claim.attempt > 1:
             self._metrics.count("attempts.rerun")
 
-    def _ended(self, event: ExecutionVertexFinished | ExecutionVertexFailed) -> None:
-        outcome = event.outcome
+    def _ended(self, outcome: Outcome) -> None:
         if outcome.writer != self._writer:
             return
-        if isinstance(event, ExecutionVertexFailed):
+        if outcome.state is not AttemptState.FINISHED:
             self._metrics.count("attempts.failed", cause=outcome.cause.value if outcome.cause is not None else "none")
             return
         self._metrics.count("attempts.finished")

@@ -21,7 +21,6 @@ from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import ClearNotConfigured, RegionFailed
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
-from airflow_recovery.journal.events import ExecutionVertexFinished
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.plan import Action
@@ -140,8 +139,8 @@ def test_a_snapshot_rides_in_the_outcome_and_in_the_event_and_later_attempts_are
     world.go_all()
     assert world.given == {A: [0, 1], B: [2, 3], C: [4, 5]}
     outcome = world.state().of(B).current.outcome
-    told = [each for each in world.events if isinstance(each, ExecutionVertexFinished) and each.outcome.region == B]
-    assert [each.outcome.coordinators for each in told] == [outcome.coordinators] != [()]
+    told = [each for each in world.events if each.type == "ExecutionVertexFinished" and each.subject.region == B]
+    assert [each.subject.coordinators for each in told] == [outcome.coordinators] != [()]
 
 
 def test_replaying_the_events_comes_to_the_same_snapshots():

@@ -7,27 +7,16 @@ from typing import Any
 from test_codec import EXAMPLES as RECORDS
 
 from airflow_recovery.journal.events import (
-    AttemptClaimed,
-    CommitterConfirmedDead,
-    CommitterTurnTaken,
     ConsumerKept,
     Degraded,
     EventsDropped,
-    ExecutionVertexFailed,
-    ExecutionVertexFinished,
-    ExecutionVertexReset,
     FailoverPlanned,
-    HoldChanged,
     JobEvent,
     JobPlanned,
     JobVertexInitialized,
-    PartitionsReleased,
+    RecordWritten,
     RegionKept,
     RegionSkipped,
-    ResultLost,
-    ResultPublished,
-    RunClosed,
-    SinkCommitted,
     SplitsCommitted,
     StreamEnded,
     WriteInDoubt,
@@ -45,9 +34,9 @@ IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "flights")
 STREAMS = JournalLayout(IDENTITY).streams
 
 COMMIT_EVENTS: list[JobEvent] = [
-    SinkCommitted(occurred_at=AT, committed=EXAMPLES["committed"]),
-    CommitterTurnTaken(occurred_at=AT, turn=EXAMPLES["committer"]),
-    CommitterConfirmedDead(occurred_at=AT, dead=EXAMPLES["confirmed"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["committed"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["committer"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["confirmed"]),
 ]
 """Not in the first golden stream."""
 
@@ -56,20 +45,20 @@ SPLIT_EVENTS: list[JobEvent] = [
 ]
 """In no golden stream that was written before there were any."""
 
-HOLD_EVENTS: list[JobEvent] = [HoldChanged(occurred_at=AT, hold=EXAMPLES["hold"])]
+HOLD_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["hold"])]
 """Neither are these."""
 
 EXAMPLE_EVENTS: list[JobEvent] = [
     JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
-    AttemptClaimed(occurred_at=AT, claim=EXAMPLES["claim"]),
-    ExecutionVertexFinished(occurred_at=AT, outcome=EXAMPLES["outcome"]),
-    ExecutionVertexFinished(occurred_at=AT, outcome=EXAMPLES["outcome-counted"]),
-    ExecutionVertexFailed(occurred_at=AT, outcome=EXAMPLES["outcome-labelled"]),
-    ExecutionVertexReset(occurred_at=AT, reset=EXAMPLES["reset"]),
-    ResultLost(occurred_at=AT, lost=EXAMPLES["lost"]),
-    PartitionsReleased(occurred_at=AT, released=EXAMPLES["released"]),
-    ResultPublished(occurred_at=AT, publish=EXAMPLES["publish"]),
-    RunClosed(occurred_at=AT, number=2, closed=EXAMPLES["closed"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["claim"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["outcome"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["outcome-counted"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["outcome-labelled"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["reset"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["lost"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["released"]),
+    RecordWritten(occurred_at=AT, record=EXAMPLES["publish"]),
+    RecordWritten(occurred_at=AT, number=2, record=EXAMPLES["closed"]),
     WriteInDoubt(occurred_at=AT, key="t/b/00000002.outcome", why="no answer"),
     EventsDropped(occurred_at=AT, count=7, why="the store was away"),
     JobVertexInitialized(

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.journal import codec
-from airflow_recovery.journal.codec import FORMAT_VERSION, KINDS, decode_record, encode_record, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, decode_record, encode_record, parse_json
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -443,8 +444,8 @@ def test_a_record_survives_the_round_trip(name):
 
 
 def test_there_is_an_example_of_every_kind_and_of_every_field():
-    assert {kind_of(name) for name in EXAMPLES} == set(KINDS)
-    for record in KINDS.values():
+    assert {kind_of(name) for name in EXAMPLES} == set(RECORD_KINDS)
+    for record in (kind.record for kind in RECORD_KINDS.values()):
         for field in fields(record):
             assert any(
                 getattr(each, field.name) not in (None, (), "") for each in EXAMPLES.values() if type(each) is record
@@ -470,7 +471,7 @@ def in_order(plan: PlanRecord) -> PlanRecord:
 
 
 @settings(max_examples=150)
-@given(st.sampled_from(list(KINDS.values())).flatmap(strategy))
+@given(st.sampled_from([kind.record for kind in RECORD_KINDS.values()]).flatmap(strategy))
 def test_any_record_survives_the_round_trip(record):
     body = encode_record(IDENTITY, record)
     assert decode_record(IDENTITY, type(record), body, where="x") == record
@@ -503,7 +504,7 @@ def test_equal_records_have_equal_bytes():
 def test_fault_39_format_version_1_is_read_for_ever(name):
     """The files are never written again. A new format adds a folder beside them."""
     body = (GOLDEN / "v1" / f"{name}.json").read_bytes()
-    assert decode_record(IDENTITY, KINDS[kind_of(name)], body, where=name) == EXAMPLES[name]
+    assert decode_record(IDENTITY, RECORD_KINDS[kind_of(name)].record, body, where=name) == EXAMPLES[name]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -586,7 +587,7 @@ def test_fault_111_control_where_any_field_may_stand_there_it_is_believed(monkey
 def test_fault_105_an_id_that_has_no_key_is_refused(record, change, name):
     found = json.loads(encode_record(IDENTITY, EXAMPLES[record]))
     change(found["body"], name)
-    refused(codec.resealed(found), "invalid body", KINDS[record])
+    refused(codec.resealed(found), "invalid body", RECORD_KINDS[record].record)
 
 
 @pytest.mark.parametrize(
@@ -719,7 +720,7 @@ def test_what_is_no_record_is_refused(body):
     ],
 )
 def test_a_field_of_another_type_is_refused(name, body):
-    refused(document(name, body=body), "invalid body", KINDS[kind_of(name)])
+    refused(document(name, body=body), "invalid body", RECORD_KINDS[kind_of(name)].record)
 
 
 @pytest.mark.parametrize("body", [None, [], "x", 1])
@@ -777,4 +778,6 @@ def test_a_damaged_record_is_refused_or_read_but_never_fails_otherwise(name, dat
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with suppress(RecordInvalid):
-        decode_record(IDENTITY, KINDS[kind_of(name)], bytes(body[: data.draw(st.integers(0, len(body)))]), where="x")
+        decode_record(
+            IDENTITY, RECORD_KINDS[kind_of(name)].record, bytes(body[: data.draw(st.integers(0, len(body)))]), where="x"
+        )

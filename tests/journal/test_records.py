@@ -6,14 +6,14 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from airflow_recovery.journal.codec import KINDS
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.model.records import InputRef, Outcome, PlanRecord, RegionPlan
 
 PLAN = PlanRecord("job", (RegionPlan("P", ("p",), ("p",), (), True, "f"),))
 
 
-@pytest.mark.parametrize("kind", KINDS.values())
+@pytest.mark.parametrize("kind", [kind.record for kind in RECORD_KINDS.values()])
 def test_records_can_not_be_changed(kind):
     assert kind.__dataclass_params__.frozen
 

@@ -16,7 +16,7 @@ from job_tasks import Drivers, job_dag
 from tries import run_try, task_context
 
 from airflow_recovery.errors import RegionFailed
-from airflow_recovery.journal.events import ExecutionVertexFinished
+from airflow_recovery.journal.events import RecordWritten
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.operators import SparkRegionOperator
@@ -82,7 +82,7 @@ def test_what_a_result_does_without_is_counted_once(sent: Sent) -> None:
     outcome = Outcome("raw", 1, AttemptState.FINISHED, "writer", "now", mode=SplitOutcome(lost_splits=lost))
     for writer in ("writer", "another process, which keeps it"):
         events = MeteredEvents(NoEvents(), RecoveryMetrics(stats, {}), writer)
-        events.record(ExecutionVertexFinished(occurred_at="now", outcome=outcome))
+        events.record(RecordWritten(occurred_at="now", record=outcome))
     assert sent.counters == {"recovery.attempts.finished": 1, "recovery.ledger.splits": 2}
 
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.journal.events import (
-    ExecutionVertexReset,
-    FailoverPlanned,
-    JobEvent,
-    ResultLost,
-    StreamEnded,
-)
+from airflow_recovery.journal.events import FailoverPlanned, JobEvent, RecordWritten, StreamEnded
 from airflow_recovery.journal.history import Recorded
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest
@@ -57,10 +51,10 @@ def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
     lost = Lost("raw", 1, "total", ("part-0 is gone",), plan=(("raw", "result is missing"),))
     found = decisions_of(
         events(
-            ResultLost(occurred_at="1", lost=lost),
-            ResultLost(occurred_at="1", lost=lost),
+            RecordWritten(occurred_at="1", record=lost),
+            RecordWritten(occurred_at="1", record=lost),
             FailoverPlanned(occurred_at="2", region="total", lost=(InputRef("raw", 1),), plan=lost.plan),
-            ExecutionVertexReset(occurred_at="3", reset=Reset("raw", 1, "ann", "asked for")),
+            RecordWritten(occurred_at="3", record=Reset("raw", 1, "ann", "asked for")),
             StreamEnded(occurred_at="4"),
         )
     )
