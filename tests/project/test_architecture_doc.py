@@ -38,7 +38,7 @@ def test_every_question_to_a_mode_is_in_the_table() -> None:
     package = PAGE.parents[1] / "airflow_recovery"
     code = "".join(each.read_text(encoding="utf-8") for each in package.rglob("*.py"))
     asked = re.findall(r'(?:answers_of|all_answers)\([^")]*"(\w+)"', code)
-    assert {answered_in for *_, answered_in in rows} == {"mode", *asked}
+    assert {answered_in for *_, answered_in in rows} == {"mode", *asked}, "see the table in 'The two modes'"
     for questions, path, answered_in in rows:
         assert f"class {questions}" in (package / path).read_text(encoding="utf-8"), questions
         assert any((package / mode / f"{answered_in}.py").is_file() for mode in MODES), answered_in
