@@ -33,8 +33,6 @@ OF_A_MODE = {"triggers.channel": "streaming"}
 NOT_YET: set[tuple[str, str]] = {
     ("job", "splits"),
     ("job", "streaming"),
-    ("journal.journal", "splits"),
-    ("journal.masking", "splits"),
     ("operators.audit", "streaming"),
     ("operators.region", "splits"),
     ("operators.region", "streaming"),

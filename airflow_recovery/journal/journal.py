@@ -48,7 +48,6 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 from airflow_recovery.store.write_once import write_once
 
@@ -507,10 +506,10 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
                     raise PagesDisagree(
                         f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
                     )
-            for adopted in SplitClaim.of(attempt.claim).base if attempt.claim is not None else ():
-                named = state.of(region).attempts.get(adopted.attempt)
-                if adopted.attempt > state.of(region).closed_at and (named is None or named.parts < adopted.length):
+            for number, length in attempt.claim.mode.parts_named if attempt.claim is not None else ():
+                named = state.of(region).attempts.get(number)
+                if number > state.of(region).closed_at and (named is None or named.parts < length):
                     raise PagesDisagree(
-                        f"{region}@{attempt.number} has adopted {adopted.length} parts of attempt {adopted.attempt}, "
-                        "and the listing lacks some of them."
+                        f"{region}@{attempt.number} has adopted {length} parts of attempt {number}, and the listing "
+                        "lacks some of them."
                     )

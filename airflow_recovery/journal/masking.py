@@ -20,7 +20,6 @@ from airflow_recovery.journal.events import (
     WriteInDoubt,
 )
 from airflow_recovery.model.records import CommitterDead, Hold, Lost, Outcome, Released, Reset
-from airflow_recovery.splits.mode import LostSplit
 
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""
@@ -30,7 +29,6 @@ FREE_TEXT: dict[type[Any], frozenset[str]] = {
     Outcome: frozenset({"detail"}),
     Reset: frozenset({"who", "why"}),
     Lost: frozenset({"evidence", "plan"}),
-    LostSplit: frozenset({"message"}),
     Released: frozenset({"who"}),
     CommitterDead: frozenset({"who", "why"}),
     Hold: frozenset({"who", "why"}),
@@ -53,11 +51,11 @@ def masked(value: R, mask: Mask) -> R:
 
 
 def _masked(value: Any, mask: Mask) -> Any:
-    if isinstance(value, tuple) and value and type(value[0]) in FREE_TEXT:  # not through 100,000 objects of a manifest
+    if isinstance(value, tuple) and value and _texts_of(type(value[0])):  # not through 100,000 objects of a manifest
         return tuple(_masked(each, mask) for each in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    texts = FREE_TEXT.get(type(value), frozenset())
+    texts = _texts_of(type(value))
     changes = {}
     for each in fields(value):
         before = getattr(value, each.name)
@@ -65,6 +63,14 @@ def _masked(value: Any, mask: Mask) -> Any:
         if after is not before and after != before:
             changes[each.name] = after
     return replace(value, **changes) if changes else value
+
+
+def _texts_of(kind: type[Any]) -> frozenset[str]:
+    """The free text of a class: as here, or as the class of a mode says itself."""
+    if kind in FREE_TEXT:
+        return FREE_TEXT[kind]
+    texts: frozenset[str] = getattr(kind, "free_text", frozenset())
+    return texts
 
 
 def _text(value: Any, mask: Mask) -> Any:

@@ -43,6 +43,11 @@ class RegionMode:
         return ()
 
     @property
+    def parts_named(self) -> tuple[tuple[int, int], ...]:
+        """Of a claim: for each attempt whose parts it goes on from, how many of them were there: (attempt, length)."""
+        return ()
+
+    @property
     def parts_used(self) -> tuple[tuple[int, int], ...]:
         """Of a claim or an outcome: which parts of their work these are, as (attempt, number)."""
         return ()

@@ -41,6 +41,8 @@ class PartRef:
 class LostSplit:
     """A split that a finish does without, within its loss budget."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"message"})
+
     key: str
     uri: str
     message: str
@@ -77,6 +79,11 @@ class SplitClaim(SplitMode):
     def attempts(self) -> tuple[int, ...]:
         """Those that ``base`` is of."""
         return tuple(adopted.attempt for adopted in self.base)
+
+    @property
+    def parts_named(self) -> tuple[tuple[int, int], ...]:
+        """The lengths of the logs in ``base``."""
+        return tuple((adopted.attempt, adopted.length) for adopted in self.base)
 
     @property
     def parts_used(self) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,87 @@
+"""Without the package of a mode the core still imports, and batch regions run as before.
+
+That no module of the core imports a mode is held by `test_layering`; here a copy of the package has no such room.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import airflow_recovery
+from airflow_recovery.rooms import MODES, reachable
+
+TESTS = Path(__file__).parents[1]
+CORE = sorted(reachable("attempt", "driver", "story"))
+BATCH_TESTS = (
+    "journal/test_journal.py",
+    "planning/test_evaluation.py",
+    "planning/test_determinism.py",
+    "planning/test_plan.py",
+    "planning/test_plan_text.py",
+    "planning/test_restart_strategy.py",
+    "attempt/test_region_task.py",
+    "attempt/test_final_check.py",
+    "attempt/test_clear_producers.py",
+    "attempt/test_restarts.py",
+    "attempt/test_commit.py",
+    "attempt/test_publish.py",
+    "attempt/test_recompute.py",
+    "attempt/test_full_restart.py",
+    "attempt/test_early_cutoff.py",
+    "attempt/test_shared.py",
+)
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for room in sys.argv[1:]:
+    module = importlib.import_module(f"airflow_recovery.{room}")
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
+        importlib.import_module(found.name)
+"""
+
+
+@pytest.fixture(params=MODES)
+def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with the package, but for the room of one mode."""
+    package = tmp_path / "airflow_recovery"
+    shutil.copytree(Path(airflow_recovery.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(package / request.param)
+    return tmp_path
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_every_module_of_the_core_imports_without_the_mode(without: Path) -> None:
+    answer = run(without, "-c", IMPORT_ALL, *CORE)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_control_an_import_of_the_mode_would_be_found(without: Path) -> None:
+    gone = next(mode for mode in MODES if not (without / "airflow_recovery" / mode).exists())
+    (without / "airflow_recovery" / "planning" / "knows.py").write_text(f"from airflow_recovery.{gone} import mode\n")
+    answer = run(without, "-c", IMPORT_ALL, "planning")
+    assert f"No module named 'airflow_recovery.{gone}'" in answer.stderr
+
+
+@pytest.mark.drill
+def test_batch_regions_run_without_the_mode(without: Path) -> None:
+    """The tests are copied as well: they must find the package in the folder, and no other one."""
+    shutil.copytree(TESTS, without / "tests", ignore=shutil.ignore_patterns("__pycache__", "integration", "tab"))
+    shutil.copy(TESTS.parent / "pyproject.toml", without)
+    tests = [f"tests/{name}" for name in BATCH_TESTS]
+    answer = run(without, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not spark and not airflow", *tests)
+    assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", answer.stdout)
+    assert passed is not None, answer.stdout
+    assert int(passed[1]) > 300
