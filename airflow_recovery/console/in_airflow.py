@@ -144,7 +144,7 @@ def doctor_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[
     _use_connections()
     run_region = None
     if args.spark:
-        from airflow_recovery.operators.doctor import region_check
+        from airflow_recovery.task.region_trial import region_check
 
         run_region = region_check(args.spark_timeout)
     component = Component(args.component)

@@ -22,7 +22,8 @@ from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
 from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.operators import doctor as module
-from airflow_recovery.operators.doctor import RecoveryDoctorOperator, RegionTrial, region_check
+from airflow_recovery.operators.doctor import RecoveryDoctorOperator
+from airflow_recovery.task.region_trial import RegionTrial, region_check
 
 CHECK = "a region on spark_default"
 
@@ -72,7 +73,7 @@ def test_a_region_that_takes_too_long_is_stopped(recovery: Path, drivers: Driver
 
 
 def test_what_may_not_be_deleted_is_told(recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_delete_all", lambda store, below: None)
+    monkeypatch.setattr("airflow_recovery.task.region_trial._delete_all", lambda store, below: None)
     assert "which nobody reads" in checked()["what the region has written"].found
     assert files_below(recovery) != []
 
