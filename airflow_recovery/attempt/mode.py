@@ -5,16 +5,19 @@ Another mode answers in ``attempt`` of its package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.driver.region_spec import ModeSpec
+from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork, answers_of
 from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.regions import Region
 
 
 class ModeFailover(Protocol):
@@ -64,6 +67,10 @@ class AttemptMode:
     ) -> AttemptWork:
         """What the next attempt of ``region`` has to do. Read before the claim, which pins it."""
         return AttemptWork()
+
+    def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> ModeSpec:
+        """What the driver of the claimed ``attempt`` is told of the mode. ``region`` and ``vertices``: as declared."""
+        return ModeSpec()
 
     def check_claim(self, run: Run, claim: Claim) -> None:
         """Is what the claim pins still there? Else the attempt is fenced. Raises `AttemptLost`, and the store's errors.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.attempt.run import Run
+from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.planning.regions import Region
 from airflow_recovery.splits import adoption, dynamic_assignment
+from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
+from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import SplitWork
+from airflow_recovery.splits.spec import SplitSpec
 
 
 class SplitAttempt(AttemptMode):
@@ -27,6 +32,16 @@ class SplitAttempt(AttemptMode):
     ) -> AttemptWork:
         """What is to be read, and what is taken over of earlier attempts."""
         return adoption.split_work(run, region, state, inputs, externals)
+
+    def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> SplitSpec:
+        """Which vertex reads the splits, how, and what the claim has adopted."""
+        source = split_source(region, vertices)
+        assert source is not None, region
+        reading = reading_of(vertices[source])
+        is_pulled = reading.assignment is SplitAssignment.DYNAMIC
+        return SplitSpec(
+            source, reading.batch_bytes, SplitClaim.of(attempt.claim).base, reading.loss_budget, is_pulled=is_pulled
+        )
 
     def check_claim(self, run: Run, claim: Claim) -> None:
         """Was something that the claim adopts released, or reset?"""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.attempt.run import Run
+from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import Claim, ExternalObject, InputRef, RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.regions import Region
 from airflow_recovery.streaming import failover
 from airflow_recovery.streaming.channel_graph import Stages
-from airflow_recovery.streaming.work import stage_work
+from airflow_recovery.streaming.declaration import channel_of, streaming_of
+from airflow_recovery.streaming.options import StageOutput
+from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
+from airflow_recovery.streaming.work import StageWork, stage_work
 
 
 class StreamingAttempt(AttemptMode):
@@ -39,6 +45,40 @@ class StreamingAttempt(AttemptMode):
     ) -> AttemptWork:
         """The channels at its ends, and the attempts whose work it goes on from."""
         return stage_work(state, region, Stages(run.today))
+
+    def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> StreamingSpec:
+        """Both ends as they are declared, in the generations of the claim, and what it goes on from."""
+        work, streaming = StageWork.of(attempt.work), streaming_of(region, vertices)
+        generations = {pin.result: pin.generation for pin in work.pins}
+
+        def channel(result: str, drained: tuple[int, ...] = ()) -> ChannelSpec:
+            declared = channel_of(vertices[result])
+            return ChannelSpec(
+                result=result,
+                generation=generations[result],
+                reconnect=declared.reconnect,
+                overflow=declared.overflow,
+                max_bytes=declared.max_bytes,
+                block_timeout_s=declared.block_timeout_s,
+                subpartitions=declared.subpartitions,
+                partition_by=declared.partition_by,
+                budget=declared.budget,
+                restart_budget=declared.restart_budget,
+                drained=drained,
+            )
+
+        return StreamingSpec(
+            input=channel(region.channels_in[0].result, work.drained) if region.channels_in else None,
+            output=channel(region.channels_out[0]) if region.channels_out else None,
+            trigger_s=streaming.trigger_s,
+            max_rows=streaming.max_rows,
+            output_mode=StageOutput(streaming.output).value,
+            run_for_s=streaming.run_for_s,
+            stateful=streaming.stateful,
+            replays=streaming.replays,
+            allow_stateful_loss=streaming.allow_stateful_loss,
+            earlier=work.earlier,
+        )
 
     def check_claim(self, run: Run, claim: Claim) -> None:
         """Was a channel of the claim begun anew before the claim was there?"""

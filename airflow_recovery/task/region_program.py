@@ -13,6 +13,7 @@ from pathlib import Path
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import ExecutionRegion
+from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.driver.cached import STORAGE_LEVELS
 from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
 from airflow_recovery.driver.failure import is_user_error
@@ -24,17 +25,12 @@ from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeErr
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
+from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
-from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
-from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import SplitWork
-from airflow_recovery.splits.spec import SplitSpec
-from airflow_recovery.streaming.declaration import channel_of, streaming_of
-from airflow_recovery.streaming.options import StageOutput
-from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
-from airflow_recovery.streaming.work import StageWork
 from airflow_recovery.task.externals import RegionSplits
 
 Launch = Callable[[RegionSpec, Path], None]
@@ -120,56 +116,13 @@ class RegionProgram:
             heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
-            mode=self._stage_spec(attempt) or self._split_spec(attempt) or ModeSpec(),
+            mode=self._mode(attempt),
         )
 
-    def _stage_spec(self, attempt: ClaimedAttempt) -> StreamingSpec | None:
-        """How a stage runs; `None` for a region without channels."""
-        work, region = attempt.work, self._region.region
-        if not isinstance(work, StageWork):
-            return None
-        streaming = streaming_of(region, self.job.vertices)
-        generation = {each.result: each.generation for each in work.pins}
-
-        def channel(result: str, drained: tuple[int, ...] = ()) -> ChannelSpec:
-            declared = channel_of(self.job.vertices[result])
-            return ChannelSpec(
-                result=result,
-                generation=generation[result],
-                reconnect=declared.reconnect,
-                overflow=declared.overflow,
-                max_bytes=declared.max_bytes,
-                block_timeout_s=declared.block_timeout_s,
-                subpartitions=declared.subpartitions,
-                partition_by=declared.partition_by,
-                budget=declared.budget,
-                restart_budget=declared.restart_budget,
-                drained=drained,
-            )
-
-        return StreamingSpec(
-            input=channel(region.channels_in[0].result, work.drained) if region.channels_in else None,
-            output=channel(region.channels_out[0]) if region.channels_out else None,
-            trigger_s=streaming.trigger_s,
-            max_rows=streaming.max_rows,
-            output_mode=StageOutput(streaming.output).value,
-            run_for_s=streaming.run_for_s,
-            stateful=streaming.stateful,
-            replays=streaming.replays,
-            allow_stateful_loss=streaming.allow_stateful_loss,
-            earlier=work.earlier,
-        )
-
-    def _split_spec(self, attempt: ClaimedAttempt) -> SplitSpec | None:
-        """How the attempt commits split by split; `None` where its region ends as a whole."""
-        source = split_source(self._region.region, self.job.vertices)
-        if source is None:
-            return None
-        reading = reading_of(self.job.vertices[source])
-        is_pulled = reading.assignment is SplitAssignment.DYNAMIC
-        return SplitSpec(
-            source, reading.batch_bytes, SplitClaim.of(attempt.claim).base, reading.loss_budget, is_pulled=is_pulled
-        )
+    def _mode(self, attempt: ClaimedAttempt) -> ModeSpec:
+        region, vertices = self._region.region, self.job.vertices
+        planned = planned_mode(self.job.modes, region, self.job.regions(), vertices)
+        return answers_of(planned.name, "attempt", AttemptMode).driver_spec(attempt, region, vertices)
 
     def _read_elsewhere(self) -> set[str]:
         return {each.result for region in self.job.regions().regions for each in region.inputs}
