@@ -14,6 +14,7 @@ import pytest
 
 from airflow_recovery.console.exit_codes import EXIT_CODES
 from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.task import metrics
 from scripts.configuration_reference import PAGE, page
 
@@ -97,6 +98,12 @@ def test_the_command_line_page_names_every_command_and_exit_code() -> None:
     assert sorted(commands) == sorted(each.name for each in SUBCOMMANDS)
     codes = {int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d) \| (.+) \|$", text, re.MULTILINE)}
     assert codes == {each.value: each.meaning for each in EXIT_CODES}
+
+
+def test_the_format_names_every_kind_of_record() -> None:
+    text = (DOCS / "journal-format.md").read_text(encoding="utf-8")
+    said = text.partition("`kind` is ")[2].partition(";")[0]
+    assert set(re.findall(r"`(\w+)`", said)) == set(RECORD_KINDS)
 
 
 def test_every_metric_has_a_row() -> None:
