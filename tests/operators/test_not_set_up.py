@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import GROUP, job_dag
-from test_application_runner import dag_of
+from test_drop_in_application import dag_of
 from tries import journal_in, run_try
 
 from airflow_recovery.errors import DriverLost, Failure, NotSetUp, RegionFailed

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from test_application_runner import dag_of, location_of
+from test_drop_in_application import dag_of, location_of
 from tries import RUN_KEY, run_try
 
 from airflow_recovery.errors import ClearNotConfigured, InputReleased, StoreTimeout
