@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -382,6 +382,8 @@ class LossBudgetExceeded(ChannelError):
 @dataclass(frozen=True)
 class Failure:
     """What is known of a failure, for a machine: error type, Spark's condition and SQLSTATE, the exception chain."""
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"message", "chain", "labels"})
 
     type: str
     message: str

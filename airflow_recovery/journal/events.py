@@ -88,6 +88,8 @@ class SplitsCommitted(JobEvent):
 class WriteInDoubt(JobEvent):
     """Whether the object at ``key`` was written is unknown: the store gave no answer for too long."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"why"})
+
     key: str
     why: str
 
@@ -98,6 +100,8 @@ class WriteInDoubt(JobEvent):
 @dataclass(frozen=True, kw_only=True)
 class EventsDropped(JobEvent):
     """Here ``count`` events of this writer are missing."""
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"why"})
 
     count: int
     why: str
@@ -129,6 +133,8 @@ class JobVertexInitialized(JobEvent):
 class RegionKept(JobEvent):
     """A region need not run: its attempt is valid, and its files are there where somebody wants them."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"why"})
+
     region: str
     attempt: int
     why: str
@@ -143,6 +149,8 @@ class ConsumerKept(JobEvent):
     ``by``: ``verify`` (digests are equal) or ``assume`` (the user's word); ``detail`` speaks against that word.
     """
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"detail"})
+
     region: str
     producer: str
     read: int
@@ -156,6 +164,8 @@ class ConsumerKept(JobEvent):
 class FailoverPlanned(JobEvent):
     """A region can't read its inputs; ``plan`` is the failover as planned: (region, why it must run)."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"plan"})
+
     region: str
     lost: tuple[InputRef, ...]
     plan: tuple[tuple[str, str], ...]
@@ -165,6 +175,8 @@ class FailoverPlanned(JobEvent):
 class RegionSkipped(JobEvent):
     """A region was skipped by Airflow or by an input that was."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"why"})
+
     region: str
     why: str
 
@@ -172,6 +184,8 @@ class RegionSkipped(JobEvent):
 @dataclass(frozen=True, kw_only=True)
 class Degraded(JobEvent):
     """Something works less well than configured: what, and what follows from it (promise 6)."""
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"what", "consequence"})
 
     what: str
     consequence: str

@@ -1,6 +1,7 @@
 """What people wrote, or a program said, goes into the journal with its secrets masked (fault 84).
 
-Only free text is touched: a name or a digest in which a short secret happened to occur would not be itself any more.
+Only free text is touched, the fields that a class names in ``free_text``: a name or a digest in which a short secret
+happened to occur would not be itself any more.
 """
 
 from __future__ import annotations
@@ -9,37 +10,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from airflow_recovery.errors import Failure
-from airflow_recovery.journal.events import (
-    ConsumerKept,
-    Degraded,
-    EventsDropped,
-    FailoverPlanned,
-    RegionKept,
-    RegionSkipped,
-    WriteInDoubt,
-)
-from airflow_recovery.model.records import CommitterDead, Hold, Lost, Outcome, Released, Reset
-
 Mask = Callable[[str], str]
 """The text with every secret that this process knows replaced. The journal itself knows none: it is handed in."""
-
-FREE_TEXT: dict[type[Any], frozenset[str]] = {
-    Failure: frozenset({"message", "chain", "labels"}),
-    Outcome: frozenset({"detail"}),
-    Reset: frozenset({"who", "why"}),
-    Lost: frozenset({"evidence", "plan"}),
-    Released: frozenset({"who"}),
-    CommitterDead: frozenset({"who", "why"}),
-    Hold: frozenset({"who", "why"}),
-    WriteInDoubt: frozenset({"why"}),
-    EventsDropped: frozenset({"why"}),
-    RegionKept: frozenset({"why"}),
-    ConsumerKept: frozenset({"detail"}),
-    FailoverPlanned: frozenset({"plan"}),
-    RegionSkipped: frozenset({"why"}),
-    Degraded: frozenset({"what", "consequence"}),
-}
 
 R = TypeVar("R")
 
@@ -66,9 +38,7 @@ def _masked(value: Any, mask: Mask) -> Any:
 
 
 def _texts_of(kind: type[Any]) -> frozenset[str]:
-    """The free text of a class: as here, or as the class of a mode says itself."""
-    if kind in FREE_TEXT:
-        return FREE_TEXT[kind]
+    """The fields of a class that are free text, as the class says."""
     texts: frozenset[str] = getattr(kind, "free_text", frozenset())
     return texts
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, flat, later
@@ -229,6 +230,8 @@ class Claim:
 class Outcome:
     """``t/<region>/<n>.outcome``: the one object that ends an attempt. Finished: the trace and the manifests."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"detail"})
+
     region: Id
     attempt: int
     state: AttemptState
@@ -317,6 +320,8 @@ class AttemptTrace:
 class Reset:
     """``t/<region>/<n>.reset``: attempts up to and including ``attempt`` do not count."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"who", "why"})
+
     region: Id
     attempt: int
     who: str
@@ -338,6 +343,8 @@ class Reset:
 class Lost:
     """``t/<region>/<n>.lost``: a consumer's report that a result is gone. Has no authority; the owner judges."""
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"evidence", "plan"})
+
     region: Id
     attempt: int
     reporter: str
@@ -351,6 +358,8 @@ class Lost:
 @dataclass(frozen=True)
 class Released:
     """``t/<region>/<n>.released``: the data of this attempt may not be used any more."""
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"who"})
 
     region: Id
     attempt: int
@@ -419,6 +428,8 @@ class CommitterDead:
     ``who`` is the person who has confirmed it, or the process itself.
     """
 
+    free_text: ClassVar[frozenset[str]] = frozenset({"who", "why"})
+
     region: Id
     attempt: int
     turn: int
@@ -432,6 +443,8 @@ class Hold:
 
     An odd turn pins it, the even one that follows lets it go again: the names alone tell which holds now.
     """
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"who", "why"})
 
     region: Id
     attempt: int
