@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
@@ -12,12 +12,14 @@ from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import uses_subtask
+from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of
 from airflow_recovery.splits.dynamic_assignment import discover
 from airflow_recovery.splits.log_store import split_log
+from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.task.inventory import list_objects, object_key
 
 if TYPE_CHECKING:
@@ -114,9 +116,10 @@ class RegionSplits:
         self._gone |= {each.key for each in kept}
         return kept
 
-    def check_readable(self, todo: Iterable[Split]) -> None:
-        """Raises `UserCodeError` where ``todo`` has a split of which only what was read of it earlier is left."""
-        check_kept(self._region.name, [each for each in todo if each.key in self._gone])
+    def check_readable(self, work: AttemptWork) -> None:
+        """Raises `UserCodeError` where a split is to be read of which only what was read of it earlier is left."""
+        if isinstance(work, SplitWork):
+            check_kept(self._region.name, [split for split in work.todo if split.key in self._gone])
 
     def _today(self, vertex: str, source: SplitSource) -> Callable[[], Sequence[Split]] | ResumedEnumerator:
         resumed = None if isinstance(source, FilePattern) else source.resumed(self._job.vertices[vertex].where)

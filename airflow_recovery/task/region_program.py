@@ -30,7 +30,6 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
-from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.task.externals import RegionSplits
 
 Launch = Callable[[RegionSpec, Path], None]
@@ -82,7 +81,7 @@ class RegionProgram:
     def run(self, attempt: ClaimedAttempt, launch: Launch) -> Outcome | None:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
-        self._splits.check_readable(attempt.work.todo if isinstance(attempt.work, SplitWork) else ())
+        self._splits.check_readable(attempt.work)
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
             folder = Path(name)
             spec = self._spec(attempt, folder)

@@ -146,6 +146,6 @@ def test_control_without_that_look_the_driver_is_sent_for_a_file_that_is_gone(
     assert attempt(lake, "parts_kept") == "ran"
     (lake / "b.csv").unlink()
     drivers.read.clear()
-    monkeypatch.setattr(RegionSplits, "check_readable", lambda self, todo: None)
+    monkeypatch.setattr(RegionSplits, "check_readable", lambda self, work: None)
     attempt(lake, "parts_kept", version="2")
     assert "b" in drivers.read
