@@ -77,8 +77,8 @@ def check_location(uri: object, where: str, *, templated: bool = True, to_read: 
         )
     segments = (path if is_s3 else path[1:]).removesuffix("/").split("/")
     if to_read:
-        segments = segments[:1] + [each for each in segments[1:] if each]
-    if any(each in ("", ".", "..") for each in segments) or not text.isprintable():
+        segments = segments[:1] + [segment for segment in segments[1:] if segment]
+    if any(segment in ("", ".", "..") for segment in segments) or not text.isprintable():
         raise JobDefinitionError(
             f"{where}: expected {'a bucket, and names' if is_s3 else 'a folder below /, and names'} between single "
             f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
@@ -110,9 +110,9 @@ def fits(value: object, hint: Any) -> bool:
     if hint in (Any, object):
         return True
     if origin in (Union, UnionType):
-        return any(fits(value, each) for each in arguments)
+        return any(fits(value, argument) for argument in arguments)
     if origin is Literal:
-        return any(type(value) is type(each) and value == each for each in arguments)
+        return any(type(value) is type(argument) and value == argument for argument in arguments)
     if origin is type:
         return isinstance(value, type)
     if origin is Callable:
@@ -135,15 +135,15 @@ def described(hint: Any, *, many: bool = False) -> str:
     if hint in _NAMES:
         return _NAMES[hint][many]
     if origin in (Union, UnionType):
-        return ", or ".join(dict.fromkeys(described(each, many=many) for each in arguments))
+        return ", or ".join(dict.fromkeys(described(argument, many=many) for argument in arguments))
     if origin is Literal:
-        return " or ".join(repr(each) for each in arguments)
+        return " or ".join(repr(argument) for argument in arguments)
     if origin is type:
         return "a class"
     if origin is Callable:
         return "a function"
     if origin is not None and issubclass(origin, Mapping):
-        of_key, of_value = (described(each, many=True) for each in arguments)
+        of_key, of_value = (described(argument, many=True) for argument in arguments)
         return f"a mapping of {of_key} to {of_value}"
     if origin is not None:
         return f"a {'tuple' if origin is tuple else 'list'} of {described(arguments[0], many=True)}"

@@ -200,7 +200,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             ways[_told(each)] = lambda each=each: scene.through_a_channel(each)  # type: ignore[misc]
         scene.in_one_application()
         scene.through_a_channel(SUBPARTITIONS[0])
-        found: dict[str, list[Measured]] = {each: [] for each in ways}
+        found: dict[str, list[Measured]] = {way: [] for way in ways}
         for _ in range(repeats or 2):
             for name, way in ways.items():
                 found[name].append(way())
@@ -246,7 +246,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
 def _row(name: str, measured: Measured) -> tuple[object, ...]:
     writes, reads = measured.count("write"), measured.count("read")
     dollars = 1000 * (writes * PER_THOUSAND_WRITES + reads * PER_THOUSAND_READS)
-    kinds = [f"{measured.count(kind=each):.1f}" for each in (*KINDS, "other")]
+    kinds = [f"{measured.count(kind=kind):.1f}" for kind in (*KINDS, "other")]
     return name, *kinds, f"{writes:.1f}", f"{reads:.1f}", f"{dollars:.0f}"
 
 
@@ -290,13 +290,16 @@ def _scene(folder: Path) -> Iterator[Scene]:
                 drivers[name] = StageDriver(folder / name, [REPOSITORY], environment=environ, conf=conf)
             yield Scene(folder, proxy, spark, drivers)
         finally:
-            for each in drivers.values():
-                each.kill()
+            for driver in drivers.values():
+                driver.kill()
             spark.stop()
 
 
 def _write_files(folder: Path) -> None:
     folder.mkdir()
     for number in range(FILES):
-        lines = (f"{number * LINES + each},ua,{500 + each % 997}.0,{60 + each % 97}.0\n" for each in range(LINES))
+        lines = (
+            f"{number * LINES + candidate},ua,{500 + candidate % 997}.0,{60 + candidate % 97}.0\n"
+            for candidate in range(LINES)
+        )
         (folder / f"{number:05d}.csv").write_text("".join(lines))

@@ -32,9 +32,9 @@ def measure(folder: Path, repeats: int | None) -> Report:
         for number in range(repeats or 1):
             for strategy, recoveries in found.items():
                 recoveries.append(_once(stage, strategy, number, flights))
-    fresh = {strategy: [each.fresh_s for each in recoveries] for strategy, recoveries in found.items()}
-    first = {strategy: [each.first_s for each in recoveries] for strategy, recoveries in found.items()}
-    single, downstream, region = (median(fresh[each]) for each in (SINGLE, DOWNSTREAM, REGION))
+    fresh = {strategy: [recovery.fresh_s for recovery in recoveries] for strategy, recoveries in found.items()}
+    first = {strategy: [recovery.first_s for recovery in recoveries] for strategy, recoveries in found.items()}
+    single, downstream, region = (median(fresh[name]) for name in (SINGLE, DOWNSTREAM, REGION))
     return Report(
         name="approximate_failure",
         title="From a failure to the first fresh result",
@@ -70,6 +70,6 @@ def measure(folder: Path, repeats: int | None) -> Report:
 def _once(stage: LiveStage, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
     run = LiveRun(stage, f"failure_{strategy}", name=f"round-{number}")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
-    found = kill_and_measure(run, SCORER, flights, strategy)
+    recovery = kill_and_measure(run, SCORER, flights, strategy)
     run.stop()
-    return found
+    return recovery

@@ -148,7 +148,7 @@ def _requests_by_region(folder: Path) -> dict[str, dict[str, int]]:
             journal=journal,
             task_instances=tasks.clear_client(own),
             available=ResultProber(lambda location: results),
-            task_keys={each: each for each in CHAIN},
+            task_keys={name: name for name in CHAIN},
             task=TaskIdentity("run", own.try_number, own.ti_id),
             now=lambda: "now",
             log=log,
@@ -163,7 +163,7 @@ def _requests_by_region(folder: Path) -> dict[str, dict[str, int]]:
 
 def _told(counted: CountingStore) -> dict[str, int]:
     put = Verb.PUT_IF_ABSENT
-    claims, outcomes, segments = (counted.count(put, each) for each in (".claim", ".outcome", "_streams/"))
+    claims, outcomes, segments = (counted.count(put, name) for name in (".claim", ".outcome", "_streams/"))
     return {
         "claim": claims,
         "outcome": outcomes,
@@ -175,7 +175,7 @@ def _told(counted: CountingStore) -> dict[str, int]:
 
 
 def _plan_of(upstream: Mapping[str, tuple[str, ...]]) -> PlanRecord:
-    read = {each for inputs in upstream.values() for each in inputs}
+    read = {input for inputs in upstream.values() for input in inputs}
     return PlanRecord(
         "jobs:journal",
         tuple(RegionPlan(name, (name,), (name,), inputs, name not in read, "f") for name, inputs in upstream.items()),
@@ -219,14 +219,14 @@ def _verifying(folder: Path, count: int) -> Callable[[], None]:
     write_finished(journal, results, identity, topology, count)
 
     def verify() -> None:
-        found = verify_run(
+        report = verify_run(
             journal,
             lambda location: results,
             dag_id=identity.dag_id,
             run_key=identity.run_key,
             group_id=identity.group_id,
         )
-        assert not found.violated
+        assert not report.violated
 
     return verify
 

@@ -30,8 +30,8 @@ def measure_overhead(
     loads: list[float] = []
     for dag_id in kinds if warm_up else ():
         stage.run(dag_id, "2012-12-31T00:00:00Z")
-    runs: dict[str, list[MeasuredRun]] = {each: [] for each in kinds}
-    server: dict[str, list[float]] = {each: [] for each in kinds}
+    runs: dict[str, list[MeasuredRun]] = {kind: [] for kind in kinds}
+    server: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
         day = date(2013, 1, 1) + timedelta(days=number)
         for dag_id in kinds if number % 2 == 0 else kinds[::-1]:
@@ -40,9 +40,9 @@ def measure_overhead(
             runs[dag_id].append(stage.run(dag_id, f"{day}T00:00:00Z"))
             server[dag_id].append(server_cpu_s() - before)
     plain, ours = runs[kinds[0]], runs[kinds[1]]
-    regions = _more([_regions_s(each) for each in ours], [_regions_s(each) for each in plain])
-    with_publish = _more([_all_s(each) for each in ours], [_all_s(each) for each in plain])
-    makespan = _more([each.makespan_s for each in ours], [each.makespan_s for each in plain])
+    regions = _more([_regions_s(our) for our in ours], [_regions_s(run) for run in plain])
+    with_publish = _more([_all_s(our) for our in ours], [_all_s(run) for run in plain])
+    makespan = _more([our.makespan_s for our in ours], [run.makespan_s for run in plain])
     cpu = _more(_cpu_s(ours, server[kinds[1]]), _cpu_s(plain, server[kinds[0]]))
     pairs = [_more([_regions_s(a)], [_regions_s(b)]) for a, b in zip(ours, plain, strict=True)]
     seconds = sorted(
@@ -82,15 +82,15 @@ def measure_overhead(
         ],
         tables=[_by_region(ours, plain)],
         samples={
-            each: [
+            kind: [
                 {
                     "makespan_s": run.makespan_s,
                     "server_cpu_s": server_s,
                     "tasks": [asdict(task) for task in run.tasks.values()],
                 }
-                for run, server_s in zip(runs[each], server[each], strict=True)
+                for run, server_s in zip(runs[kind], server[kind], strict=True)
             ]
-            for each in kinds
+            for kind in kinds
         },
     )
 
@@ -105,11 +105,11 @@ def _regions(run: MeasuredRun) -> dict[str, Measured]:
 
 
 def _regions_s(run: MeasuredRun) -> float:
-    return sum(each.seconds for each in _regions(run).values())
+    return sum(region.seconds for region in _regions(run).values())
 
 
 def _all_s(run: MeasuredRun) -> float:
-    return sum(each.seconds for each in run.tasks.values())
+    return sum(task.seconds for task in run.tasks.values())
 
 
 def _cpu_s(runs: Sequence[MeasuredRun], server: Sequence[float]) -> list[float]:
@@ -143,5 +143,5 @@ def lake_env(folder: Path) -> dict[str, str]:
     return {
         "BENCHMARK_LAKE": str(folder / "lake"),
         "BENCHMARK_OUTPUT": str(folder / "output"),
-        "BENCHMARK_REGIONS": json.dumps({each.name: each.upstream for each in flights.regions().regions}),
+        "BENCHMARK_REGIONS": json.dumps({region.name: region.upstream for region in flights.regions().regions}),
     }

@@ -28,10 +28,10 @@ def measure(folder: Path, repeats: int | None) -> Report:
     )
     if done.returncode != 0:
         raise RuntimeError(f"the parsing process failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    operators = found["operators"]
-    regions_ms = [1000 * each / operators for each in found["regions_s"]]
-    plain_ms = [1000 * each / operators for each in found["plain_s"]]
+    document = json.loads(done.stdout.splitlines()[-1])
+    operators = document["operators"]
+    regions_ms = [1000 * load / operators for load in document["regions_s"]]
+    plain_ms = [1000 * load / operators for load in document["plain_s"]]
     per_operator = median(regions_ms)
     ratio = median(a / b for a, b in zip(regions_ms, plain_ms, strict=True))
     return Report(
@@ -46,10 +46,12 @@ def measure(folder: Path, repeats: int | None) -> Report:
         figures=[
             Figure("a region operator", per_operator, "ms", f"at most {GOAL_MS:.0f} ms", per_operator <= GOAL_MS),
             Figure("against SparkSubmitOperator", ratio, "times"),
-            Figure("one-off imports: airflow_recovery.operators", 1000 * found["own_imports_s"], "ms"),
-            Figure("one-off imports before it: Airflow's SparkSubmitOperator", 1000 * found["spark_imports_s"], "ms"),
-            Figure("network connections", found["connections"], "", "none", found["connections"] == 0),
-            Figure("modules of pyspark, boto3, botocore", found["heavy"], "", "none", found["heavy"] == 0),
+            Figure("one-off imports: airflow_recovery.operators", 1000 * document["own_imports_s"], "ms"),
+            Figure(
+                "one-off imports before it: Airflow's SparkSubmitOperator", 1000 * document["spark_imports_s"], "ms"
+            ),
+            Figure("network connections", document["connections"], "", "none", document["connections"] == 0),
+            Figure("modules of pyspark, boto3, botocore", document["heavy"], "", "none", document["heavy"] == 0),
         ],
         tables=[
             Table(
@@ -58,5 +60,5 @@ def measure(folder: Path, repeats: int | None) -> Report:
                 [("region operator", *summary(regions_ms)), ("SparkSubmitOperator", *summary(plain_ms))],
             )
         ],
-        samples=found,
+        samples=document,
     )

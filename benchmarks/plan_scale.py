@@ -44,7 +44,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
         found, times = _timed(rounds, lambda request=request: plan(topology, state, _there, request))  # type: ignore[misc]
         samples[said] = times
         slowest = max(slowest, median(times))
-        table.append((said, len(found.running), *summary([1000 * each for each in times])))
+        table.append((said, len(found.running), *summary([1000 * candidate for candidate in times])))
     text = _timed(rounds, lambda: plan_text(found))[1]
     document = _timed(rounds, lambda: Plan.from_json(json.loads(json.dumps(found.to_json()))))[1]
     evaluation = _timed(rounds, lambda: _evaluate(topology, state))[1]
@@ -84,17 +84,19 @@ def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
     for at in range(size):
         reachable = range(max(0, at - REACH), at)
         inputs.append(sorted(rng.sample(reachable, min(len(reachable), rng.randint(1, MOST_INPUTS)))))
-    read = {each for found in inputs for each in found}
+    read = {number for found in inputs for number in found}
     regions = tuple(
-        RegionPlan(f"r{at}", (f"r{at}",), (f"r{at}",), tuple(f"r{each}" for each in found), at not in read, "code")
+        RegionPlan(f"r{at}", (f"r{at}",), (f"r{at}",), tuple(f"r{number}" for number in found), at not in read, "code")
         for at, found in enumerate(inputs)
     )
-    return PlanRecord("random", regions), RunState({each.name: RegionState({1: _finished(each)}) for each in regions})
+    return PlanRecord("random", regions), RunState(
+        {region.name: RegionState({1: _finished(region)}) for region in regions}
+    )
 
 
 def _finished(region: RegionPlan) -> Attempt:
     manifest = PartitionManifest(region.name, f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
-    pins = tuple(InputRef(each, 1) for each in region.inputs)
+    pins = tuple(InputRef(input, 1) for input in region.inputs)
     outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
 
@@ -105,8 +107,8 @@ def _there(region: str, attempt: Attempt) -> Reason | None:
 
 def _evaluate(topology: PlanRecord, state: RunState) -> int:
     evaluation = Evaluation(topology, state, available=_there)
-    reasons = [evaluation.why_must_run(each.name) for each in topology.regions]
-    return sum(each is not None and each.why is not Why.RESET for each in reasons)
+    reasons = [evaluation.why_must_run(region.name) for region in topology.regions]
+    return sum(reason is not None and reason.why is not Why.RESET for reason in reasons)
 
 
 def _growth(rounds: int) -> tuple[list[tuple[object, ...]], dict[int, float]]:

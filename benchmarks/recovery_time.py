@@ -58,8 +58,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
         }
         with open_stage(folder / "stage", env) as stage:
             bench = _Bench(stage, failures / "fail", folder / "output")
-            found = [each for number in range(rounds) for each in bench.round(number)]
-    return _report(found, rounds)
+            recoveries = [recovery for number in range(rounds) for recovery in bench.round(number)]
+    return _report(recoveries, rounds)
 
 
 class _Bench:
@@ -70,7 +70,7 @@ class _Bench:
 
     def round(self, number: int) -> list[Recovery]:
         """Each disturbance and each way once, with steps of one and the same length."""
-        days = [(date(2013, 1, 1) + timedelta(days=2 * number + each)).isoformat() for each in range(2)]
+        days = [(date(2013, 1, 1) + timedelta(days=2 * number + candidate)).isoformat() for candidate in range(2)]
         self._run(PLAIN, days[0], "success")
         retried_s = self._since_failure(PLAIN, days[0])
         recovered_s = {RAISES: self._recovered(days[0]), LOSES: self._recovered(days[1], lose=True)}
@@ -81,12 +81,12 @@ class _Bench:
         cleared_s = self._end(PLAIN, days[1], "success") - begun
         # Everything is warm by now, and nothing fails. All steps have the same work.
         cleared = self._stage.airflow.task_instances(PLAIN, _run_id(days[1]))
-        step_s = median(float(each["duration"]) for each in cleared)
+        step_s = median(float(instance["duration"]) for instance in cleared)
         lost_s = {RAISES: step_s, LOSES: 2 * step_s}
         return [
             Recovery(RAISES, RETRIES, retried_s, lost_s[RAISES]),
             *(Recovery(each, WITH, seconds, lost_s[each]) for each, seconds in recovered_s.items()),
-            *(Recovery(each, CLEAR, cleared_s, lost_s[each]) for each in lost_s),
+            *(Recovery(name, CLEAR, cleared_s, lost_s[name]) for name in lost_s),
         ]
 
     def _recovered(self, day: str, *, lose: bool = False) -> float:
@@ -113,11 +113,9 @@ class _Bench:
     def _end(self, dag_id: str, day: str, state: str) -> float:
         """Wait for the run; the end of its last step, in seconds since the epoch."""
         airflow, run_id = self._stage.airflow, _run_id(day)
-        found = airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
-        if found != state:
-            raise RuntimeError(
-                f"{dag_id} of {day}: expected {state}, found {found}\n{airflow.describe(dag_id, run_id)}"
-            )
+        text = airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
+        if text != state:
+            raise RuntimeError(f"{dag_id} of {day}: expected {state}, found {text}\n{airflow.describe(dag_id, run_id)}")
         return _seconds(airflow.task_instance(dag_id, run_id, f"{TASKS[dag_id]}{LAST}")["end_date"])
 
 
@@ -131,12 +129,14 @@ def _seconds(moment: str) -> float:
 
 def _report(found: Sequence[Recovery], rounds: int) -> Report:
     def ratio(disturbance: str, way: str) -> float:
-        return median(each.ratio for each in found if (each.disturbance, each.way) == (disturbance, way))
+        return median(
+            recovery.ratio for recovery in found if (recovery.disturbance, recovery.way) == (disturbance, way)
+        )
 
     def fixed(disturbance: str) -> float:
         """What a recovery costs beside the lost work."""
-        mine = [each for each in found if (each.disturbance, each.way) == (disturbance, WITH)]
-        return median(each.recovery_s - each.lost_s for each in mine)
+        mine = [recovery for recovery in found if (recovery.disturbance, recovery.way) == (disturbance, WITH)]
+        return median(recovery.recovery_s - recovery.lost_s for recovery in mine)
 
     raises, loses = ratio(RAISES, WITH), ratio(LOSES, WITH)
     return Report(
@@ -166,8 +166,14 @@ def _report(found: Sequence[Recovery], rounds: int) -> Report:
                 "Every recovery (plain retries never recover a lost result: they fail, and a person is asked)",
                 ("disturbance", "way", "recovery, s", "lost work, s", "ratio"),
                 [
-                    (each.disturbance, each.way, f"{each.recovery_s:.1f}", f"{each.lost_s:.1f}", f"{each.ratio:.2f}")
-                    for each in found
+                    (
+                        recovery.disturbance,
+                        recovery.way,
+                        f"{recovery.recovery_s:.1f}",
+                        f"{recovery.lost_s:.1f}",
+                        f"{recovery.ratio:.2f}",
+                    )
+                    for recovery in found
                 ],
             )
         ],

@@ -68,16 +68,16 @@ class Report:
 
     def text(self) -> str:
         """The figures, one a line."""
-        wide = max(len(each.name) for each in self.figures)
-        return "\n".join(f"  {each.name:{wide}}  {each.text}" for each in self.figures)
+        wide = max(len(figure.name) for figure in self.figures)
+        return "\n".join(f"  {figure.name:{wide}}  {figure.text}" for figure in self.figures)
 
     def _markdown(self, measured_at: str, machine: Mapping[str, str]) -> str:
-        figures = [(each.name, each.text) for each in self.figures]
+        figures = [(figure.name, figure.text) for figure in self.figures]
         parts = [
             f"# {self.title}",
             self.method,
             *_table(Table("Result", ("what", "found"), figures)),
-            *(part for each in self.tables for part in _table(each)),
+            *(part for table in self.tables for part in _table(table)),
             *(f"![{file}]({file})" for file in self.files if file.endswith(".svg")),
             *_table(Table(f"Machine, at {measured_at}", ("what", "found"), list(machine.items()))),
         ]

@@ -205,7 +205,7 @@ def write_finished(
     failed = topology.regions[count // 2].name if has_failed else None
 
     def pins(region: RegionPlan) -> tuple[InputRef, ...]:
-        return tuple(InputRef(each, 2 if each == failed else 1) for each in region.inputs)
+        return tuple(InputRef(input, 2 if input == failed else 1) for input in region.inputs)
 
     def finish(at: int) -> None:
         region = topology.regions[at]
@@ -230,7 +230,7 @@ def write_finished(
 def _leave_a_snapshot(store: ObjectStore, identity: RunIdentity, topology: PlanRecord) -> None:
     """As a task does while its Spark starts."""
     journal = Journal(store, identity, writer="first", writes_snapshot=True)
-    journal.renew_snapshot(journal.list(each.name for each in topology.regions))
+    journal.renew_snapshot(journal.list(region.name for region in topology.regions))
     journal.wait_for_snapshot()
 
 
@@ -259,7 +259,7 @@ def _timed(
 
 
 def _run(journal: ObjectStore, data: ObjectStore, identity: RunIdentity, topology: PlanRecord) -> Run:
-    names = [each.name for each in topology.regions]
+    names = [region.name for region in topology.regions]
     tasks = FakeAirflow(dict.fromkeys(names, ()))
     own = tasks.start(names[-1])
     return Run(

@@ -156,7 +156,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             kept = [_try(stores, plan, facts, server.url, task, 2) for task in _tasks(plan)]
         in_log = _requests_of(s3.log_path) - before
     counted = len(stores.recorded_journal.recorded)
-    beyond = sum(max(0, _budget_excess(each, plan)) for each in first[1:-1])
+    beyond = sum(max(0, _budget_excess(counted, plan)) for counted in first[1:-1])
     return Report(
         name="s3_requests",
         title="Requests to S3",
@@ -174,19 +174,19 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Figure("journal requests in the S3 server's log", in_log, "", "the same", in_log == counted),
         ],
         tables=[
-            Table("An undisturbed run", COLUMNS, [each.row() for each in first]),
-            Table("The same run cleared: everything is kept", COLUMNS, [each.row() for each in kept]),
+            Table("An undisturbed run", COLUMNS, [counted.row() for counted in first]),
+            Table("The same run cleared: everything is kept", COLUMNS, [counted.row() for counted in kept]),
         ],
-        samples={"first": [asdict(each) for each in first], "kept": [asdict(each) for each in kept]},
+        samples={"first": [asdict(counted) for counted in first], "kept": [asdict(counted) for counted in kept]},
     )
 
 
 def _tasks(plan: JobPlan) -> list[str]:
-    return [*(each.name for each in plan.record.regions), PUBLISH]
+    return [*(region.name for region in plan.record.regions), PUBLISH]
 
 
 def _budget_excess(counted: Counted, plan: JobPlan) -> int:
-    is_leaf = all(counted.task not in each.inputs for each in plan.record.regions)
+    is_leaf = all(counted.task not in region.inputs for region in plan.record.regions)
     return len(counted.waited) - (2 + (2 if is_leaf else 1) + counted.inputs)
 
 
@@ -215,12 +215,12 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
     run.events.close()
     streams = JournalLayout(IDENTITY).streams
     journal = stores.recorded_journal.recorded[journal_from:]
-    state = [each for each in journal if not each.key.startswith(streams)]
+    state = [request for request in journal if not request.key.startswith(streams)]
     return Counted(
         task=task,
         inputs=len(by_name[task].inputs) if task in by_name else 0,
-        waited=tuple(each.verb.value for each in state if each.thread != BESIDE),
-        beside=tuple(each.verb.value for each in state if each.thread == BESIDE),
+        waited=tuple(request.verb.value for request in state if request.thread != BESIDE),
+        beside=tuple(request.verb.value for request in state if request.thread == BESIDE),
         events=len(journal) - len(state),
         result_listings=len(stores.recorded_results.recorded) - results_from,
         external_listings=patterns,

@@ -33,8 +33,8 @@ def fail_once() -> None:
     if order.exists():
         folders = order.read_text().split()
         order.unlink()
-        for each in folders:
-            shutil.rmtree(each)
+        for folder in folders:
+            shutil.rmtree(folder)
         raise RuntimeError("this step was told to fail")
 
 

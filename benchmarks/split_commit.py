@@ -102,7 +102,7 @@ class Lake:
         return self._attempt(run, 2, self._splits((AdoptedParts(1, KEPT),)))
 
     def _splits(self, base: tuple[AdoptedParts, ...] = ()) -> SplitSpec:
-        return SplitSpec("lines", sum(each.size for each in self._externals) // BATCHES + FILES, base)
+        return SplitSpec("lines", sum(external.size for external in self._externals) // BATCHES + FILES, base)
 
     def _attempt(self, run: str, number: int, mode: ModeSpec) -> Measured:
         spec = self._spec(run, number, mode, self._externals)
@@ -115,7 +115,7 @@ class Lake:
         if made.rows != FILES * LINES:
             raise RuntimeError(f"expected {FILES * LINES} rows, found {made.rows}")
         requests = self._proxy.requests[before:]
-        return Measured(seconds, len(requests), sum(1 for each in requests if each.is_conditional))
+        return Measured(seconds, len(requests), sum(1 for request in requests if request.is_conditional))
 
     def _spec(self, run: str, number: int, mode: ModeSpec, externals: Sequence[ExternalObject]) -> RegionSpec:
         trace = AttemptTrace(NAME, number, uuid.uuid4().hex, "code 1", (), tuple(externals))
@@ -160,14 +160,14 @@ def measure(folder: Path, repeats: int | None) -> Report:
     rounds = repeats or 3
     with _lake(folder) as lake:
         ways = {BIG: lake.whole, SPLIT: lake.split_wise, RESUMED: lake.resumed}
-        for each in ways.values():
-            each()
-        found: dict[str, list[Measured]] = {each: [] for each in ways}
+        for candidate in ways.values():
+            candidate()
+        found: dict[str, list[Measured]] = {way: [] for way in ways}
         for _ in range(rounds):
             for name, way in ways.items():
                 found[name].append(way())
     seconds = {name: [each.seconds for each in measured] for name, measured in found.items()}
-    big, split, resumed = (median(seconds[each]) for each in (BIG, SPLIT, RESUMED))
+    big, split, resumed = (median(seconds[name]) for name in (BIG, SPLIT, RESUMED))
     requests = {name: measured[-1].requests for name, measured in found.items()}
     return Report(
         name="split_commit",
@@ -230,7 +230,9 @@ def _write_files(proxy: S3Proxy) -> tuple[ExternalObject, ...]:
     store = open_store(base, endpoint_url=proxy.endpoint_url, region_name=REGION)
 
     def write(number: int) -> ExternalObject:
-        rows = (f"{number * LINES + each},ua,{500 + each}.0,{60 + each}.0\n" for each in range(LINES))
+        rows = (
+            f"{number * LINES + candidate},ua,{500 + candidate}.0,{60 + candidate}.0\n" for candidate in range(LINES)
+        )
         info = store.put(f"{number:05d}.csv", "".join(rows).encode())
         return ExternalObject("lines", f"{base}/{info.key}", info.size, info.etag)
 

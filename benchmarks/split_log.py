@@ -48,8 +48,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     for size in SIZES:
         records = history(size)
         folds = _timed(rounds, lambda records=records: fold(records))  # type: ignore[misc]
-        lines = [json.dumps(LOG_RECORD.to_json(each)) for each in records]
-        reads = _timed(rounds, lambda lines=lines: fold(read(json.loads(each), exact=True) for each in lines))  # type: ignore[misc]
+        lines = [json.dumps(LOG_RECORD.to_json(record)) for record in records]
+        reads = _timed(rounds, lambda lines=lines: fold(read(json.loads(line), exact=True) for line in lines))  # type: ignore[misc]
         snapshot = json.dumps(fold(records).to_json())
         restores = _timed(rounds, lambda snapshot=snapshot: SplitBook.from_json(json.loads(snapshot)))  # type: ignore[misc]
         samples[str(size)] = {"fold": folds, "read and fold": reads, "from a snapshot": restores}
@@ -82,7 +82,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table(
                 "Milliseconds a pull",
                 ("", "median", "least", "most", "pulls"),
-                [("pull", *summary([1000 * each for each in pulls]))],
+                [("pull", *summary([1000 * pull for pull in pulls]))],
             ),
         ],
         samples={**samples, "pulls": pulls},
@@ -91,7 +91,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
 
 def history(size: int) -> list[LogRecord]:
     """``size`` records as the subtasks of a run write them."""
-    splits = tuple(Split.of_file(f"s3://lake/{each:06d}.csv", 1, "e") for each in range(size))
+    splits = tuple(Split.of_file(f"s3://lake/{number:06d}.csv", 1, "e") for number in range(size))
     records: list[LogRecord] = [Discovered(splits)]
     book = fold(records)
     attempts = dict.fromkeys(range(SUBTASKS), 1)
@@ -111,7 +111,7 @@ def history(size: int) -> list[LogRecord]:
 
 def _stored(folder: Path) -> list[float]:
     log = SplitLogStore(LocalStore(f"file://{folder}/journal"), IDENTITY, "read", writer=uuid.uuid4().hex)
-    splits = tuple(Split.of_file(f"s3://lake/{each:06d}.csv", 1, "e") for each in range(STORED))
+    splits = tuple(Split.of_file(f"s3://lake/{number:06d}.csv", 1, "e") for number in range(STORED))
     log.append(lambda book: Discovered(splits))
     times: list[float] = []
     while True:

@@ -57,7 +57,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
         ),
         "enumerate days": lambda: date_splits(datetime(1800, 1, 1), datetime(1800, 1, 1) + timedelta(KEYS)),
         "enumerate what a function yields": lambda: yielded_splits(orders, {}, where="benchmark"),
-        "content keys": lambda: [Split(each.uri, each.size, each.etag).key for each in files],
+        "content keys": lambda: [Split(candidate.uri, candidate.size, candidate.etag).key for candidate in files],
         "match with the listing before, of which 3 in 100 differ": lambda: match(files, changed),
         "assign for the first time": lambda: advance(None, files, SUBTASKS),
         "assign where 3 in 100 differ": lambda: advance(first, changed, SUBTASKS),
@@ -92,7 +92,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table(
                 "Milliseconds",
                 ("step", "median", "least", "most", "rounds"),
-                [(name, *summary([1000 * each for each in times])) for name, times in samples.items()],
+                [(name, *summary([1000 * candidate for candidate in times])) for name, times in samples.items()],
             )
         ],
         samples=samples,
@@ -113,8 +113,8 @@ class Listed:
 def listed_files() -> list[Split]:
     """What ``files("s3://lake/in/*.csv")`` enumerates."""
     with patch.object(inventory, "open_store", lambda *_, **__: Listed()):
-        found = inventory.list_objects("s3://lake/in/*.csv", vertex="raw")
-    return [Split.of_external(each) for each in found]
+        external = inventory.list_objects("s3://lake/in/*.csv", vertex="raw")
+    return [Split.of_external(object) for object in external]
 
 
 def file(at: int) -> Split:

@@ -73,21 +73,24 @@ class Stage:
         state = self.airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
         if state != "success":
             raise RuntimeError(f"run {run_id} of {dag_id}: {state}\n{self._account(dag_id, run_id)}")
-        found = self.airflow.task_instances(dag_id, run_id)
-        cpu = self._cpu(dag_id, run_id, {(each["task_id"], each["try_number"]) for each in found})
+        document = self.airflow.task_instances(dag_id, run_id)
+        cpu = self._cpu(dag_id, run_id, {(instance["task_id"], instance["try_number"]) for instance in document})
         tasks = {
-            each["task_id"]: Measured(
-                each["task_id"], float(each["duration"]), *cpu[each["task_id"], each["try_number"]]
+            instance["task_id"]: Measured(
+                instance["task_id"], float(instance["duration"]), *cpu[instance["task_id"], instance["try_number"]]
             )
-            for each in found
+            for instance in document
         }
-        begun = min(_moment(each["start_date"]) for each in found)
-        return MeasuredRun(tasks, (max(_moment(each["end_date"]) for each in found) - begun).total_seconds())
+        begun = min(_moment(instance["start_date"]) for instance in document)
+        return MeasuredRun(tasks, (max(_moment(instance["end_date"]) for instance in document) - begun).total_seconds())
 
     def _account(self, dag_id: str, run_id: str) -> str:
         """The tasks' states, and the end of the first failed one's log."""
-        failed = [each for each in self.airflow.task_instances(dag_id, run_id) if each["state"] == "failed"]
-        logs = [self.airflow.log(dag_id, run_id, each["task_id"], each["try_number"])[-3000:] for each in failed[:1]]
+        failed = [instance for instance in self.airflow.task_instances(dag_id, run_id) if instance["state"] == "failed"]
+        logs = [
+            self.airflow.log(dag_id, run_id, instance["task_id"], instance["try_number"])[-3000:]
+            for instance in failed[:1]
+        ]
         return "\n".join([self.airflow.describe(dag_id, run_id), *logs])
 
     def _cpu(self, dag_id: str, run_id: str, tries: set[tuple[str, int]]) -> dict[tuple[str, int], tuple[float, float]]:
@@ -95,15 +98,15 @@ class Stage:
         deadline = time.monotonic() + 30
         while True:
             lines = [json.loads(line) for line in self._cpu_file.read_text(encoding="utf-8").splitlines()]
-            found = {
-                (each["task_id"], each["try_number"]): (each["own_cpu_s"], each["children_cpu_s"])
-                for each in lines
-                if (each["dag_id"], each["run_id"]) == (dag_id, run_id)
+            document = {
+                (line["task_id"], line["try_number"]): (line["own_cpu_s"], line["children_cpu_s"])
+                for line in lines
+                if (line["dag_id"], line["run_id"]) == (dag_id, run_id)
             }
-            if tries <= found.keys():
-                return found
+            if tries <= document.keys():
+                return document
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no CPU time of {sorted(tries - found.keys())} in {self._cpu_file}")
+                raise RuntimeError(f"no CPU time of {sorted(tries - document.keys())} in {self._cpu_file}")
             time.sleep(0.05)
 
 
@@ -144,7 +147,7 @@ def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
 
 def median_of(samples: Sequence[Measured], what: str) -> float:
     """The median of one attribute."""
-    return median(float(getattr(each, what)) for each in samples)
+    return median(float(getattr(sample, what)) for sample in samples)
 
 
 def _moment(text: str) -> datetime:

@@ -35,7 +35,7 @@ with DAG(
         from airflow_recovery.hooks import RecoveryResultHook
 
         hook = RecoveryResultHook()
-        found = hook.get_result("flights_delays", VERTEX, group_id=GROUP_ID, logical_date=logical_date)
-        return {"files": list(found.files), "rows": found.rows, "attempt": found.attempt}
+        result = hook.get_result("flights_delays", VERTEX, group_id=GROUP_ID, logical_date=logical_date)
+        return {"files": list(result.files), "rows": result.rows, "attempt": result.attempt}
 
     published >> where_is_it()

@@ -17,7 +17,7 @@ def create_bucket(name: str) -> None:
     """Create the bucket unless it is there. Tries `MAX_ATTEMPTS` times while the server starts (minutes)."""
     config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, s3={"addressing_style": "path"})
     client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], config=config)
-    if name not in {each["Name"] for each in client.list_buckets()["Buckets"]}:
+    if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
         client.create_bucket(Bucket=name)
 
 

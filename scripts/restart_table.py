@@ -57,20 +57,20 @@ class Row:
         """As a line of the page."""
         passed = self.tests - len(self.failed)
         cells = (self.airflow, self.python, self.tests, passed, _names(self.again), _names(self.failed), self.day)
-        return f"| {' | '.join(str(each) for each in cells)} |\n"
+        return f"| {' | '.join(str(cell) for cell in cells)} |\n"
 
 
 def _names(tests: tuple[str, ...]) -> str:
-    return ", ".join(f"`{each.partition('::')[2]}`" for each in tests) or "none"
+    return ", ".join(f"`{test.partition('::')[2]}`" for test in tests) or "none"
 
 
 def named_tests(page: str) -> list[str]:
     """The tests that the page names, each once and as they stand in their files: some go on where another has ended."""
     named = set(re.findall(r"`(tests/\S+::\w+)`", page))
     found = []
-    for path in sorted({each.partition("::")[0] for each in named}):
+    for path in sorted({match.partition("::")[0] for match in named}):
         functions = re.findall(r"^def (\w+)", (REPOSITORY / path).read_text(encoding="utf-8"), re.MULTILINE)
-        found += [name for each in functions if (name := f"{path}::{each}") in named]
+        found += [name for function in functions if (name := f"{path}::{function}") in named]
     return found
 
 
@@ -87,8 +87,8 @@ def cut(page: str) -> tuple[str, dict[str, str], str]:
 def with_rows(page: str, rows: Iterable[Row]) -> str:
     """The page with ``rows`` in place of those of the same versions."""
     before, lines, after = cut(page)
-    lines |= {each.airflow: str(each) for each in rows}
-    return f"{before}{HEAD}{''.join(lines[each] for each in sorted(lines, key=Version))}{after}"
+    lines |= {row.airflow: str(row) for row in rows}
+    return f"{before}{HEAD}{''.join(lines[line] for line in sorted(lines, key=Version))}{after}"
 
 
 def outcome(report: Path, tests: Sequence[str]) -> tuple[str, ...]:
@@ -96,16 +96,16 @@ def outcome(report: Path, tests: Sequence[str]) -> tuple[str, ...]:
     good: dict[str, bool] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
-        is_good = not any(case.findall(each) for each in ("failure", "error", "skipped"))
+        is_good = not any(case.findall(name) for name in ("failure", "error", "skipped"))
         good[name] = good.get(name, True) and is_good
-    return tuple(each for each in tests if not good.get(each))
+    return tuple(test for test in tests if not good.get(test))
 
 
 def available() -> list[str]:
     """The supported versions that the package index has, oldest first."""
     said = _pip(sys.executable, "index", "versions", "apache-airflow")
-    listed = re.findall(r"[\d.]+", next(each for each in said.splitlines() if each.startswith("Available versions")))
-    return sorted({each for each in listed if each.startswith(SUPPORTED)}, key=Version)
+    listed = re.findall(r"[\d.]+", next(line for line in said.splitlines() if line.startswith("Available versions")))
+    return sorted({info for info in listed if info.startswith(SUPPORTED)}, key=Version)
 
 
 def fitting_constraints(airflow: str) -> str:
@@ -113,15 +113,16 @@ def fitting_constraints(airflow: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("apache-airflow", "apache-airflow-core"):
             _pip(sys.executable, "download", "--no-deps", "--dest", folder, f"{name}=={airflow}")
-        needed = [each for wheel in Path(folder).glob("*.whl") for each in _requirements(wheel)]
+        needed = [requirement for wheel in Path(folder).glob("*.whl") for requirement in _requirements(wheel)]
     kept = []
     for line in (REPOSITORY / "constraints.txt").read_text().splitlines():
         pin = Requirement(line)
         version = str(pin.specifier).removeprefix("==")
         refused = [
-            each
-            for each in needed
-            if canonicalize_name(each.name) == canonicalize_name(pin.name) and not each.specifier.contains(version)
+            requirement
+            for requirement in needed
+            if canonicalize_name(requirement.name) == canonicalize_name(pin.name)
+            and not requirement.specifier.contains(version)
         ]
         if not refused and pin.name != "apache-airflow":
             kept.append(line)
@@ -152,10 +153,10 @@ def row_of(page: str, airflow: str) -> Row:
     if airflow not in lines:
         raise ValueError(f"{PAGE.name}: expected a row of Airflow {airflow}, found none: run it without --again first")
     _, python, tests, _, again, failed, day = lines[airflow].strip("| \n").split(" | ")
-    by_name = {each.partition("::")[2]: each for each in named_tests(page)}
+    by_name = {test.partition("::")[2]: test for test in named_tests(page)}
 
     def meant(cell: str) -> tuple[str, ...]:
-        return tuple(by_name[each] for each in re.findall(r"`(\w+)`", cell))
+        return tuple(by_name[match] for match in re.findall(r"`(\w+)`", cell))
 
     return Row(airflow, python, int(tests), meant(failed), day, meant(again))
 
@@ -163,7 +164,7 @@ def row_of(page: str, airflow: str) -> Row:
 def run_again(row: Row) -> Row:
     """Run what has failed once more, on the same Airflow."""
     done = run(row.airflow, row.failed)
-    passed = [each for each in row.failed if each not in done.failed]
+    passed = [name for name in row.failed if name not in done.failed]
     return replace(done, tests=row.tests, again=tuple(sorted({*row.again, *passed})))
 
 
@@ -172,13 +173,13 @@ def run(airflow: str, tests: Sequence[str]) -> Row:
     python = environment(airflow)
     env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     first = _failed(python, env, airflow, tests)
-    files = {each.partition("::")[0] for each in first}
-    failed = set(_failed(python, env, airflow, [each for each in tests if each.partition("::")[0] in files]))
+    files = {name.partition("::")[0] for name in first}
+    failed = set(_failed(python, env, airflow, [test for test in tests if test.partition("::")[0] in files]))
     said = subprocess.run([python, "-m", "airflow", "version"], env=env, capture_output=True, text=True, check=True)
     if said.stdout.split()[-1] != airflow:
         raise RuntimeError(f"expected Airflow {airflow} in {python.parent.parent}, found {said.stdout.split()[-1]}")
     today = datetime.now(timezone.utc).date().isoformat()
-    again, left = ([each for each in first if (each in failed) is is_left] for is_left in (False, True))
+    again, left = ([name for name in first if (name in failed) is is_left] for is_left in (False, True))
     return Row(airflow, platform.python_version(), len(tests), tuple(left), today, tuple(again))
 
 
@@ -197,22 +198,26 @@ def _failed(python: Path, env: dict[str, str], airflow: str, tests: Sequence[str
 
 def main(arguments: Sequence[str]) -> int:
     """Run all of the versions. 1 where a test failed."""
-    is_again, versions = "--again" in arguments, [each for each in arguments if each != "--again"]
+    is_again, versions = "--again" in arguments, [argument for argument in arguments if argument != "--again"]
     rows = []
-    for each in versions or available():
+    for version in versions or available():
         page = PAGE.read_text(encoding="utf-8")
-        rows.append(run_again(row_of(page, each)) if is_again else run(each, named_tests(page)))
+        rows.append(run_again(row_of(page, version)) if is_again else run(version, named_tests(page)))
         PAGE.write_text(with_rows(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
         print(rows[-1], end="", flush=True)
-    return int(any(each.failed for each in rows))
+    return int(any(row.failed for row in rows))
 
 
 def _requirements(wheel: Path) -> list[Requirement]:
     with zipfile.ZipFile(wheel) as content:
-        name = next(each for each in content.namelist() if each.endswith(".dist-info/METADATA"))
+        name = next(name for name in content.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = message_from_string(content.read(name).decode())
-    found = [Requirement(each) for each in metadata.get_all("Requires-Dist", [])]
-    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+    requirements = [Requirement(name) for name in metadata.get_all("Requires-Dist", [])]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
 
 
 def _pip(python: str | Path, *arguments: str) -> str:

@@ -18,7 +18,7 @@ def floors(rooms: Mapping[str, Room]) -> list[list[str]]:
     """The rooms from the ground up. A room stands above all that it may import, and as low as that lets it."""
     level: dict[str, int] = {}
     for name, room in rooms.items():
-        level[name] = 1 + max((level[each] for each in room.may_import if each in level), default=-1)
+        level[name] = 1 + max((level[name] for name in room.may_import if name in level), default=-1)
     return [[name for name in rooms if level[name] == floor] for floor in range(max(level.values()) + 1)]
 
 
@@ -29,7 +29,7 @@ def picture(rooms: Mapping[str, Room]) -> str:
     for floor, names in reversed(list(enumerate(floors(shown)))):
         for name in names:
             room = shown[name]
-            below = [f"`{each}`" for each in _nearest(shown, name)]
+            below = [f"`{text}`" for text in _nearest(shown, name)]
             marks = ("pure", room.is_pure), ("knows Airflow", room.knows_airflow), ("a mode", name in MODES)
             said = ", ".join(mark for mark, holds in marks if holds)
             lines.append(f"| {floor} | `{name}` | {room.task} | {', '.join(below)} | {said} |")
@@ -37,16 +37,16 @@ def picture(rooms: Mapping[str, Room]) -> str:
 
 
 def _nearest(rooms: Mapping[str, Room], name: str) -> list[str]:
-    below = [each for each in rooms[name].may_import if each in rooms]
-    led_to = {each for other in below for each in reachable(*rooms[other].may_import)}
-    return [each for each in below if each not in led_to]
+    below = [text for text in rooms[name].may_import if text in rooms]
+    led_to = {name for other in below for name in reachable(*rooms[other].may_import)}
+    return [text for text in below if text not in led_to]
 
 
 def drawn_into(page: str, rooms: Mapping[str, Room]) -> str:
     """The page with today's picture in it."""
-    before, found, rest = page.partition(BEGIN)
+    before, text, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
-    if not (found and ended):
+    if not (text and ended):
         raise ValueError(f"{PAGE.name}: expected the marks {BEGIN.strip()} and {END.strip()}")
     return f"{before}{BEGIN}\n{picture(rooms)}\n{END}{after}"
 

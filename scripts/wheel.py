@@ -36,10 +36,10 @@ def use_wheel() -> Path:
     Raises `RuntimeError` where the package has been imported from elsewhere.
     """
     installed = str(ensure_installed())
-    others = [each for each in sys.path if each != installed]
-    sys.path[:] = [installed, *(each for each in others if not _is_checkout(each)), str(REPOSITORY)]
+    others = [name for name in sys.path if name != installed]
+    sys.path[:] = [installed, *(other for other in others if not _is_checkout(other)), str(REPOSITORY)]
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    inherited = [each for each in inherited if each and each != installed and not _is_checkout(each)]
+    inherited = [piece for piece in inherited if piece and piece != installed and not _is_checkout(piece)]
     os.environ["PYTHONPATH"] = os.pathsep.join([installed, *inherited])
     imported = getattr(sys.modules.get(PACKAGE), "__file__", None)
     if imported is not None and not Path(imported).is_relative_to(installed):
@@ -66,7 +66,7 @@ def _sources() -> str:
     """A hash of all that the wheel is made of."""
     digest = hashlib.sha256()
     package = (path for path in (REPOSITORY / PACKAGE).rglob("*") if path.is_file() and path.suffix != ".pyc")
-    for path in sorted((*package, *(REPOSITORY / each for each in _META))):
+    for path in sorted((*package, *(REPOSITORY / name for name in _META))):
         body = path.read_bytes()
         digest.update(f"{path.relative_to(REPOSITORY)} {len(body)} ".encode() + body)
     return digest.hexdigest()
@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
         sys.argv[:] = arguments
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
     else:
-        print(f"{INSTALLED.relative_to(REPOSITORY)} is the wheel of {', '.join(each.name for each in DIST.glob('*'))}")
+        print(f"{INSTALLED.relative_to(REPOSITORY)} is the wheel of {', '.join(path.name for path in DIST.glob('*'))}")
     return 0
 
 

@@ -100,8 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--drill"):
         # What takes minutes, and of which a part is in what is left.
-        config.hook.pytest_deselected(items=[each for each in items if each.get_closest_marker("drill")])
-        items[:] = [each for each in items if not each.get_closest_marker("drill")]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("drill")])
+        items[:] = [item for item in items if not item.get_closest_marker("drill")]
 
 
 OF_REAL_PROCESSES = ("airflow", "browser", "spark")

@@ -42,7 +42,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if hint in SCALARS:
         return SCALARS[hint]
     if origin is Annotated:
-        checks = [each for each in args[1:] if isinstance(each, Check)]
+        checks = [arg for arg in args[1:] if isinstance(arg, Check)]
         return reduce(lambda values, check: values.filter(check.holds), checks, values_of(args[0]))
     if origin is tuple and args[-1] is ...:
         return st.lists(values_of(args[0]), max_size=3).map(tuple)
@@ -61,7 +61,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 def _records_of(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind, include_extras=True)
-    values = {each.name: values_of(hints[each.name]) for each in fields(kind) if "flat" not in each.metadata}
+    values = {field_.name: values_of(hints[field_.name]) for field_ in fields(kind) if "flat" not in field_.metadata}
     if len(values) == len(fields(kind)):
         return st.builds(kind, **values)
     modes = [each.IN_RECORDS[kind] for each in (split_mode, streaming_mode) if kind in each.IN_RECORDS]

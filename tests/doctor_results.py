@@ -9,7 +9,7 @@ from airflow_recovery.doctor.result import CheckResult, Status
 
 def wrongs(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
     """Those that are, by check. Each says what was expected, what was found, and what to do."""
-    found = {each.check: each for each in results if each.status is Status.WRONG}
+    found = {result.check: result for result in results if result.status is Status.WRONG}
     for each in found.values():
         assert each.expected, each
         assert each.found, each

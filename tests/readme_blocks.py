@@ -43,7 +43,7 @@ def python_blocks() -> list[str]:
 
 def block(sign: str) -> str:
     """The one block that holds ``sign``."""
-    (found,) = [each for each in python_blocks() if sign in each]
+    (found,) = [block for block in python_blocks() if sign in block]
     return found
 
 

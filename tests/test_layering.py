@@ -136,7 +136,7 @@ def files_imported(name: str) -> set[str]:
     found = set()
     for module in imports_of(path.read_text(), package_of(path)):
         inside = module.removeprefix(OURS + ".")
-        if inside in MODULES and not any(each.startswith(inside + ".") for each in MODULES):
+        if inside in MODULES and not any(module.startswith(inside + ".") for module in MODULES):
             found.add(inside)
     return found - {name}
 
@@ -190,7 +190,7 @@ def airflows_own(source: str) -> set[str]:
     return {module for module in airflow - PUBLIC_OF_AIRFLOW if not is_inside(module, "airflow.providers")}
 
 
-@pytest.mark.parametrize("name", [each for each in MODULES if not is_inside(each, "testing", "airflow_compat")])
+@pytest.mark.parametrize("name", [module for module in MODULES if not is_inside(module, "testing", "airflow_compat")])
 def test_what_is_not_public_of_airflow_is_imported_in_one_file(name: str) -> None:
     assert airflows_own(MODULES[name].read_text()) == set()
 

@@ -55,9 +55,9 @@ def test_provider_info_is_what_airflow_accepts() -> None:
 
 def test_the_entry_points_are_installed() -> None:
     (provider,) = [
-        each for each in entry_points(group="apache_airflow_provider") if each.value.startswith("airflow_recovery.")
+        point for point in entry_points(group="apache_airflow_provider") if point.value.startswith("airflow_recovery.")
     ]
-    (plugin,) = [each for each in entry_points(group="airflow.plugins") if each.name == "airflow_recovery"]
+    (plugin,) = [point for point in entry_points(group="airflow.plugins") if point.name == "airflow_recovery"]
 
     assert provider.load()() == get_provider_info()
     assert plugin.load().name == "airflow_recovery"
@@ -65,7 +65,7 @@ def test_the_entry_points_are_installed() -> None:
 
 def test_airflow_lists_the_provider(airflow_home: Path) -> None:
     listed = json.loads(airflow(airflow_home, "providers", "list", "--output", "json"))
-    assert [each["version"] for each in listed if each["package_name"] == "airflow-recovery"] == ["0.1.0"]
+    assert [info["version"] for info in listed if info["package_name"] == "airflow-recovery"] == ["0.1.0"]
 
     (shown,) = json.loads(airflow(airflow_home, "providers", "get", "airflow-recovery", "--full", "--output", "json"))
     assert shown["package-name"] == "airflow-recovery"
@@ -87,14 +87,14 @@ def test_every_setting_is_described() -> None:
     options: dict[str, Any] = get_provider_info()["config"]["recovery"]["options"]
 
     assert set(options) == OPTIONS
-    for each in options.values():
-        assert {"description", "version_added", "type", "example", "default"} <= set(each)
+    for option in options.values():
+        assert {"description", "version_added", "type", "example", "default"} <= set(option)
 
 
 def test_airflow_knows_the_connection_type(airflow_home: Path) -> None:
     hooks = json.loads(airflow(airflow_home, "providers", "hooks", "--output", "json"))
 
-    (ours,) = [each for each in hooks if each["connection_type"] == "airflow_recovery"]
+    (ours,) = [hook for hook in hooks if hook["connection_type"] == "airflow_recovery"]
     assert ours["hook_name"] == "Airflow Recovery API"
     assert ours["conn_id_attribute_name"] == "recovery_conn_id"
 

@@ -43,8 +43,8 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for each in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
-    app.include_router(each.router)
+for candidate in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
+    app.include_router(candidate.router)
 
 
 @app.post(

@@ -40,16 +40,16 @@ class BudgetedStore:
         left = self._left
         limit = left if max_bytes is None else min(left, max_bytes)
         try:
-            found = self._inner.get(key, limit)
+            stored = self._inner.get(key, limit)
         except ObjectTooLarge:
             if limit == max_bytes:
                 raise
             raise self._spent(key) from None
         with self._lock:  # others have read since
-            if len(found.body) > self._left:
+            if len(stored.body) > self._left:
                 raise self._spent(key)
-            self._left -= len(found.body)
-        return found
+            self._left -= len(stored.body)
+        return stored
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """As it is."""

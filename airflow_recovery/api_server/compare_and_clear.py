@@ -68,7 +68,7 @@ def observe(session: Session, dag_id: str, run_id: str) -> Observation:
         TaskTry(task_id, map_index, try_number, str(ti_id), None if state is None else TaskInstanceState(state).value)
         for task_id, map_index, try_number, ti_id, state in rows
     ]
-    return Observation({each.key: each for each in tries})
+    return Observation({task_try.key: task_try for task_try in tries})
 
 
 def clear(
@@ -99,7 +99,9 @@ def clear(
     wanted = sorted({*request.producers, *request.consumers} - {own_key})
     # Rows are locked as well: a task's own state report takes no lock on the run, and must not commit between the
     # comparison and the clear. Airflow's id in the identity map may be old, hence populate_existing.
-    found = {key_of(each): each for each in session.scalars(instances_of(dag_id, run_id, wanted))} if wanted else {}
+    found = (
+        {key_of(scalar): scalar for scalar in session.scalars(instances_of(dag_id, run_id, wanted))} if wanted else {}
+    )
 
     unmoved: dict[str, tuple[int, str | None]] = {}
 
@@ -131,7 +133,7 @@ def clear(
         clear_task_instances(chosen, session, DagRunState.QUEUED)
         # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
         session.flush()
-    return ClearResult(tuple(key_of(each) for each in chosen), unmoved)
+    return ClearResult(tuple(key_of(ti) for ti in chosen), unmoved)
 
 
 def lock_run(session: Session, dag_id: str, run_id: str) -> DagRun:
@@ -156,7 +158,7 @@ def _blocked(
     session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
 ) -> list[TaskInstance]:
     """What stayed ``upstream_failed`` below the caller and below what is cleared (fault 65)."""
-    roots = {each.task_id for each in cleared}
+    roots = {ti.task_id for ti in cleared}
     if own_key is not None:
         roots.add(TaskKey.parse(own_key).task_id)
     below: set[str] = set()
@@ -172,34 +174,45 @@ def _blocked(
             )
         )
     )
-    taken = {key_of(each) for each in cleared} | {own_key}
-    return [each for each in stuck if each.task_id in below and key_of(each) not in taken]
+    taken = {key_of(ti) for ti in cleared} | {own_key}
+    return [ti for ti in stuck if ti.task_id in below and key_of(ti) not in taken]
 
 
 def _setups(
     session: Session, run: DagRun, dag: SerializedDAG, cleared: list[TaskInstance], own_key: str | None
 ) -> list[TaskInstance]:
     """The finished setups of what is cleared, and their finished teardowns, unless a task at work depends on them."""
-    taken = {key_of(each) for each in cleared} | {own_key}
+    taken = {key_of(ti) for ti in cleared} | {own_key}
     needed: set[str] = set()
-    for task_id in {each.task_id for each in cleared}:
+    for task_id in {ti.task_id for ti in cleared}:
         if dag.has_task(task_id):
-            needed |= {each.task_id for each in dag.get_task(task_id).get_upstreams_only_setups_and_teardowns()}
+            needed |= {teardown.task_id for teardown in dag.get_task(task_id).get_upstreams_only_setups_and_teardowns()}
     if not needed:
         return []
     of_run = _lockable(select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id))
     instances: list[TaskInstance] = list(session.scalars(of_run))
-    using = {each.task_id for each in instances if state_of(each) in USING_STATES and key_of(each) not in taken}
+    using = {
+        instance.task_id
+        for instance in instances
+        if state_of(instance) in USING_STATES and key_of(instance) not in taken
+    }
     in_use = {
         task_id
         for task_id in needed
         if dag.get_task(task_id).is_setup and using & dag.get_task(task_id).get_flat_relative_ids(upstream=False)
     }
-    in_use |= {each.task_id for task_id in in_use for each in dag.get_task(task_id).downstream_list if each.is_teardown}
+    in_use |= {
+        operator.task_id
+        for task_id in in_use
+        for operator in dag.get_task(task_id).downstream_list
+        if operator.is_teardown
+    }
     return [
-        each
-        for each in instances
-        if each.task_id in needed - in_use and key_of(each) not in taken and state_of(each) in FINISHED_STATES
+        instance
+        for instance in instances
+        if instance.task_id in needed - in_use
+        and key_of(instance) not in taken
+        and state_of(instance) in FINISHED_STATES
     ]
 
 

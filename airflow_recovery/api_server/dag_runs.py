@@ -29,16 +29,16 @@ class RunRow:
 
 def find_dag_run(session: Session, dag_id: str, run_id: str) -> RunRow:
     """Raises `RunMissing`. Gives the connection back: what comes next may talk to a store for long."""
-    found = session.execute(_columns().where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
-    if found is None:
+    row = session.execute(_columns().where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
+    if row is None:
         raise RunMissing(f"DAG {dag_id!r} has no run {run_id!r}.")
-    return _row(found)
+    return _row(row)
 
 
 def newest_dag_runs(session: Session, dag_id: str, most: int) -> list[RunRow]:
     """The newest first."""
     ordered = _columns().where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(most)
-    return [_row(each) for each in session.execute(ordered)]
+    return [_row(row) for row in session.execute(ordered)]
 
 
 def _columns() -> Select[Any]:

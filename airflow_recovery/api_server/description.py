@@ -62,10 +62,10 @@ def _settings() -> dict[str, Any]:
     from airflow_recovery.hooks.settings import RecoverySettings
 
     try:
-        found = RecoverySettings.load()
+        settings = RecoverySettings.load()
     except ConfigurationError as error:
         return {"wrong": str(error)}
-    return {"journal": found.journal, "results": found.results, "deployment": found.deployment}
+    return {"journal": settings.journal, "results": settings.results, "deployment": settings.deployment}
 
 
 def _database_s(session: Session) -> float | None:

@@ -83,9 +83,9 @@ def version_of(journal: Journal, observation: Observation, *more: str | None) ->
     layout = journal.layout
     unseen = (f"{layout.prefix}h/", layout.snapshot)
     digest = hashlib.sha256(repr(more).encode())
-    for each in journal.store.list(layout.prefix):
-        if not each.key.startswith(unseen):
-            digest.update(f"{each.key} {each.etag}\n".encode())
+    for info in journal.store.list(layout.prefix):
+        if not info.key.startswith(unseen):
+            digest.update(f"{info.key} {info.etag}\n".encode())
     for key, task in sorted(observation.tries.items()):
         digest.update(f"{key} {task.ti_id} {task.state}\n".encode())
     return digest.hexdigest()[:32]
@@ -105,9 +105,9 @@ def not_asked(stores: Stores, view: RunView) -> list[str]:
     """The regions with a result at a location that this API server does not open, and takes to be as registered."""
     places = places_of(stores, view)
     return [
-        each.name
-        for each in view.in_use.plan.regions
-        if (current := view.in_use.state.of(each.name).current) is not None
+        region.name
+        for region in view.in_use.plan.regions
+        if (current := view.in_use.state.of(region.name).current) is not None
         and current.outcome is not None
         and any(_is_foreign(places, output) for output in current.outcome.outputs)
     ]

@@ -40,7 +40,7 @@ def _pages() -> dict[str, bytes]:
     """All of them, by name: a name that is asked for never becomes a path."""
     folder = files("airflow_recovery.api_server") / "static"
     return {
-        each.name: each.read_bytes()
-        for each in (*folder.iterdir(), *(folder / "vendor").iterdir())
-        if each.is_file() and each.name.rpartition(".")[2] in _TYPES
+        path.name: path.read_bytes()
+        for path in (*folder.iterdir(), *(folder / "vendor").iterdir())
+        if path.is_file() and path.name.rpartition(".")[2] in _TYPES
     }

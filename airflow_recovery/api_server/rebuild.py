@@ -36,17 +36,17 @@ def set_finished(session: Session, dag_id: str, request: RebuildRequest) -> Rebu
     asked = (run.conf or {}).get("recovery")
     if isinstance(asked, dict) and asked.get("mode") == "recompute":
         raise ValueError(f"run {run_id!r} of DAG {dag_id!r} asks for recomputing: everything in it runs again")
-    found = {key_of(each): each for each in session.scalars(instances_of(dag_id, run_id, request.notes))}
+    scalars = {key_of(scalar): scalar for scalar in session.scalars(instances_of(dag_id, run_id, request.notes))}
     done, left = [], {}
     for key, note in request.notes.items():
-        why = _why_left(found.get(key))
+        why = _why_left(scalars.get(key))
         if why is not None:
             left[key] = why
             continue
         done.append(key)
         if not request.dry_run:
-            found[key].note = note[:MAX_NOTE_CHARS]
-            found[key].set_state(TaskInstanceState.SUCCESS, session=session)
+            scalars[key].note = note[:MAX_NOTE_CHARS]
+            scalars[key].set_state(TaskInstanceState.SUCCESS, session=session)
     session.flush()
     return Rebuilt(run_id, tuple(done), left)
 

@@ -44,18 +44,21 @@ def note_clears(session: Session, run: DagRun, instances: Sequence[TaskInstance]
     )
     before = {(task_id, map_index): (row_id, value) for row_id, task_id, map_index, value in rows}
     replaced, written, now = [], [], datetime.now(timezone.utc)
-    for each in instances:
-        row_id, text = before.get((each.task_id, each.map_index), (None, None))
+    for instance in instances:
+        row_id, text = before.get((instance.task_id, instance.map_index), (None, None))
         if row_id is not None:
             replaced.append(row_id)
-        clears = (*(clears_from_json(json.loads(text)) if text else ()), RecoveryClear(each.try_number, each.max_tries))
+        clears = (
+            *(clears_from_json(json.loads(text)) if text else ()),
+            RecoveryClear(instance.try_number, instance.max_tries),
+        )
         written.append(
             {
                 "dag_run_id": run.id,
                 "dag_id": run.dag_id,
                 "run_id": run.run_id,
-                "task_id": each.task_id,
-                "map_index": each.map_index,
+                "task_id": instance.task_id,
+                "map_index": instance.map_index,
                 "key": CLEARS_KEY,
                 "value": json.dumps(clears_to_json(clears[-MAX_CLEARS:])),
                 "updated_at": now,

@@ -112,18 +112,18 @@ def make_plan(
     row, tries = find_dag_run(session, dag_id, run_id), observe(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
-    found = _prepare(view, question.what_if().request(user.get_name()), tries)
-    plan = found.plan
+    prepared = _prepare(view, question.what_if().request(user.get_name()), tries)
+    plan = prepared.plan
     return PlanAnswer(
-        plan_id=found.id,
+        plan_id=prepared.id,
         plan=plan.to_json(),
-        tries=dict(found.tries),
+        tries=dict(prepared.tries),
         asked=plan.request.text(),
         summary=count_text(plan),
         text=plan_text(plan),
-        can_run=found.can_run,
-        resets=[f"{each.region}@{each.attempt}" for each in plan.resets or ()],
-        warnings=_warnings(view, found),
+        can_run=prepared.can_run,
+        resets=[f"{reset.region}@{reset.attempt}" for reset in plan.resets or ()],
+        warnings=_warnings(view, prepared),
     )
 
 
@@ -160,7 +160,7 @@ def run_plan(
     consumers = tasks_to_clear(view, applied, now, tries)
     cleared = clear(session, dag_id, run_id, ClearRequest(consumers=consumers, unblock=True)).cleared
     return Applied(
-        plan_id=now.id, resets=[f"{each.region}@{each.attempt}" for each in applied.resets], cleared=list(cleared)
+        plan_id=now.id, resets=[f"{reset.region}@{reset.attempt}" for reset in applied.resets], cleared=list(cleared)
     )
 
 
@@ -168,17 +168,17 @@ def _prepare(view: RunView, request: Request, tries: Observation) -> Prepared:
     return prepare(view, prober_of(deployment_stores(), view), request, tries)
 
 
-def _warnings(view: RunView, found: Prepared) -> list[str]:
+def _warnings(view: RunView, prepared: Prepared) -> list[str]:
     """What a person should know before pressing the button."""
     told = []
-    finals = {each.name for each in view.in_use.plan.regions if each.final}
-    again = [each for each in found.plan.running if each in finals]
+    finals = {region.name for region in view.in_use.plan.regions if region.final}
+    again = [name for name in prepared.plan.running if name in finals]
     if again:
         told.append(f"Final results are made again, and readers outside the job see new data: {', '.join(again)}.")
     cached = [
-        each.name
-        for each in view.in_use.plan.regions
-        if (current := view.in_use.state.of(each.name).current) is not None
+        region.name
+        for region in view.in_use.plan.regions
+        if (current := view.in_use.state.of(region.name).current) is not None
         and current.outcome is not None
         and any(is_cached_location(output.location) for output in current.outcome.outputs)
     ]

@@ -73,18 +73,18 @@ def release(
     row = find_dag_run(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
-    found = attempt_to_release(view, which.region)
-    if found.attempt.number != which.attempt:
-        changed = f"{which.region}: attempt {found.attempt.number} counts now, not {which.attempt}"
+    hand = attempt_to_release(view, which.region)
+    if hand.attempt.number != which.attempt:
+        changed = f"{which.region}: attempt {hand.attempt.number} counts now, not {which.attempt}"
         raise Outdated("The run has moved on. Nothing was changed; look at it again.", (changed,))
-    check_may_go(found, force=which.force)
+    check_may_go(hand, force=which.force)
     audit(session, who, "airflow_recovery.release", dag_id, run_id, which.model_dump())
     session.close()
     with recorded_journal(view.journal) as journal:
-        deleted = release_by_hand(journal, deployment_results(), found, who, force=which.force)
+        deleted = release_by_hand(journal, deployment_results(), hand, who, force=which.force)
     return ReleasedData(
         region=which.region,
-        attempt=found.attempt.number,
+        attempt=hand.attempt.number,
         files=deleted.objects,
         bytes=deleted.size,
         pinned_by=deleted.pinned_by,

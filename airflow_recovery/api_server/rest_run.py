@@ -86,7 +86,7 @@ def get_run(
     if if_none_match == f'"{version}"':
         return Response(status_code=304, headers=headers)  # type: ignore[return-value]
     response.headers.update(headers)
-    others = tuple(each for each in groups if each != journal.identity.group_id)
+    others = tuple(group for group in groups if group != journal.identity.group_id)
     view = view_run(journal)
     return RunAnswer(
         version,
@@ -115,8 +115,8 @@ def _group(
 ) -> GroupSummary:
     try:
         view = view_run(journal_of(store, dag_id, row.run_key, group, groups))
-        found = run_document(view, run_id=row.run_id, run_state=row.state, observation=tries)
+        document = run_document(view, run_id=row.run_id, run_state=row.state, observation=tries)
     except JournalError as error:
         # The others can be read: a store that gives no answer is another matter, and raised.
         return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
-    return GroupSummary(group, found.statuses, len(found.regions), found.saved.seconds_saved)
+    return GroupSummary(group, document.statuses, len(document.regions), document.saved.seconds_saved)

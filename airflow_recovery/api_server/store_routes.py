@@ -110,11 +110,11 @@ def _in_own_thread(endpoint: Callable[..., Any]) -> Callable[..., Coroutine[Any,
     written = TypeAdapter(get_type_hints(endpoint, include_extras=True)["return"])
 
     def answer(arguments: dict[str, Any]) -> Response:
-        found = endpoint(**arguments)
-        if isinstance(found, Response):
-            return found
+        response = endpoint(**arguments)
+        if isinstance(response, Response):
+            return response
         headers = dict(arguments["response"].headers) if "response" in arguments else None
-        return Response(written.dump_json(found, by_alias=True), headers=headers, media_type="application/json")
+        return Response(written.dump_json(response, by_alias=True), headers=headers, media_type="application/json")
 
     @functools.wraps(endpoint)
     async def waiting(**arguments: Any) -> Response:

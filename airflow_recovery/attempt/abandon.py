@@ -65,8 +65,13 @@ def look_at_abandon(
         )
     if not_applied:
         return Abandonable(region, prepared.number, turn, spec, "not asked")
-    plans = [journal.read_plan(each) for each in sorted(state.plans)]
-    specs = [each.commit for plan in plans for each in plan.regions if each.name == region and each.commit is not None]
+    plans = [journal.read_plan(plan) for plan in sorted(state.plans)]
+    specs = [
+        candidate.commit
+        for plan in plans
+        for candidate in plan.regions
+        if candidate.name == region and candidate.commit is not None
+    ]
     probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
         token_of_finish(journal.identity, outcome)
     )
@@ -77,12 +82,20 @@ def look_at_abandon(
     return Abandonable(region, prepared.number, turn, spec, probe.value)
 
 
-def abandon(journal: Journal, found: Abandonable, who: str, why: str) -> None:
+def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> None:
     """Write down that it will never be committed. Raises `Refused` where somebody has gone on meanwhile."""
     try:
-        if found.spec.kind is CommitKind.PROBE_ONLY:
+        if abandonable.spec.kind is CommitKind.PROBE_ONLY:
             # Whoever else has seen the confirmation, and is about to commit, loses here.
-            journal.take_turn(CommitterTurn(found.region, found.attempt, found.turn + 1, journal.writer))
-        journal.commit(Committed(found.region, found.attempt, CommitEnd.ABANDONED, who, "", f"{found.said}; {why}"))
+            journal.take_turn(
+                CommitterTurn(abandonable.region, abandonable.attempt, abandonable.turn + 1, journal.writer)
+            )
+        journal.commit(
+            Committed(
+                abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", f"{abandonable.said}; {why}"
+            )
+        )
     except AttemptLost as error:
-        raise Refused(f"A try has gone on with {found.name} meanwhile, and nothing was abandoned: {error}") from error
+        raise Refused(
+            f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}"
+        ) from error

@@ -42,10 +42,10 @@ def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
             "changed can't be applied; ask for a restart."
         )
     for _ in range(LISTING_ROUNDS):
-        listing = journal.list(each.name for each in plan.regions)
+        listing = journal.list(region.name for region in plan.regions)
         try:
-            for each in plan.regions:
-                _check_unchanged(journal, each, listing.state.of(each.name))
+            for region in plan.regions:
+                _check_unchanged(journal, region, listing.state.of(region.name))
         except ObjectMissing:
             continue
         for pin in plan.resets:

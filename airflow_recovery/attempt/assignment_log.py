@@ -92,8 +92,10 @@ class AssignmentLog:
         """Of the assignments ``numbers``, the newest to so many subtasks, where ``before`` is to another number."""
         if before is None or before.parallelism == parallelism:
             return None
-        read = (self._read(each) for each in reversed(numbers))
-        return next((Assignment.of_record(each) for each in read if each.parallelism == parallelism), None)
+        read = (self._read(number) for number in reversed(numbers))
+        return next(
+            (Assignment.of_record(generation) for generation in read if generation.parallelism == parallelism), None
+        )
 
     def _put(self, record: SplitGeneration) -> SplitGeneration | None:
         """Write it; what stands there instead, where somebody else was first with anything else."""
@@ -122,5 +124,5 @@ def _told(
     if not isinstance(today, ResumedEnumerator):
         return today(), None
     state = json.loads(before.enumerator) if before is not None and before.enumerator is not None else None
-    told = today.goes_on(state, {} if before is None else {each.key: each for each in before.homes})
+    told = today.goes_on(state, {} if before is None else {home.key: home for home in before.homes})
     return told.splits.values(), json.dumps(told.state, sort_keys=True)

@@ -82,7 +82,9 @@ def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[Input
 def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
     """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
     digests = (
-        (each.result, each.digest) for each in outcome.outputs if not reader.reads or each.result in reader.reads
+        (output.result, output.digest)
+        for output in outcome.outputs
+        if not reader.reads or output.result in reader.reads
     )
     return InputRef(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
 

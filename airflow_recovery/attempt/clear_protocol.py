@@ -119,7 +119,7 @@ class RecoveryClear:
 
 def clears_to_json(clears: tuple[RecoveryClear, ...]) -> list[list[int]]:
     """Plain JSON values; `clears_from_json` is the inverse."""
-    return [[each.try_number, each.max_tries] for each in clears]
+    return [[clear.try_number, clear.max_tries] for clear in clears]
 
 
 def clears_from_json(value: Any) -> tuple[RecoveryClear, ...]:

@@ -73,9 +73,13 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
         if held is None:
             return
         # A target may know its writers by a hash alone: it is asked.
-        finished = [each.outcome for each in mine.attempts.values() if each.is_prepared or each.committed is not None]
-        tokens = [token_of_finish(identity, each) for each in finished if each is not None]
-        if not any(each.attempt == held.attempt and committer.probe(each) is Probe.APPLIED for each in tokens):
+        finished = [
+            attempt.outcome
+            for attempt in mine.attempts.values()
+            if attempt.is_prepared or attempt.committed is not None
+        ]
+        tokens = [token_of_finish(identity, outcome) for outcome in finished if outcome is not None]
+        if not any(token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED for token in tokens):
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
@@ -86,7 +90,7 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
     # Of what was purged nothing is known but that it was: all of it is asked for.
     purged = [token_of(identity, region, n) for n in range(1, mine.closed_at + 1)]
     outcomes = [mine.attempts[n].outcome for n in taken]
-    for token in [*purged, *(token_of_finish(identity, each) for each in outcomes if each is not None)]:
+    for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
 
@@ -101,8 +105,8 @@ def number_in_target(run: Run, region: str, state: RunState) -> int | None:
     if spec is None:
         return None
     mine = state.of(region)
-    earlier = [each.outcome.commit for each in mine.attempts.values() if each.outcome is not None]
-    least = max([mine.latest_attempt, *(each.number or 0 for each in earlier if each is not None)])
+    earlier = [attempt.outcome.commit for attempt in mine.attempts.values() if attempt.outcome is not None]
+    least = max([mine.latest_attempt, *(commit.number or 0 for commit in earlier if commit is not None)])
     if spec.kind is CommitKind.TOKEN and spec.mode is CommitMode.REPLACE:
         committer = run.open_committer(spec)
         if isinstance(committer, RemembersAttempts):
@@ -164,9 +168,9 @@ def declared(prepared: CommitSpec, specs: Iterable[CommitSpec], name: str, where
 
     An outcome lies in a store: by it alone no module is imported, and nothing written into a target.
     """
-    for each in specs:
-        if each.has_same_place(prepared):
-            return replace(each, result=prepared.result, number=prepared.number)
+    for spec in specs:
+        if spec.has_same_place(prepared):
+            return replace(spec, result=prepared.result, number=prepared.number)
     raise ConfigurationError(
         f"{name}: expected its sink to be one that {where} declares, found {prepared.sink} with {prepared.config}: "
         "nothing was asked of it. Bring the version of the code back that declares it, and clear the task"
@@ -239,7 +243,7 @@ class _Commit:
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {error}{why}")
 
     def _apply(self, probed: str) -> None:
-        manifest = next(each for each in self._outcome.outputs if each.result == self._spec.result)
+        manifest = next(output for output in self._outcome.outputs if output.result == self._spec.result)
         try:
             commit_id = self._committer.commit(Committable(self._token, manifest))
         except SinkNotApplied as error:

@@ -41,7 +41,7 @@ def failover_restart(
     """The restart of others that no reset has answered yet, now that ``region`` must run; `None`: there is none."""
     failure = _failure(state, region, why, lost) if run.plan.failover_strategy is FailoverStrategy.FULL else None
     if failure is not None:
-        others = tuple(each for each in run.regions if each != region)
+        others = tuple(candidate for candidate in run.regions if candidate != region)
         return FailoverRestart(region, others, "the failover strategy is full", failure)
     planned = run.regions[region]
     cause = why_restart_vertex(run.today, state, planned, why)
@@ -58,7 +58,7 @@ def _failure(state: RunState, region: str, why: Reason, lost: Mapping[str, Reaso
     outcome = newest.outcome if newest is not None and mine.latest_attempt > mine.reset_watermark else None
     if outcome is not None and outcome.cause in (FenceCause.OWN_FAILURE, FenceCause.LOST_INPUT):
         return f"{region}@{mine.latest_attempt} ended: {outcome.cause.value}"
-    return next((each.text() for each in (why, *lost.values()) if each.why in LOST_DATA), None)
+    return next((reason.text() for reason in (why, *lost.values()) if reason.why in LOST_DATA), None)
 
 
 def restart_others(run: Run, state: RunState, restart: FailoverRestart, observation: Observation | None) -> None:

@@ -77,17 +77,17 @@ def _why_published_anew(run: Run, state: RunState, evaluation: Evaluation) -> st
     """What the newest publish names that is superseded: its readers would wait for it, or miss it, for ever."""
     if not run.publish_keys or not state.newest_publish:
         return None
-    for each in run.journal.read_publish(state.newest_publish).regions:
-        now = evaluation.current(each.region) if each.region in run.regions else None
-        if now is not None and now.number != each.attempt:
-            return f"publish {state.newest_publish} names {each.region}@{each.attempt}, now @{now.number}"
+    for region in run.journal.read_publish(state.newest_publish).regions:
+        now = evaluation.current(region.region) if region.region in run.regions else None
+        if now is not None and now.number != region.attempt:
+            return f"publish {state.newest_publish} names {region.region}@{region.attempt}, now @{now.number}"
     return None
 
 
 def _of_other_tasks(run: Run, region: str) -> list[str]:
     """Not those that this very task runs besides ``region``: it looks at them itself before it succeeds."""
     own = run.task_keys[region]
-    return [each for each in run.regions if each != region and run.task_keys[each] != own]
+    return [candidate for candidate in run.regions if candidate != region and run.task_keys[candidate] != own]
 
 
 def _clear_overtaken(
@@ -134,14 +134,14 @@ def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_ane
         if (why := _why_overtaken(evaluation, other, None)) is not None
     }
     if overtaken:
-        states = run.task_instances.states([run.task_keys[each] for each in overtaken])
+        states = run.task_instances.states([run.task_keys[name] for name in overtaken])
         clear = [other for other in overtaken if states.get(run.task_keys[other]) in GREEN_STATES]
         if clear:
             raise ClearNotConfigured(
                 f"{region} has made again what others had read "
-                f"({'; '.join(overtaken[each].text() for each in clear)}), and this deployment gives no way to clear "
+                f"({'; '.join(overtaken[other].text() for other in clear)}), and this deployment gives no way to clear "
                 f"them. By hand: clear {run.task_keys[region]} with its downstream tasks in one go (or first "
-                f"{', '.join(run.task_keys[each] for each in clear)}, then {run.task_keys[region]}, then what is "
+                f"{', '.join(run.task_keys[other] for other in clear)}, then {run.task_keys[region]}, then what is "
                 f"upstream_failed); what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
             )
     if publish_anew is not None:
@@ -154,25 +154,27 @@ def _tell_who_is_kept(run: Run, region: str, evaluation: Evaluation) -> None:
     for consumer in run.consumers[region]:
         current = evaluation.current(consumer)
         read = current.outcome.inputs if current is not None and current.outcome is not None else None
-        for each in evaluation.early_cutoffs(consumer, read):
-            if each.producer != region:
+        for cutoff in evaluation.early_cutoffs(consumer, read):
+            if cutoff.producer != region:
                 continue
             # Nobody has checked it: that rows have changed all the same is worth a look (fault 51).
-            level = logging.WARNING if each.detail else logging.INFO
-            run.log.log(level, "%s keeps its result; %s.", consumer, each.text())
+            level = logging.WARNING if cutoff.detail else logging.INFO
+            run.log.log(level, "%s keeps its result; %s.", consumer, cutoff.text())
             run.events.record(
                 ConsumerKept(
                     occurred_at=run.now(),
                     region=consumer,
                     producer=region,
-                    read=each.read,
-                    now=each.now,
-                    by=each.by.value,
-                    detail=each.detail,
+                    read=cutoff.read,
+                    now=cutoff.now,
+                    by=cutoff.by.value,
+                    detail=cutoff.detail,
                 )
             )
 
 
 def _is_blocked(observation: Observation | None) -> bool:
     """Somebody is stuck behind a failure that may just have been repaired (fault 65)."""
-    return observation is not None and any(each.state == "upstream_failed" for each in observation.tries.values())
+    return observation is not None and any(
+        task_try.state == "upstream_failed" for task_try in observation.tries.values()
+    )

@@ -22,14 +22,14 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
     if not is_untouched(state, run.plan_hash):
         return None
     loaded = run.journal.load(listing, wanted)
-    run.available.look_ahead({each: now for each in wanted if (now := loaded.of(each).current) is not None})
+    run.available.look_ahead({input: now for input in wanted if (now := loaded.of(input).current) is not None})
     inputs: dict[str, Outcome] = {}
-    for each in wanted:
-        attempt = loaded.of(each).current
-        if attempt is None or attempt.outcome is None or run.available(each, attempt) is not None:
+    for input in wanted:
+        attempt = loaded.of(input).current
+        if attempt is None or attempt.outcome is None or run.available(input, attempt) is not None:
             return None
-        today = run.regions[each].fingerprint
+        today = run.regions[input].fingerprint
         if today is not None and attempt.outcome.fingerprint != today:
             return None
-        inputs[each] = attempt.outcome
+        inputs[input] = attempt.outcome
     return inputs

@@ -114,7 +114,7 @@ class _Planner:
                         "vertex without parallelism= between them, which collects, or use fewer subtasks"
                     )
                 regions[each.name] = each
-                plans.append(self._record(each, {name: found for name, (_, found) in vertices.items()}))
+                plans.append(self._record(each, {name: text for name, (_, text) in vertices.items()}))
         return JobPlan(PlanRecord(self._ref, tuple(plans), self._job.retention, self._job.failover_strategy), regions)
 
     def _subtasks(self, region: str) -> Sequence[Subtask | None]:
@@ -151,7 +151,7 @@ class _Planner:
         parallelism = self._job.region_parallelism(producer)
         if parallelism is not None and parallelism is self._job.region_parallelism(consumer):
             return [subtask_region(producer, key)]
-        return [subtask_region(producer, each.key if each else None) for each in self._subtasks(producer)]
+        return [subtask_region(producer, subtask.key if subtask else None) for subtask in self._subtasks(producer)]
 
     def _vertex(self, vertex: str, key: str | None) -> tuple[dict[str, Any], str]:
         """The vertex's parameters and its fingerprint; computed once where all subtasks have the same."""
@@ -192,8 +192,10 @@ class _Planner:
         )
 
     def _commit(self, region: Region) -> CommitSpec | None:
-        found = [each for each in (self._job.vertices[name] for name in region.vertices) if each.sink is not None]
-        return spec_of(found[0].sink, found[0].name) if found and found[0].sink is not None else None
+        vertices = [
+            vertex for vertex in (self._job.vertices[name] for name in region.vertices) if vertex.sink is not None
+        ]
+        return spec_of(vertices[0].sink, vertices[0].name) if vertices and vertices[0].sink is not None else None
 
     def _initializer(self, name: str) -> RegionPlan:
         spec = self._initializers[name]

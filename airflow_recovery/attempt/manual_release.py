@@ -60,9 +60,9 @@ def look_at_release(
     if readers:
         raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")
     found = state.of(region)
-    kept = {each.number for each in (found.current, *found.pinned) if each is not None}
-    for each in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
-        raise Refused(f"{region}@{each} is made of parts of {name}, among others. Release that one.")
+    kept = {attempt.number for attempt in (found.current, *found.pinned) if attempt is not None}
+    for candidate in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
+        raise Refused(f"{region}@{candidate} is made of parts of {name}, among others. Release that one.")
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)
 
@@ -70,22 +70,22 @@ def look_at_release(
 def release_by_hand(
     journal: Journal,
     results: ObjectStore,
-    found: ReleaseByHand,
+    hand: ReleaseByHand,
     who: str,
     *,
     force: bool = False,
     dry_run: bool = False,
 ) -> Deleted:
     """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed."""
-    check_may_go(found, force=force)
-    return Releaser(journal, results, who=who, dry_run=dry_run).release(found.region, found.attempt, found.also)
+    check_may_go(hand, force=force)
+    return Releaser(journal, results, who=who, dry_run=dry_run).release(hand.region, hand.attempt, hand.also)
 
 
-def check_may_go(found: ReleaseByHand, *, force: bool) -> None:
+def check_may_go(hand: ReleaseByHand, *, force: bool) -> None:
     """Raise `Refused` where it is still needed, without ``force``."""
-    if found.still_needed and not force:
+    if hand.still_needed and not force:
         raise Refused(
-            f"{found.name} is still needed: {found.still_needed}. With --force it is released all the same (over REST: "
+            f"{hand.name} is still needed: {hand.still_needed}. With --force it is released all the same (over REST: "
             '"force": true).'
         )
 

@@ -36,7 +36,7 @@ def hold(journal: Journal, state: RunState, region: str, number: int | None, who
     _check_is_whole(state.of(region), region, attempt)
     said = _say(journal, attempt, region, who, why)
     now = journal.load(journal.list([region])).of(region)
-    if any(now.is_let_go(each) for each in (attempt.number, *made_of(now, attempt.number))):
+    if any(now.is_let_go(number) for number in (attempt.number, *made_of(now, attempt.number))):
         raise Refused(
             f"{region}@{attempt.number} has been released already: there is nothing left to pin. It is made again when "
             "somebody wants it."
@@ -58,12 +58,12 @@ def let_go(journal: Journal, state: RunState, region: str, number: int | None, w
     return _say(journal, attempt, region, who, why)
 
 
-def _check_is_whole(found: RegionState, region: str, attempt: Attempt) -> None:
-    if attempt.outcome is None or not attempt.outcome.mode.attempts or found.current is None:
+def _check_is_whole(state: RegionState, region: str, attempt: Attempt) -> None:
+    if attempt.outcome is None or not attempt.outcome.mode.attempts or state.current is None:
         return
-    if found.current.number > attempt.number:
+    if state.current.number > attempt.number:
         raise Refused(
-            f"{region}@{attempt.number} was committed in parts, and @{found.current.number} counts now: some of its "
+            f"{region}@{attempt.number} was committed in parts, and @{state.current.number} counts now: some of its "
             "files may be gone. Pin that one."
         )
 
@@ -77,6 +77,6 @@ def _say(journal: Journal, attempt: Attempt, region: str, who: str, why: str) ->
     return said
 
 
-def _what_is_there(found: RegionState) -> str:
-    numbers = [str(n) for n, each in found.attempts.items() if each.is_finished and n > found.closed_at]
+def _what_is_there(state: RegionState) -> str:
+    numbers = [str(n) for n, each in state.attempts.items() if each.is_finished and n > state.closed_at]
     return f"finished attempts {', '.join(numbers)}" if numbers else "no finished attempt"

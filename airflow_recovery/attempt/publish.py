@@ -53,7 +53,7 @@ class PublishTask:
             except AttemptLost:
                 continue
             self._run.log.info(
-                "Publish %d: %s.", publish.number, ", ".join(f"{each.region}@{each.attempt}" for each in cut)
+                "Publish %d: %s.", publish.number, ", ".join(f"{region.region}@{region.attempt}" for region in cut)
             )
             return publish
         raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
@@ -81,10 +81,10 @@ class PublishTask:
 
     def _cut(self, evaluation: Evaluation) -> tuple[PublishedRegion, ...]:
         """Every region that is valid, so that the publish pins what its results rest on."""
-        found = []
+        regions = []
         for region in self._run.plan.regions:
             attempt = evaluation.current(region.name)
             if attempt is None or evaluation.invalid_because(region.name) is not None:
                 continue
-            found.append(PublishedRegion(region.name, attempt.number, attempt.outcome_etag or "", region.results))
-        return tuple(found)
+            regions.append(PublishedRegion(region.name, attempt.number, attempt.outcome_etag or "", region.results))
+        return tuple(regions)

@@ -52,7 +52,7 @@ class Finished:
 
 def asked_for(evaluation: Evaluation) -> dict[str, Attempt]:
     """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
-    wanted = {each.name for each in evaluation.topology.regions if each.final or each.persistent}
+    wanted = {region.name for region in evaluation.topology.regions if region.final or region.persistent}
     for each in evaluation.topology.regions:
         if evaluation.invalid_because(each.name) is not None:
             wanted.update(each.inputs)

@@ -10,7 +10,7 @@ from airflow_recovery.model.records import Reset
 def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:
     """Reset what ``region`` has made before ``epoch``, if that was not done yet. True where it changed the state."""
     mine = state.of(region)
-    if any(each.reset is not None and each.reset.epoch == epoch for each in mine.attempts.values()):
+    if any(attempt.reset is not None and attempt.reset.epoch == epoch for attempt in mine.attempts.values()):
         return False
     if any(
         n > mine.reset_watermark and each.is_claimed and run.journal.read_claim(region, n).epoch == epoch

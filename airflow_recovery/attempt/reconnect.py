@@ -144,8 +144,8 @@ def _fingerprint_then(run: Run, claim: Claim) -> str | None:
         plan = run.journal.read_plan(claim.plan_hash)
     except ObjectMissing:
         return ""
-    return next((each.fingerprint for each in plan.regions if each.name == claim.region), "")
+    return next((region.fingerprint for region in plan.regions if region.name == claim.region), "")
 
 
 def _fingerprint_now(run: Run, region: str) -> str | None:
-    return next(each.fingerprint for each in run.plan.regions if each.name == region)
+    return next(candidate.fingerprint for candidate in run.plan.regions if candidate.name == region)

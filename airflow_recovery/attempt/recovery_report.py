@@ -38,7 +38,7 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
     ``kept``: regions of which the history says that a later try has found them valid. Records alone tell which ran
     once while another one ran twice; that a whole run was cleared and nothing had to run stands in the history only.
     """
-    regions = [each.name for each in plan.regions if each.vertices]
+    regions = [region.name for region in plan.regions if region.vertices]
     again = tuple(name for name in regions if _attempts(state.of(name)) > 1)
     resets = (attempt.reset for name in regions for attempt in state.of(name).attempts.values())
     by_hand = any(reset is not None and not reset.failover for reset in resets)
@@ -50,7 +50,7 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
     spared = tuple(
         name
         for name, outcome in standing.items()
-        if name in kept or (name not in again and any(_had_ended(outcome, state.of(each)) for each in again))
+        if name in kept or (name not in again and any(_had_ended(outcome, state.of(name)) for name in again))
     )
     seconds = sum(standing[name].spark_seconds or 0.0 for name in spared)
     return Recovered(len(regions), again, spared, by_hand, seconds)

@@ -154,8 +154,10 @@ class RegionTask:
         if not evaluation.is_undecided(self._region):
             check_not_appended(self._run, self._region, state)
         inputs = self._run.regions[self._region].inputs
-        found = {each: now for each in inputs if (now := evaluation.current(each)) is not None and not now.is_released}
-        self._run.available.look_ahead(found)
+        nows = {
+            input: now for input in inputs if (now := evaluation.current(input)) is not None and not now.is_released
+        }
+        self._run.available.look_ahead(nows)
         lost = evaluation.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
         mode = attempt_of(self._run.regions[self._region])
@@ -229,7 +231,7 @@ class RegionTask:
     ) -> RegionResult:
         self._application.before_claim(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
-        earlier = tuple(each.failure for each in self._restarts.failures(state) if each.failure is not None)
+        earlier = tuple(failure.failure for failure in self._restarts.failures(state) if failure.failure is not None)
         region = self._run.regions[self._region]
         pins = pins_of(self._run, self._region, inputs)
         work = attempt_of(region).work(self._run, region, state, pins, externals)

@@ -43,7 +43,7 @@ def drop_cached(run: Run, views: CachedViews) -> None:
 
 def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Retention, policy: ReleasePolicy) -> None:
     retention = run.plan.retention or default
-    candidates = [each for each in regions if not run.regions[each].final]
+    candidates = [region for region in regions if not run.regions[region].final]
     if retention.policy is not policy or retention.grace_s > 0 or not candidates:
         return
     try:

@@ -128,7 +128,7 @@ class Restarts:
 
     def failures(self, state: RunState) -> tuple[OwnFailure, ...]:
         """The failed attempts of this region that count, oldest first."""
-        return tuple(each for each in self._failed(state, self._region) if self._is_mine(each.attempt))
+        return tuple(failure for failure in self._failed(state, self._region) if self._is_mine(failure.attempt))
 
     def check_not_in_vain(self, state: RunState) -> None:
         """Raises `UserCodeError` where the newest attempt failed in a way that the same code would meet again.
@@ -150,7 +150,7 @@ class Restarts:
             )
 
     def _decide(self, state: RunState, limits: RestartLimits, failed: Outcome | None = None) -> RestartDecision:
-        own = [each.at_s for each in self.failures(state) if failed is None or each.attempt != failed.attempt]
+        own = [failure.at_s for failure in self.failures(state) if failed is None or failure.attempt != failed.attempt]
         if failed is not None:
             own.append(_seconds(failed.ended_at))
         everything = own if limits.maximum_total_task_failures is None else own + self._of_others(state)
@@ -170,14 +170,14 @@ class Restarts:
         since = 0.0
         if grant is not None and grant.is_renewed:
             mine = [self._claim(self._region, n) for n in state.of(self._region).attempts if self._is_mine(n)]
-            since = min((_seconds(each.claimed_at) for each in mine if each is not None), default=self._clock_s())
+            since = min((_seconds(claim.claimed_at) for claim in mine if claim is not None), default=self._clock_s())
         found = []
         for region in self._run.regions:
-            for each in self._failed(state, region) if region != self._region else ():
-                claim = self._claim(region, each.attempt)
+            for failure in self._failed(state, region) if region != self._region else ():
+                claim = self._claim(region, failure.attempt)
                 is_this_run = claim is not None and claim.airflow_run_id == self._run.task.airflow_run_id
-                if is_this_run and each.at_s >= since:
-                    found.append(each.at_s)
+                if is_this_run and failure.at_s >= since:
+                    found.append(failure.at_s)
         return found
 
     def _failed(self, state: RunState, region: str) -> Iterator[OwnFailure]:
@@ -233,9 +233,9 @@ def decision_of(error: BaseException) -> RestartDecision | None:
     for _ in range(20):
         if seen is None:
             return None
-        found = getattr(seen, _ATTRIBUTE, None)
-        if isinstance(found, RestartDecision):
-            return found
+        decision = getattr(seen, _ATTRIBUTE, None)
+        if isinstance(decision, RestartDecision):
+            return decision
         seen = seen.__cause__
     return None
 

@@ -107,22 +107,23 @@ class Run:
         if not self.fingerprints:
             return self.plan
         regions = (
-            replace(each, fingerprint=self.fingerprints.get(each.name, each.fingerprint)) for each in self.plan.regions
+            replace(region, fingerprint=self.fingerprints.get(region.name, region.fingerprint))
+            for region in self.plan.regions
         )
         return replace(self.plan, regions=tuple(regions))
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
         """Regions by name, in topological order, as of `today`."""
-        return {each.name: each for each in self.today.regions}
+        return {region.name: region for region in self.today.regions}
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
         """Names of the regions that read each region."""
         found: dict[str, list[str]] = {name: [] for name in self.regions}
-        for each in self.plan.regions:
-            for producer in each.inputs:
-                found[producer].append(each.name)
+        for region in self.plan.regions:
+            for producer in region.inputs:
+                found[producer].append(region.name)
         return {name: tuple(readers) for name, readers in found.items()}
 
     def list(self) -> Listing:

@@ -62,15 +62,15 @@ def shared_key(region: RegionPlan, externals: tuple[ExternalObject, ...], inputs
     described = {
         "region": region.name,
         "fingerprint": region.fingerprint,
-        "externals": sorted([each.vertex, each.uri, each.size, each.etag] for each in externals),
+        "externals": sorted([external.vertex, external.uri, external.size, external.etag] for external in externals),
         "inputs": sorted([name, _identity_of(outcome)] for name, outcome in inputs.items()),
     }
     return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
 
 
 def _identity_of(outcome: Outcome) -> list[str]:
-    if outcome.outputs and all(each.digest is not None for each in outcome.outputs):
-        return sorted(f"{each.result} {each.digest}" for each in outcome.outputs)
+    if outcome.outputs and all(output.digest is not None for output in outcome.outputs):
+        return sorted(f"{output.result} {output.digest}" for output in outcome.outputs)
     if outcome.shared is None:
         raise AssertionError(f"{outcome.region} is read by a shared region, and is not shared itself")
     return [f"{outcome.shared.key}@{outcome.shared.attempt}"]
@@ -169,7 +169,7 @@ class SharedApplication(SparkApplication):
         if evaluation.why_must_run(self._region) is None or evaluation.lost_inputs(self._region):
             return None
         inputs = {
-            each: current.outcome for each in self._plan.inputs if (current := evaluation.current(each)) is not None
+            input: current.outcome for input in self._plan.inputs if (current := evaluation.current(input)) is not None
         }
         known = {name: outcome for name, outcome in inputs.items() if outcome is not None}
         journal = self._journal(shared_key(self._plan, externals, known))
@@ -213,10 +213,10 @@ class SharedApplication(SparkApplication):
             finally:
                 self._running = None
 
-    def _wait(self, journal: Journal, found: BuiltElsewhere) -> None:
+    def _wait(self, journal: Journal, elsewhere: BuiltElsewhere) -> None:
         """Until that attempt has ended, or for one look where it is not known which."""
-        build = found.build
-        self._run.log.info("%s; waiting.", found)
+        build = elsewhere.build
+        self._run.log.info("%s; waiting.", elsewhere)
         while build is not None and not self._stopped.is_set():
             if journal.has_outcome(build.region, build.attempt):
                 return

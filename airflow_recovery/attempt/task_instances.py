@@ -54,13 +54,13 @@ class Observation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
-        return {"tries": [to_json(each) for each in self.tries.values()]}
+        return {"tries": [to_json(task_try) for task_try in self.tries.values()]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Observation:
         """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
         tries = [from_json(TaskTry, each) for each in value["tries"]]
-        return cls({each.key: each for each in tries})
+        return cls({task_try.key: task_try for task_try in tries})
 
 
 @dataclass(frozen=True)

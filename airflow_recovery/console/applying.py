@@ -25,17 +25,17 @@ class Done:
     document: dict[str, Any]
 
 
-def apply_and_clear(deployment: Deployment, view: RunView, found: Plan, asked_run: str) -> Done:
+def apply_and_clear(deployment: Deployment, view: RunView, plan: Plan, asked_run: str) -> Done:
     """Write the resets of ``found`` and clear its tasks. Raises `PlanOutdated`, and nothing was changed.
 
     ``asked_run`` is the run as the person named it. Where there is no way into Airflow, the text says how to clear.
     """
     with recorded_journal(view.journal) as journal:
-        applied = apply_plan(journal, found, user_name())
+        applied = apply_plan(journal, plan, user_name())
     identity = view.journal.identity
-    regions = {each.name: each for each in view.in_use.plan.regions}
-    keys = task_keys(identity, [regions[each] for each in applied.clear])
-    at_work = task_keys(identity, [regions[each] for each in applied.at_work])
+    regions = {region.name: region for region in view.in_use.plan.regions}
+    keys = task_keys(identity, [regions[name] for name in applied.clear])
+    at_work = task_keys(identity, [regions[name] for name in applied.at_work])
     run_id = view.airflow_run_id(asked_run)
     cleared: Sequence[str] | None = ()
     if keys or at_work:

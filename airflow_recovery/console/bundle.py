@@ -78,13 +78,13 @@ def write_bundle(
     """
     layout = JournalLayout(identity)
     # The cache of outcomes says nothing that they don't say themselves.
-    records = [each for prefix in (layout.prefix, layout.splits, layout.streams) for each in store.list(prefix)]
-    records = [each for each in records if each.key != layout.snapshot and each.size <= MAX_RECORD_BYTES]
-    bodies = get_many(store, [each.key for each in records])
+    records = [info for prefix in (layout.prefix, layout.splits, layout.streams) for info in store.list(prefix)]
+    records = [record for record in records if record.key != layout.snapshot and record.size <= MAX_RECORD_BYTES]
+    bodies = get_many(store, [record.key for record in records])
     try:
         listed = [info for mode in story_modes() for info in mode.logs(results, identity)]
         logs = [info for info in listed if info.size <= MAX_RECORD_BYTES]
-        bodies |= get_many(results, [each.key for each in logs])
+        bodies |= get_many(results, [log.key for log in logs])
         no_channels = None
     except StoreError as error:  # who may read the journal alone can still ask for help
         logs, no_channels = [], f"when the bundle was made: {type(error).__name__}: {scrubbed(str(error))}"
@@ -111,7 +111,7 @@ def write_bundle(
         raise ConfigurationError(f"{path} is there already: name another file with --out.") from error
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from error
-    return Written(len(bodies), tuple(altered), tuple(each.key for each in listed if each.key not in bodies))
+    return Written(len(bodies), tuple(altered), tuple(info.key for info in listed if info.key not in bodies))
 
 
 def _index(
@@ -133,9 +133,9 @@ def _index(
         "no_plan": plan if isinstance(plan, str) else None,
         "altered": altered,
         "objects": [
-            [each.key, each.size, each.etag, None if each.modified is None else each.modified.timestamp()]
-            for each in listed
-            if each.key in bodies
+            [info.key, info.size, info.etag, None if info.modified is None else info.modified.timestamp()]
+            for info in listed
+            if info.key in bodies
         ],
     }
 
@@ -143,9 +143,9 @@ def _index(
 def versions() -> dict[str, str]:
     """Of Python, the platform and the packages that matter; what is not installed is left out."""
     found = {"python": sys.version.split()[0], "platform": sys.platform}
-    for each in _PACKAGES:
+    for package in _PACKAGES:
         try:
-            found[each] = version(each)
+            found[package] = version(package)
         except PackageNotFoundError:  # noqa: PERF203
             continue
     return found

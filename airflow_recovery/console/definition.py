@@ -56,7 +56,7 @@ def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
 def recovery_commands() -> list[CLICommand]:
     """The group ``recovery`` with every subcommand."""
     commands: list[Any] = [
-        ActionCommand(each.name, each.help, _action(each), (_Arguments(each),), epilog=EPILOG)  # type: ignore[arg-type]
-        for each in SUBCOMMANDS
+        ActionCommand(subcommand.name, subcommand.help, _action(subcommand), (_Arguments(subcommand),), epilog=EPILOG)  # type: ignore[arg-type]
+        for subcommand in SUBCOMMANDS
     ]
     return [GroupCommand("recovery", "Fine-grained recovery of Spark pipelines", commands, DESCRIPTION, EPILOG)]

@@ -176,6 +176,6 @@ def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = o
 
 def deployment_of(args: argparse.Namespace) -> Deployment:
     """The deployment that a subcommand works on. Raises `ConfigurationError` where the journal is another one's."""
-    found: Deployment = args.open_deployment(args)
-    check_owner(found.journal, found.name or "")
-    return found
+    deployment: Deployment = args.open_deployment(args)
+    check_owner(deployment.journal, deployment.name or "")
+    return deployment

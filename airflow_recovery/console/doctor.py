@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What this machine is, and how far to go."""
     parser.add_argument(
         "--component",
-        choices=[each.value for each in Component],
+        choices=[component.value for component in Component],
         default=Component.WORKER.value,
         help="what runs here, and needs its settings and rights; default: worker",
     )
@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.UNFIT` where anything is wrong."""
     results: list[CheckResult] = []
-    for each in run_checks(_checks_of(args), args.timeout):
-        results.append(each)
+    for check in run_checks(_checks_of(args), args.timeout):
+        results.append(check)
         if not args.json:
-            print(f"{_SIGNS[each.status]}{scrubbed(each.text())}", flush=True)
+            print(f"{_SIGNS[check.status]}{scrubbed(check.text())}", flush=True)
     if args.json:
         print(json.dumps(_document(results), indent=1))
     else:
@@ -64,9 +64,9 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
     asked.component, asked.conn, asked.spark = Component.WORKER.value, "spark_default", False
     results: list[CheckResult] = []
     try:
-        checks = (replace(each, timeout_s=None) for each in _checks_of(asked, is_for_bundle=True))
-        for each in run_checks(checks, _BUNDLE_TIMEOUT_S):
-            results.append(each)
+        checks = (replace(check, timeout_s=None) for check in _checks_of(asked, is_for_bundle=True))
+        for check in run_checks(checks, _BUNDLE_TIMEOUT_S):
+            results.append(check)
             if len(results) == _MAX_RESULTS:
                 break
     except Exception as error:  # who asks for help gets the rest of the bundle all the same
@@ -118,13 +118,13 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
 def _checks_of(args: argparse.Namespace, *, is_for_bundle: bool = False) -> Iterable[Check]:
     """Those of Airflow, where its command line has put them into ``args``."""
     make = getattr(args, "doctor_checks", standalone_checks)
-    found: Iterable[Check] = make(args, is_for_bundle=is_for_bundle)
-    return found
+    checks: Iterable[Check] = make(args, is_for_bundle=is_for_bundle)
+    return checks
 
 
 def _document(results: list[CheckResult]) -> dict[str, Any]:
     document: dict[str, Any] = scrubbed_json(
-        {"ok": not is_wrong(results), "results": [each.to_json() for each in results]}
+        {"ok": not is_wrong(results), "results": [result.to_json() for result in results]}
     )
     return document
 

@@ -35,8 +35,8 @@ def about(event: ev.JobEvent) -> str:
 
 def region_of(event: ev.JobEvent) -> str | None:
     """The region that an event is about, if any."""
-    found = about(event).partition("@")[0]
-    return None if found == _NOBODY else found
+    text = about(event).partition("@")[0]
+    return None if text == _NOBODY else text
 
 
 def words(event: ev.JobEvent) -> str:

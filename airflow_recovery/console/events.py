@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             raise UnknownRegion(f"{args.region!r} is in no event{did_you_mean(args.region, regions)}.")
     if args.json:
         events = [{"writer": each.writer, "seq": each.number, **event_to_json(each.event)} for each in chosen]
-        holes = [{"writer": each.writer, "kind": each.kind.value, "text": each.text} for each in gaps]
+        holes = [{"writer": gap.writer, "kind": gap.kind.value, "text": gap.text} for gap in gaps]
         print(json.dumps({"events": events, "gaps": holes}, indent=1))
     else:
         print(_text(chosen, gaps))
@@ -52,12 +52,18 @@ def _is_chosen(each: Recorded, args: argparse.Namespace) -> bool:
 
 def _text(chosen: list[Recorded], gaps: list[Gap]) -> str:
     rows = [
-        (each.event.occurred_at, each.writer[:_WRITER_CHARS], each.event.type, about(each.event), _cell(each))
-        for each in chosen
+        (
+            recorded.event.occurred_at,
+            recorded.writer[:_WRITER_CHARS],
+            recorded.event.type,
+            about(recorded.event),
+            _cell(recorded),
+        )
+        for recorded in chosen
     ]
     parts = [table(("time", "writer", "event", "about", "says"), rows) if rows else "No such event is recorded."]
     if gaps:
-        holes = "\n".join(cut(f"  process {each.writer}: {each.kind.value}: {each.text}") for each in gaps)
+        holes = "\n".join(cut(f"  process {gap.writer}: {gap.kind.value}: {gap.text}") for gap in gaps)
         parts.append(f"Events are missing, or may be (recovery does not need them):\n{holes}")
     return "\n\n".join(parts)
 

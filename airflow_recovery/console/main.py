@@ -71,7 +71,7 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
 
 def leave(code: int) -> NoReturn:
     """End this process. A check that was left behind may be held by a server, and must not hold the process."""
-    if any(each.name.startswith(CHECK_THREAD) for each in threading.enumerate()):
+    if any(thread.name.startswith(CHECK_THREAD) for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()
         # Spark's and Amazon's clients have threads of their own, for which Python waits at its end.
@@ -85,11 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m airflow_recovery", description=DESCRIPTION, epilog=EPILOG)
     parsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
-    for each in SUBCOMMANDS:
-        own = parsers.add_parser(each.name, help=each.help, description=each.help, epilog=EPILOG)
-        each.load().add_arguments(own)
+    for subcommand in SUBCOMMANDS:
+        own = parsers.add_parser(subcommand.name, help=subcommand.help, description=subcommand.help, epilog=EPILOG)
+        subcommand.load().add_arguments(own)
         add_standalone_arguments(own)
-        own.set_defaults(chosen=each)
+        own.set_defaults(chosen=subcommand)
     args = parser.parse_args(argv)
     return execute(args.chosen, args)
 
@@ -102,11 +102,13 @@ def _check_values(args: argparse.Namespace) -> None:
     """
     for option, value in vars(args).items():
         name = option.strip("_").replace("_", "-")
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, str) and not each.strip():
+        for candidate in value if isinstance(value, list) else [value]:
+            if isinstance(candidate, str) and not candidate.strip():
                 raise ConfigurationError(
                     f"Expected a value for {name}, found an empty text: is the shell's variable set? Leave the option "
                     "out if it is not meant."
                 )
-            if isinstance(each, str) and any("\ud800" <= character <= "\udfff" for character in each):
-                raise ConfigurationError(f"Expected a text in UTF-8 for {name}, found {each!r}: write it in UTF-8.")
+            if isinstance(candidate, str) and any("\ud800" <= character <= "\udfff" for character in candidate):
+                raise ConfigurationError(
+                    f"Expected a text in UTF-8 for {name}, found {candidate!r}: write it in UTF-8."
+                )

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if args.off or args.attempt is not None:
             raise ConfigurationError("Expected the REGION that --off or --attempt is about, found none.")
         pinned = _pinned(view)
-        print(json.dumps([asdict(each) for each in pinned], indent=1) if args.json else _text(view, pinned))
+        print(json.dumps([asdict(candidate) for candidate in pinned], indent=1) if args.json else _text(view, pinned))
         return ExitCode.DONE
     region = region_named(view, args.region).name
     change = let_go if args.off else hold
@@ -59,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _pinned(view: RunView) -> list[Hold]:
     return [
-        view.journal.read_hold(name, each.number, each.holds)
+        view.journal.read_hold(name, attempt.number, attempt.holds)
         for name, state in view.in_use.state.regions.items()
-        for each in state.pinned
+        for attempt in state.pinned
     ]
 
 
 def _text(view: RunView, pinned: list[Hold]) -> str:
-    rows = [(f"{each.region}@{each.attempt}", each.who, each.why) for each in pinned]
+    rows = [(f"{candidate.region}@{candidate.attempt}", candidate.who, candidate.why) for candidate in pinned]
     return "\n\n".join([view.header(), table(("pinned", "by", "why"), rows) if rows else "Nothing is pinned."])
 
 

@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
     prober = prober_of(args, deployment, view)
-    found = plan_run(view, prober, _request(args))
+    plan = plan_run(view, prober, _request(args))
     if args.apply is not None:
         if not args.json:
-            print(f"{view.header()}\n\n{plan_text(found)}\n")
-        return _apply(args, deployment, view, found)
+            print(f"{view.header()}\n\n{plan_text(plan)}\n")
+        return _apply(args, deployment, view, plan)
     if args.diff is not None:
-        return _show_difference(args, _load(args.diff, view), found)
-    print(json.dumps(plan_document(view, found), indent=1) if args.json else f"{view.header()}\n\n{plan_text(found)}")
+        return _show_difference(args, _load(args.diff, view), plan)
+    print(json.dumps(plan_document(view, plan), indent=1) if args.json else f"{view.header()}\n\n{plan_text(plan)}")
     return ExitCode.DONE
 
 
@@ -87,11 +87,11 @@ def _request(args: argparse.Namespace) -> Request:
     return asked.request(user_name())
 
 
-def plan_document(view: RunView, found: Plan) -> dict[str, Any]:
+def plan_document(view: RunView, plan: Plan) -> dict[str, Any]:
     """What ``--json`` prints, and ``--apply FILE`` and ``--diff FILE`` read."""
     identity = view.journal.identity
     run_of = {"dag_id": identity.dag_id, "run_key": identity.run_key, "group_id": identity.group_id}
-    return {**run_of, "plan_hash": view.in_use.plan_hash, "plan": found.to_json()}
+    return {**run_of, "plan_hash": view.in_use.plan_hash, "plan": plan.to_json()}
 
 
 def _load(file: str, view: RunView) -> Plan:
@@ -110,14 +110,14 @@ def _load(file: str, view: RunView) -> Plan:
 
 def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
     differences = diff(before, after)
-    for each in differences:
-        print(each.text())
+    for candidate in differences:
+        print(candidate.text())
     if not differences:
         print(f"No difference to {args.diff}.")
     return ExitCode.DIFFERENT if differences else ExitCode.DONE
 
 
-def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, found: Plan) -> int:
-    done = apply_and_clear(deployment, view, found, args.run)
+def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, plan: Plan) -> int:
+    done = apply_and_clear(deployment, view, plan, args.run)
     print(json.dumps(done.document, indent=1) if args.json else done.text)
     return done.code

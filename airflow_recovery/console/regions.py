@@ -10,7 +10,7 @@ from airflow_recovery.story.run_view import RunView
 
 def region_named(view: RunView, name: str) -> RegionPlan:
     """The region of the plan in use. Raises `UnknownRegion` with the closest name."""
-    regions = {each.name: each for each in view.in_use.plan.regions}
+    regions = {region.name: region for region in view.in_use.plan.regions}
     if name not in regions:
         raise UnknownRegion(f"{name!r} is not in this plan{did_you_mean(name, regions)}.")
     return regions[name]

@@ -38,21 +38,21 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     region = region_named(view, args.region).name
-    found = look_at_release(view.journal, view.in_use.plan, view.in_use.state, region, args.attempt)
+    release = look_at_release(view.journal, view.in_use.plan, view.in_use.state, region, args.attempt)
     current = view.in_use.state.of(region).current
     preview = None
-    if current is not None and current.number == found.attempt.number and not current.is_released:
+    if current is not None and current.number == release.attempt.number and not current.is_released:
         preview = preview_release(view, prober_of(args, deployment, view), region)
     force = args.force or args.dry_run
     check_results(deployment.journal, deployment.results)
     with recorded_journal(view.journal) as journal:
-        deleted = release_by_hand(journal, deployment.results, found, user_name(), force=force, dry_run=args.dry_run)
+        deleted = release_by_hand(journal, deployment.results, release, user_name(), force=force, dry_run=args.dry_run)
     if args.json:
         document = {
             "region": region,
-            "attempt": found.attempt.number,
+            "attempt": release.attempt.number,
             "dry_run": args.dry_run,
-            "still_needed": found.still_needed,
+            "still_needed": release.still_needed,
             "warnings": preview.warnings if preview is not None else (),
             "runs_again": preview.again if preview is not None else (),
             "objects": deleted.objects,
@@ -61,21 +61,21 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=1))
     else:
-        print("\n".join(_text(found, preview, deleted, dry_run=args.dry_run)))
+        print("\n".join(_text(release, preview, deleted, dry_run=args.dry_run)))
     return ExitCode.DONE
 
 
-def _text(found: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
-    if found.still_needed:
-        yield f"{found.name} is still needed: {found.still_needed}."
+def _text(hand: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
+    if hand.still_needed:
+        yield f"{hand.name} is still needed: {hand.still_needed}."
     if preview is None:
-        yield f"{found.name} is not the attempt that counts: nothing runs again without it."
+        yield f"{hand.name} is not the attempt that counts: nothing runs again without it."
     else:
         yield from preview.warnings
-        yield f"Without {found.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
+        yield f"Without {hand.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
     if deleted.pinned_by:
-        yield f"{found.name} is released; its data are left to gc, since {deleted.pinned_by} reads it."
+        yield f"{hand.name} is released; its data are left to gc, since {deleted.pinned_by} reads it."
     elif dry_run:
         yield f"Would delete {deleted.objects:,} objects, {deleted.size:,} bytes."
     else:
-        yield f"Released {found.name}: {deleted.objects:,} objects, {deleted.size:,} bytes."
+        yield f"Released {hand.name}: {deleted.objects:,} objects, {deleted.size:,} bytes."

@@ -36,12 +36,12 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     prober = prober_of(args, deployment, view)
-    found = plan_run(view, prober, request)
-    done = None if args.dry_run else apply_and_clear(deployment, view, found, args.run)
+    plan = plan_run(view, prober, request)
+    done = None if args.dry_run else apply_and_clear(deployment, view, plan, args.run)
     if args.json:
-        print(json.dumps({"plan": found.to_json(), **(done.document if done is not None else {})}, indent=1))
+        print(json.dumps({"plan": plan.to_json(), **(done.document if done is not None else {})}, indent=1))
     else:
-        print("\n\n".join([view.header(), plan_text(found), done.text if done is not None else "Nothing was changed."]))
+        print("\n\n".join([view.header(), plan_text(plan), done.text if done is not None else "Nothing was changed."]))
     return ExitCode.DONE if done is None else done.code
 
 

@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
-    found = run_to_read(args)
-    journal = found.journal
+    read = run_to_read(args)
+    journal = read.journal
     view = view_run(journal)
     bundle = journal.store if isinstance(journal.store, BundleStore) else None
     stories, history = tell(view), history_of(view)
-    reports = [mode.report(view, found.results, found.no_channels) for mode in story_modes()]
+    reports = [mode.report(view, read.results, read.no_channels) for mode in story_modes()]
     if args.json:
         document = _document(view.journal.identity, view.in_use.plan_hash, stories)
         of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
@@ -39,35 +39,37 @@ def run(args: argparse.Namespace) -> int:
     else:
         header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
         parts = [header, _regions(stories), *(report.text() for report in reports), _attempts(stories), history.text()]
-        print("\n\n".join(each for each in parts if each is not None))
+        print("\n\n".join(part for part in parts if part is not None))
     return ExitCode.DONE
 
 
 def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict[str, Any]:
-    return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(each) for each in stories]}
+    return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(story) for story in stories]}
 
 
 def _regions(stories: list[RegionStory]) -> str:
     """One row a region: what counts now. Subtasks that are all alike in state are one row."""
     groups: dict[tuple[str, str], list[RegionStory]] = {}
-    for each in stories:
-        groups.setdefault((each.name, "") if each.subtask is None else (each.subtask[0], each.state), []).append(each)
+    for story in stories:
+        groups.setdefault((story.name, "") if story.subtask is None else (story.subtask[0], story.state), []).append(
+            story
+        )
     rows = []
     for (name, _), same in groups.items():
-        indexes = [each.subtask[1] for each in same if each.subtask is not None]
-        results = [result for each in same for result in each.results]
-        known = [each.rows for each in results if each.rows is not None]
-        counted = [each.attempt for each in same]
+        indexes = [story.subtask[1] for story in same if story.subtask is not None]
+        results = [result for story in same for result in story.results]
+        known = [result.rows for result in results if result.rows is not None]
+        counted = [story.attempt for story in same]
         rows.append(
             (
                 f"{name}[{ranges(indexes)}]" if indexes else name,
                 same[0].state,
                 f"@{max(counted)}" if any(counted) else "-",
                 f"{sum(known):,}" if known else "-",
-                f"{sum(each.files for each in results):,}" if results else "-",
-                _bytes(sum(each.bytes for each in results)) if results else "-",
-                f"{sum(each.spark_seconds for each in same):.1f}",
-                ", ".join(dict.fromkeys(vertex for each in same for vertex in each.vertices)),
+                f"{sum(result.files for result in results):,}" if results else "-",
+                _bytes(sum(result.bytes for result in results)) if results else "-",
+                f"{sum(story.spark_seconds for story in same):.1f}",
+                ", ".join(dict.fromkeys(vertex for story in same for vertex in story.vertices)),
                 same[0].why if len(same) == 1 else f"{len(same)} subtasks; [{indexes[0]}] {same[0].why}",
             )
         )
@@ -79,9 +81,11 @@ def _attempts(stories: list[RegionStory]) -> str:
     lines = ["Attempts:"]
     for story in stories:
         lines.append(story.name)
-        for each in story.attempts:
-            reads = f", reads {', '.join(each.reads)}" if each.reads else ""
-            lines.append(f"  {cut(f'@{each.number} {each.state}{reads}' + (f': {each.why}' if each.why else ''))}")
+        for attempt in story.attempts:
+            reads = f", reads {', '.join(attempt.reads)}" if attempt.reads else ""
+            lines.append(
+                f"  {cut(f'@{attempt.number} {attempt.state}{reads}' + (f': {attempt.why}' if attempt.why else ''))}"
+            )
         for result in story.results:
             rows = "rows not known" if result.rows is None else f"{result.rows:,} rows"
             said = f"{rows}, {result.files:,} files, {_bytes(result.bytes)}"

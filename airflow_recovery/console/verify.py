@@ -38,17 +38,17 @@ def run(args: argparse.Namespace) -> int:
         verify_run(
             store,
             deployment.open_location,
-            dag_id=each.dag_id,
-            run_key=each.run_key,
-            group_id=each.group_id,
+            dag_id=run.dag_id,
+            run_key=run.run_key,
+            group_id=run.group_id,
             ended=args.ended,
             deep=args.deep,
             results=deployment.results,
         )
-        for each in runs
+        for run in runs
     ]
     if args.json:
-        print(json.dumps([each.to_json() for each in reports], indent=1))
+        print(json.dumps([report.to_json() for report in reports], indent=1))
     else:
-        print("\n\n".join(each.text() for each in reports))
-    return ExitCode.VIOLATED if any(each.violated for each in reports) else ExitCode.DONE
+        print("\n\n".join(report.text() for report in reports))
+    return ExitCode.VIOLATED if any(report.violated for report in reports) else ExitCode.DONE

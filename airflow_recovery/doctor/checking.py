@@ -36,8 +36,8 @@ def run_checks(checks: Iterable[Check], timeout_s: float = TIMEOUT_S) -> Iterato
 
     A check that has no answer in time is left behind in its thread, which is no reason for the process to wait.
     """
-    for each in checks:
-        yield from _run(each, each.timeout_s or timeout_s)
+    for check in checks:
+        yield from _run(check, check.timeout_s or timeout_s)
 
 
 def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
@@ -45,8 +45,8 @@ def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
 
     def run() -> None:
         try:
-            for each in check.results():
-                told.put(each)
+            for result in check.results():
+                told.put(result)
         except RecoveryError as error:
             told.put(_failed(check, error))
         except Exception as error:

@@ -41,9 +41,9 @@ class CheckResult:
         return {**asdict(self), "status": self.status.value}
 
 
-def ok(check: str, found: str) -> CheckResult:
+def ok(check: str, text: str) -> CheckResult:
     """As it should be."""
-    return CheckResult(check, Status.OK, found)
+    return CheckResult(check, Status.OK, text)
 
 
 def wrong(check: str, *, expected: str, found: object, next_step: str) -> CheckResult:
@@ -58,13 +58,13 @@ def not_checked(check: str, why: object, next_step: str = "") -> CheckResult:
 
 def is_wrong(results: Iterable[CheckResult]) -> bool:
     """Whether anything is."""
-    return any(each.status is Status.WRONG for each in results)
+    return any(result.status is Status.WRONG for result in results)
 
 
 def summary(results: Iterable[CheckResult]) -> str:
     """``9 ok, 1 not checked, 2 wrong.``"""
-    found = [each.status for each in results]
-    return ", ".join(f"{found.count(each)} {each.value}" for each in Status) + "."
+    statuses = [result.status for result in results]
+    return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status) + "."
 
 
 def _told(found: object) -> str:

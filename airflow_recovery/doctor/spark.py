@@ -74,10 +74,10 @@ def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=submit_environment(environment).get("PATH", ""))
 
 
-def check_binary(name: str, found: str | None) -> Iterator[CheckResult]:
+def check_binary(name: str, text: str | None) -> Iterator[CheckResult]:
     """Whether there is one."""
-    if found is not None:
-        yield ok(name, found)
+    if text is not None:
+        yield ok(name, text)
         return
     yield wrong(
         name,
@@ -92,7 +92,7 @@ def installation_of(binary: str, environment: Mapping[str, str]) -> Installation
     home = environment.get("SPARK_HOME") or _found_home(binary, submit_environment(environment))
     if not home or not (Path(home) / "jars").is_dir():
         return None
-    names = [each.name for each in (Path(home) / "jars").glob("*.jar")]
+    names = [path.name for path in (Path(home) / "jars").glob("*.jar")]
     folder = Path(environment.get("SPARK_CONF_DIR") or Path(home) / "conf")
     return Installation(
         binary,
@@ -103,24 +103,24 @@ def installation_of(binary: str, environment: Mapping[str, str]) -> Installation
     )
 
 
-def check_spark_version(found: Installation | None, binary: str) -> Iterator[CheckResult]:
+def check_spark_version(installation: Installation | None, binary: str) -> Iterator[CheckResult]:
     """Of the Spark that is submitted to."""
-    if found is None:
+    if installation is None:
         yield wrong(
             "Spark",
             expected=f"{binary} to belong to a Spark with a folder of jars",
             found="none",
             next_step="Set SPARK_HOME to the folder of that Spark, or unset it where it names another one.",
         )
-    elif found.spark is None:
-        yield not_checked("Spark", f"no jar in {found.home}/jars tells its version")
-    elif found.spark == SPARK_SERIES or found.spark.startswith(f"{SPARK_SERIES}."):
-        yield ok("Spark", f"{found.spark} in {found.home}")
+    elif installation.spark is None:
+        yield not_checked("Spark", f"no jar in {installation.home}/jars tells its version")
+    elif installation.spark == SPARK_SERIES or installation.spark.startswith(f"{SPARK_SERIES}."):
+        yield ok("Spark", f"{installation.spark} in {installation.home}")
     else:
         yield wrong(
             "Spark",
             expected=SPARK_SERIES,
-            found=f"{found.spark} in {found.home}",
+            found=f"{installation.spark} in {installation.home}",
             next_step="pip install 'airflow-recovery[spark]', or name a Spark of that version with SPARK_HOME.",
         )
 
@@ -145,15 +145,15 @@ def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
         return
     version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said)
     if version is None:
-        found = f"{java} (by {how}), which does not tell its version: {said.strip()[:200] or 'it says nothing'}"
-        yield wrong("Java", expected=expected, found=found, next_step=advice)
+        text = f"{java} (by {how}), which does not tell its version: {said.strip()[:200] or 'it says nothing'}"
+        yield wrong("Java", expected=expected, found=text, next_step=advice)
     elif int(version[2]) < OLDEST_JAVA:
         yield wrong("Java", expected=expected, found=f"{version[1]} at {java} (by {how})", next_step=advice)
     else:
         yield ok("Java", f"{version[1]} at {java} (by {how})")
 
 
-def check_s3_jars(found: Installation) -> Iterator[CheckResult]:
+def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
     """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, and Amazon's SDK.
 
     Both on the class paths of drivers and executors, or in its own folder of jars.
@@ -161,30 +161,30 @@ def check_s3_jars(found: Installation) -> Iterator[CheckResult]:
     """
     check = "Spark's jars for S3"
     advice = "Take the jars of docs/s3.md into the image, and name them in both class paths of spark-defaults.conf."
-    if "hadoop-aws" in found.conf.get("spark.jars.packages", ""):
-        yield ok(check, f"spark.jars.packages = {found.conf['spark.jars.packages']}")
+    if "hadoop-aws" in installation.conf.get("spark.jars.packages", ""):
+        yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
         return
-    own = [each.name for each in (found.home / "jars").glob("*.jar")]
+    own = [path.name for path in (installation.home / "jars").glob("*.jar")]
     for side, keys in _CLASS_PATHS.items():
-        entries = [each for key in keys for each in re.split("[:,]", found.conf.get(key, "")) if each]
-        names = [*own, *(name for each in entries for name in _jars_at(each))]
+        entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
+        names = [*own, *(name for entry in entries for name in _jars_at(entry))]
         version = _version_in(names, r"hadoop-aws-(.+)\.jar")
         told = None
-        if version is None or (found.hadoop is not None and version != found.hadoop):
+        if version is None or (installation.hadoop is not None and version != installation.hadoop):
             told = version or "none"
         elif _version_in(names, r"(?:s3|bundle)-(2\..+)\.jar") is None:
             told = "no S3 client of the AWS SDK"
         if told is not None:
-            wanted = f"hadoop-aws {found.hadoop or 'of the version of its Hadoop'}"
+            wanted = f"hadoop-aws {installation.hadoop or 'of the version of its Hadoop'}"
             expected = f"{wanted} with the AWS SDK 2 on the {side}'s class path"
             yield wrong(check, expected=expected, found=told, next_step=advice)
             return
-    yield ok(check, f"hadoop-aws {found.hadoop or ''} on both class paths".replace("  ", " "))
+    yield ok(check, f"hadoop-aws {installation.hadoop or ''} on both class paths".replace("  ", " "))
 
 
 def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[CheckResult]:
     """Whether Spark's client can be imported in this process. Imports nothing."""
-    missing = [each for each in find if not _is_there(each)]
+    missing = [name for name in find if not _is_there(name)]
     if not missing:
         yield ok("Spark Connect's client", "installed")
         return
@@ -223,7 +223,7 @@ def check_master(connection: SparkConnection, environment: Mapping[str, str]) ->
 
 def _reached(check: str, master: str) -> CheckResult:
     scheme, _, rest = master.partition("://")
-    addresses = [(each["host"].strip("[]"), int(each["port"])) for each in _ADDRESS.finditer(rest)]
+    addresses = [(match["host"].strip("[]"), int(match["port"])) for match in _ADDRESS.finditer(rest)]
     expected = f"{scheme}://host:port with somebody who listens"
     advice = "Start it, correct the connection, or open the way from this component to it."
     if not addresses:
@@ -264,8 +264,8 @@ def _defaults(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    found = (re.fullmatch(r"\s*([^#\s=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*", each) for each in lines)
-    return {each[1]: each[2] for each in found if each}
+    found = (re.fullmatch(r"\s*([^#\s=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
 
 
 def _jars_at(entry: str) -> list[str]:
@@ -273,7 +273,7 @@ def _jars_at(entry: str) -> list[str]:
     path = entry.removeprefix("file://").removeprefix("file:").removeprefix("local:")
     if path.endswith("/*"):
         path = f"{path}.jar"
-    return [Path(each).name for each in glob(path)]
+    return [Path(candidate).name for candidate in glob(path)]
 
 
 def _is_there(module: str) -> bool:

@@ -194,7 +194,7 @@ def _check_promises(what: str, store: ObjectStore, token: str) -> Iterator[Check
 def _check_removed(what: str, store: ObjectStore, token: str, *, may_delete: bool) -> Iterator[CheckResult]:
     """The role of a journal may not delete, and that is right: then a few bytes stay."""
     check = f"what this has written to the {what}"
-    left = [each.key for folder in (FOLDER, "_probe") for each in store.list(f"{folder}/") if token in each.key]
+    left = [info.key for folder in (FOLDER, "_probe") for info in store.list(f"{folder}/") if token in info.key]
     if not left:
         yield ok(check, "is removed again")
     elif not may_delete:
@@ -210,5 +210,5 @@ def _check_removed(what: str, store: ObjectStore, token: str, *, may_delete: boo
 
 def _is_among(base: str, other: str) -> bool:
     """Whether ``other`` lies where runs lie below ``base``: no name of a DAG begins with an underscore."""
-    base, other = (each.rstrip("/").replace("s3a://", "s3://") for each in (base, other))
+    base, other = (name.rstrip("/").replace("s3a://", "s3://") for name in (base, other))
     return other == base or (other.startswith(f"{base}/") and not other[len(base) + 1 :].startswith("_"))

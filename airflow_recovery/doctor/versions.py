@@ -54,7 +54,7 @@ def check_versions(*, in_airflow: bool) -> Iterator[CheckResult]:
 
 def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
     """``found``: major and minor."""
-    oldest, newest = (".".join(map(str, each)) for each in PYTHONS)
+    oldest, newest = (".".join(map(str, python)) for python in PYTHONS)
     name = ".".join(map(str, found))
     if PYTHONS[0] <= found <= PYTHONS[1]:
         yield ok("Python", name)
@@ -92,7 +92,7 @@ def requirements() -> dict[str, tuple[str, str | None]]:
     found: dict[str, tuple[str, str | None]] = {}
     for text in declared:
         requirement = Requirement(text)
-        extra = next((each for each in ("spark",) if f'extra == "{each}"' in str(requirement.marker or "")), None)
+        extra = next((name for name in ("spark",) if f'extra == "{name}"' in str(requirement.marker or "")), None)
         if requirement.marker is None or extra is not None:
             found[requirement.name] = (str(requirement.specifier), extra)
     return found
@@ -110,17 +110,17 @@ def check_packages(
     if OURS in installed:
         yield ok(OURS, installed[OURS])
     for name, (specifier, extra) in wanted.items():
-        found = installed.get(name)
-        if found is None and (extra is not None or not (in_airflow or not name.startswith("apache-airflow"))):
+        text = installed.get(name)
+        if text is None and (extra is not None or not (in_airflow or not name.startswith("apache-airflow"))):
             continue
-        if found is not None and SpecifierSet(specifier).contains(found, prereleases=True):
-            yield ok(name, found)
+        if text is not None and SpecifierSet(specifier).contains(text, prereleases=True):
+            yield ok(name, text)
             continue
         of = f"[{extra}]" if extra else ""
         yield wrong(
             name,
             expected=f"version {specifier}" if specifier else "it to be installed",
-            found=found or "nothing",
+            found=text or "nothing",
             next_step=f"pip install 'airflow-recovery{of}', with Airflow's constraints, in this environment.",
         )
 
@@ -146,7 +146,7 @@ def check_entry_points() -> Iterator[CheckResult]:
     missing = [
         group
         for group in _PLUGIN_GROUPS
-        if not any(each.value.startswith("airflow_recovery.") for each in entry_points(group=group))
+        if not any(point.value.startswith("airflow_recovery.") for point in entry_points(group=group))
     ]
     if not missing:
         yield ok("entry points", "Airflow finds the provider and its plugin")
@@ -218,5 +218,5 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
             next_step="Set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to one minor version, here and on the cluster.",
         )
     else:
-        found = version(OURS) if OURS in installed_versions() else "as here"
-        yield ok(check, f"{python} imports it (airflow-recovery {found})")
+        text = version(OURS) if OURS in installed_versions() else "as here"
+        yield ok(check, f"{python} imports it (airflow-recovery {text})")

@@ -58,15 +58,15 @@ def cache_result(
     kept = spark.table(f"global_temp.{view}")
     schema = kept.schema
     (counted,) = kept.agg(F.count(F.lit(1)).alias("rows"), *(digest_metrics(schema) if is_digested else [])).collect()
-    found = counted.asDict()
-    rows = int(found["rows"])
+    document = counted.asDict()
+    rows = int(document["rows"])
     manifest = PartitionManifest(
         result=result,
         location=CachedLocation(server, application_id(spark), view).uri,
         objects=(),
         rows=rows,
         schema=schema.json(),
-        digest=digest_of(schema, rows, found) if is_digested else None,
+        digest=digest_of(schema, rows, document) if is_digested else None,
     )
     too_small = why_evicted(spark, manifest)
     if too_small is not None:
@@ -128,8 +128,8 @@ def why_evicted(spark: SparkSession, manifest: PartitionManifest) -> str | None:
     location = CachedLocation.parse(manifest.location)
     if not manifest.rows or spark.table(f"global_temp.{location.view}").storageLevel.useDisk:
         return None
-    found = evicted(spark, location)
-    return None if found is None else f"{location.server}: {location.view}: {found}"
+    text = evicted(spark, location)
+    return None if text is None else f"{location.server}: {location.view}: {text}"
 
 
 def check_after(
@@ -140,22 +140,22 @@ def check_after(
     Raises `PartitionMissing` where one is lost. Returns where none is, and where that could not be asked: ``error`` is
     then what is told.
     """
-    cached = [each for each in inputs if is_cached_location(each.location)]
+    cached = [input for input in inputs if is_cached_location(input.location)]
     if not cached or isinstance(error, PartitionMissing):
         return
     from pyspark.errors import PySparkException
 
     is_own = not isinstance(error, PySparkException) or is_user_error(describe(error))
-    for each in cached:
+    for candidate in cached:
         try:
-            lost = why_lost(spark, CachedLocation.parse(each.location))
+            lost = why_lost(spark, CachedLocation.parse(candidate.location))
             if lost is None and not is_own:
-                lost = forget_unreadable(spark, each, log)
+                lost = forget_unreadable(spark, candidate, log)
         except Exception as second:
-            log.warning("Whether the cached input %s is still there could not be asked: %s", each.result, second)
+            log.warning("Whether the cached input %s is still there could not be asked: %s", candidate.result, second)
             return
         if lost is not None:
-            raise PartitionMissing(f"the cached input {each.result!r} is lost: {lost} ({error})") from error
+            raise PartitionMissing(f"the cached input {candidate.result!r} is lost: {lost} ({error})") from error
 
 
 def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: logging.Logger) -> str | None:
@@ -201,8 +201,8 @@ class CacheServer:
     def names(self) -> frozenset[str]:
         """All global temporary views there whose names begin as ours do, those of other deployments among them."""
         with self._session() as spark:
-            found = spark.catalog.listTables("global_temp", f"{VIEW_PREFIX}*")
-            return frozenset(each.name for each in found if each.namespace == ["global_temp"])
+            table = spark.catalog.listTables("global_temp", f"{VIEW_PREFIX}*")
+            return frozenset(listtable.name for listtable in table if listtable.namespace == ["global_temp"])
 
     def drop(self, views: Collection[str]) -> None:
         """Forget these views and what is kept for them. One that is gone already is no error."""

@@ -36,10 +36,10 @@ def evicted(spark: SparkSession, location: CachedLocation) -> str | None:
 def _evicted(spark: SparkSession, location: CachedLocation) -> str | None:
     host = spark.conf.get("spark.driver.host", None)
     for port in _ports(spark):
-        found = _json(f"http://{host}:{port}/api/v1/applications/{location.application_id}/storage/rdd")
-        if not isinstance(found, list):
+        document = _json(f"http://{host}:{port}/api/v1/applications/{location.application_id}/storage/rdd")
+        if not isinstance(document, list):
             continue  # no UI, or that of another application, which does not know this one
-        for each in found:
+        for each in document:
             # "In-memory table global_temp.<view>"
             if isinstance(each, dict) and location.view in str(each.get("name", "")):
                 held, partitions = int(each["numCachedPartitions"]), int(each["numPartitions"])

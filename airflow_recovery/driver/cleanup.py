@@ -23,9 +23,9 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
 
     Best effort: what stays is logged, and goes with the attempt's other data. That of an attempt that failed stays too.
     """
-    vertices = [each.name for each in spec.vertices if each.is_scratch]
+    vertices = [vertex.name for vertex in spec.vertices if vertex.is_scratch]
     # What is evicted of a cached result is made again, perhaps of these.
-    if not vertices or any(each.storage_level for each in spec.vertices):
+    if not vertices or any(vertex.storage_level for vertex in spec.vertices):
         return
     _delete(spec, [scratch_location(spec, vertex) for vertex in vertices], "scratch data", log)
 
@@ -45,6 +45,6 @@ def _delete(spec: RegionSpec, locations: Sequence[str], what: str, log: logging.
         store = open_spec_store(spec.results)
         for location in locations:
             prefix = listing_prefix(store.base_uri, location)
-            store.delete([each.key for each in store.list(prefix)])
+            store.delete([info.key for info in store.list(prefix)])
     except Exception as error:  # the attempt has ended, and nothing that comes after may say something else
         log.warning("The %s of %s attempt %d is left behind: %s", what, spec.region, spec.attempt, error)

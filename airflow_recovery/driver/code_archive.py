@@ -29,8 +29,8 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     `ConfigurationError` for code that is not in files on this machine.
     """
     files = dict(_our_files())
-    for each in (_top_level(job_ref), *extra_packages):
-        files.update(_files_of(each))
+    for extra_package in (_top_level(job_ref), *extra_packages):
+        files.update(_files_of(extra_package))
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
     folder = _cache_folder()
     archive = folder / f"airflow-recovery-code-{_hash(contents)}.zip"
@@ -61,27 +61,27 @@ def _our_files() -> Iterator[tuple[str, Path]]:
 
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
-    found = importlib.util.find_spec(name)
+    spec = importlib.util.find_spec(name)
     below = name.replace(".", "/")
-    if found is not None and found.submodule_search_locations is not None:
-        folders = [Path(each) for each in found.submodule_search_locations]
-        if folders and all(each.is_dir() for each in folders):
-            for each in folders:  # a namespace package has several
-                yield from _tree(each, below)
+    if spec is not None and spec.submodule_search_locations is not None:
+        folders = [Path(location) for location in spec.submodule_search_locations]
+        if folders and all(folder.is_dir() for folder in folders):
+            for candidate in folders:  # a namespace package has several
+                yield from _tree(candidate, below)
             return
-    elif found is not None and found.origin is not None and Path(found.origin).suffix == ".py":
-        yield f"{below}.py", Path(found.origin)
+    elif spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
+        yield f"{below}.py", Path(spec.origin)
         return
     raise ConfigurationError(
         f"expected {name!r} to be a package or module in files on this machine, found "
-        f"{'nothing' if found is None else found.origin}: put its folder on the Python path of the worker"
+        f"{'nothing' if spec is None else spec.origin}: put its folder on the Python path of the worker"
     )
 
 
 def _tree(folder: Path, below: str) -> Iterator[tuple[str, Path]]:
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
-        if path.is_file() and path.suffix != ".pyc" and not any(_is_left_out(each) for each in inside.parts):
+        if path.is_file() and path.suffix != ".pyc" and not any(_is_left_out(part) for part in inside.parts):
             yield f"{below}/{inside.as_posix()}", path
 
 
@@ -115,11 +115,11 @@ def _write(archive: Path, contents: dict[str, bytes]) -> None:
 def _cache_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"airflow-recovery-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
+    stat = folder.lstat()
     # Code is run from here: nobody else may have put it there.
-    if folder.is_symlink() or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if folder.is_symlink() or stat.st_uid != os.getuid() or stat.st_mode & 0o077:
         raise ConfigurationError(
-            f"expected {folder} to be a folder that only this user may enter, found owner {found.st_uid} and mode "
-            f"{found.st_mode & 0o777:o}: remove it, or set TMPDIR"
+            f"expected {folder} to be a folder that only this user may enter, found owner {stat.st_uid} and mode "
+            f"{stat.st_mode & 0o777:o}: remove it, or set TMPDIR"
         )
     return folder

@@ -75,7 +75,7 @@ def session_url(url: str, *, session_id: str, user_id: str) -> str:
         # Not shown: it may hold a token.
         raise ConfigurationError("expected a Spark Connect URL (sc://host:port/;key=value), found another scheme")
     base, *parameters = url.rstrip(";").split(";")
-    kept = [each for each in parameters if each.partition("=")[0] not in ("session_id", "user_id")]
+    kept = [parameter for parameter in parameters if parameter.partition("=")[0] not in ("session_id", "user_id")]
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={quote(user_id, safe='')}"])
 
 

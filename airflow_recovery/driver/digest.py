@@ -56,7 +56,7 @@ def row_hash(schema: StructType) -> Column:
     """One 64-bit hash of all columns of a row; equal rows have equal hashes. A row without columns has one too."""
     from pyspark.sql import functions as F
 
-    parts = (part for each in schema.fields for part in _parts(F.col(_quoted(each.name)), each.dataType))
+    parts = (part for candidate in schema.fields for part in _parts(F.col(_quoted(candidate.name)), candidate.dataType))
     return F.xxhash64(F.lit(1), *parts)
 
 
@@ -71,15 +71,18 @@ def _parts(value: Column, kind: DataType) -> list[Column]:
 
     is_null = value.isNull()
     if isinstance(kind, T.StructType):
-        return [is_null, *(part for each in kind.fields for part in _parts(value.getField(each.name), each.dataType))]
+        return [
+            is_null,
+            *(part for candidate in kind.fields for part in _parts(value.getField(candidate.name), candidate.dataType)),
+        ]
     if isinstance(kind, T.ArrayType):
         item = kind.elementType
-        return [is_null, F.size(value), F.transform(value, lambda each: F.xxhash64(*_parts(each, item)))]
+        return [is_null, F.size(value), F.transform(value, lambda column: F.xxhash64(*_parts(column, item)))]
     if isinstance(kind, T.MapType):
         key, item = kind.keyType, kind.valueType
         entries = F.transform(
             F.map_entries(value),
-            lambda each: F.xxhash64(*_parts(each.getField("key"), key), *_parts(each.getField("value"), item)),
+            lambda column: F.xxhash64(*_parts(column.getField("key"), key), *_parts(column.getField("value"), item)),
         )
         # Entries have no order, nor have values that are maps again; their hashes do.
         return [is_null, F.size(value), F.array_sort(entries)]

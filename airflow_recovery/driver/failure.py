@@ -81,8 +81,8 @@ def is_missing_input(failure: Failure) -> bool:
     if failure.condition in _MISSING_CONDITIONS or failure.type in _MISSING_TYPES:
         return True
     told = (failure.message, *failure.chain)
-    return any(f"[{condition}]" in each for condition in _MISSING_CONDITIONS for each in told) or any(
-        f"{name}:" in each for name in _MISSING_TYPES for each in failure.chain
+    return any(f"[{condition}]" in name for condition in _MISSING_CONDITIONS for name in told) or any(
+        f"{name}:" in text for name in _MISSING_TYPES for text in failure.chain
     )
 
 

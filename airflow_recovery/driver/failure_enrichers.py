@@ -46,7 +46,7 @@ def load_enrichers(names: Iterable[str]) -> tuple[FailureEnricher, ...]:
     Raises `ConfigurationError` where one can't be imported or made, gives no ``output_keys``, or gives a key that is
     ours or that another one gives.
     """
-    found: list[FailureEnricher] = []
+    enrichers: list[FailureEnricher] = []
     taken = dict.fromkeys(RESERVED, "airflow-recovery")
     for name in names:
         module, _, attribute = name.rpartition(".")
@@ -62,23 +62,25 @@ def load_enrichers(names: Iterable[str]) -> tuple[FailureEnricher, ...]:
         for key in sorted(keys & taken.keys()):
             raise ConfigurationError(f"[recovery] failure_enrichers: {name} gives {key!r}, which is {taken[key]}'s.")
         taken.update(dict.fromkeys(keys, name))
-        found.append(enricher)
-    return tuple(found)
+        enrichers.append(enricher)
+    return tuple(enrichers)
 
 
 def enrich(failure: Failure, enrichers: Sequence[FailureEnricher], log: logging.Logger) -> Failure:
     """``failure`` with our labels and the users'."""
     ours = labelled(failure)
     labels = dict(ours.labels)
-    for each in enrichers:
-        name = type(each).__name__
+    for enricher in enrichers:
+        name = type(enricher).__name__
         try:
-            given = {str(key): str(value)[:MAX_LABEL_CHARACTERS] for key, value in each.process_failure(ours).items()}
+            given = {
+                str(key): str(value)[:MAX_LABEL_CHARACTERS] for key, value in enricher.process_failure(ours).items()
+            }
         except Exception:
             log.exception("Failure enricher %s failed; the failure is recorded without its labels.", name)
             continue
-        foreign = sorted(given.keys() - each.output_keys)
+        foreign = sorted(given.keys() - enricher.output_keys)
         if foreign:
             log.warning("Failure enricher %s gave %s, which is not among its output_keys: left out.", name, foreign)
-        labels |= {key: value for key, value in given.items() if key in each.output_keys}
+        labels |= {key: value for key, value in given.items() if key in enricher.output_keys}
     return replace(ours, labels=tuple(sorted(labels.items())))

@@ -81,8 +81,8 @@ def _write(path: str, said: "dict[str, object]") -> None:
 
 
 def _ours() -> str:
-    found = importlib.util.find_spec("airflow_recovery")
-    return "nowhere" if found is None else str(found.origin)
+    spec = importlib.util.find_spec("airflow_recovery")
+    return "nowhere" if spec is None else str(spec.origin)
 
 
 def _python() -> str:
@@ -92,7 +92,7 @@ def _python() -> str:
 if __name__ == "__main__":
     # Python put this file's folder first on the path: `import watchdog` in a user's job must not find our module.
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [each for each in sys.path if os.path.abspath(each or os.curdir) != here]
+    sys.path[:] = [name for name in sys.path if os.path.abspath(name or os.curdir) != here]
     try:
         code = run(sys.argv[1:])
     except Exception as error:

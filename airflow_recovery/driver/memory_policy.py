@@ -47,7 +47,7 @@ class RaiseMemory:
 
         ``is_local``: master ``local[...]``, where the executors are threads of the driver.
         """
-        sides = [label_of(each, MEMORY_LABEL) for each in failures]
+        sides = [label_of(failure, MEMORY_LABEL) for failure in failures]
         of_driver = sides.count(MemoryOf.DRIVER.value)
         of_executor = sides.count(MemoryOf.EXECUTOR.value)
         if is_local:
@@ -75,7 +75,7 @@ class Memory:
 
 def mebibytes(size: str) -> float:
     """Spark's notation of a size in MiB; a number without a unit is MiB. Raises `ConfigurationError`."""
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", size.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", size.strip().lower())
+    if match is None:
         raise ConfigurationError(f"Expected a size such as 512m or 8g, found {size!r}.")
-    return int(found[1]) * _MIB[found[2]]
+    return int(match[1]) * _MIB[match[2]]

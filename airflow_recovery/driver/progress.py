@@ -98,10 +98,10 @@ def _watching_classic(spark: SparkSession, report: Callable[[TaskCounts], None])
     def poll() -> None:
         while not stop.wait(POLL_S):
             try:
-                stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+                stages = [tracker.getStageInfo(getactivestageid) for getactivestageid in tracker.getActiveStageIds()]
             except Exception:  # the JVM is gone or going: the main thread says so
                 return
-            report(classic_counts(each for each in stages if each is not None))
+            report(classic_counts(stage for stage in stages if stage is not None))
 
     thread = threading.Thread(target=poll, name="airflow-recovery-progress", daemon=True)
     thread.start()
@@ -129,10 +129,10 @@ def classic_counts(stages: Iterable[Any]) -> TaskCounts:
     """Sums over ``SparkStageInfo`` values."""
     found = list(stages)
     return TaskCounts(
-        done=sum(each.numCompletedTasks for each in found),
-        total=sum(each.numTasks for each in found),
-        running=sum(each.numActiveTasks for each in found),
-        failed=sum(each.numFailedTasks for each in found),
+        done=sum(stage.numCompletedTasks for stage in found),
+        total=sum(stage.numTasks for stage in found),
+        running=sum(stage.numActiveTasks for stage in found),
+        failed=sum(stage.numFailedTasks for stage in found),
     )
 
 
@@ -140,7 +140,7 @@ def remote_counts(stages: Iterable[Any], running: int) -> TaskCounts:
     """Sums over Connect's ``StageInfo`` values."""
     found = list(stages)
     return TaskCounts(
-        done=sum(each.num_completed_tasks for each in found),
-        total=sum(each.num_tasks for each in found),
+        done=sum(stage.num_completed_tasks for stage in found),
+        total=sum(stage.num_tasks for stage in found),
         running=running,
     )

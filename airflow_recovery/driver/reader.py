@@ -41,12 +41,12 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
         return spark.createDataFrame([], schema)
     if schema is not None:
         whole = _reader(spark, schema).parquet(*_folders(manifest))
-        if {decoded(each) for each in whole.inputFiles()} == {comparable(each) for each in manifest.uris()}:
+        if {decoded(inputfile) for inputfile in whole.inputFiles()} == {comparable(name) for name in manifest.uris()}:
             return whole
     return (
         _reader(spark, schema)
         .option("basePath", spark_path(manifest.location))  # else partition columns would be lost
-        .parquet(*(spark_glob(each) for each in manifest.uris()))
+        .parquet(*(spark_glob(name) for name in manifest.uris()))
     )
 
 
@@ -59,23 +59,25 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
     first = manifests[0]
     if len(manifests) == 1:
         return read_manifest(spark, first)
-    for each in manifests[1:]:
-        if _columns(each) != _columns(first):
+    for manifest in manifests[1:]:
+        if _columns(manifest) != _columns(first):
             raise ManifestInvalid(
                 f"result {first.result!r}: expected all subtasks to have the same columns, found {_columns(first)} at "
-                f"{first.location} and {_columns(each)} at {each.location}: give every subtask's rows the same names "
+                f"{first.location} and {_columns(manifest)} at {manifest.location}: give every subtask's rows the same names "
                 "and types, and have what differs made again"
             )
-    if any(is_cached_location(each.location) for each in manifests):
-        return _union([read_manifest(spark, each) for each in manifests])
-    full = [each for each in manifests if each.objects]
+    if any(is_cached_location(manifest.location) for manifest in manifests):
+        return _union([read_manifest(spark, manifest) for manifest in manifests])
+    full = [manifest for manifest in manifests if manifest.objects]
     schema = _schema(first)
     if not full:
         return read_manifest(spark, first)
-    whole = _reader(spark, schema).parquet(*(folder for each in full for folder in _folders(each)))
-    if {decoded(each) for each in whole.inputFiles()} == {comparable(uri) for each in full for uri in each.uris()}:
+    whole = _reader(spark, schema).parquet(*(folder for manifest in full for folder in _folders(manifest)))
+    if {decoded(inputfile) for inputfile in whole.inputFiles()} == {
+        comparable(uri) for manifest in full for uri in manifest.uris()
+    }:
         return whole
-    return _reader(spark, schema).parquet(*(spark_glob(uri) for each in full for uri in each.uris()))
+    return _reader(spark, schema).parquet(*(spark_glob(uri) for manifest in full for uri in manifest.uris()))
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
@@ -91,10 +93,10 @@ def _folders(manifest: PartitionManifest) -> list[str]:
 
     These are told by their paths, which begin with folders that are no partition columns.
     """
-    found = {each.path.rpartition("/")[0] for each in manifest.objects}
-    if not all(each and "=" not in each for each in found):
+    text = {object.path.rpartition("/")[0] for object in manifest.objects}
+    if not all(name and "=" not in name for name in text):
         return [spark_glob(manifest.location)]
-    return [spark_glob(f"{manifest.location}/{each}") for each in sorted(found)]
+    return [spark_glob(f"{manifest.location}/{name}") for name in sorted(text)]
 
 
 def _columns(manifest: PartitionManifest) -> str:

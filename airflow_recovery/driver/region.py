@@ -78,14 +78,14 @@ def run_region(  # noqa: PLR0913 - what a driver has open already is handed in
 
 def _prepare(region: OpenRegion) -> None:
     spec = region.spec
-    names = ", ".join(each.name for each in spec.vertices)
+    names = ", ".join(vertex.name for vertex in spec.vertices)
     region.log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
     if spec.trace.inputs:
-        pins = ", ".join(f"{each.region}@{each.attempt}" for each in spec.trace.inputs)
+        pins = ", ".join(f"{input.region}@{input.attempt}" for input in spec.trace.inputs)
         region.log.info("Its inputs are of the attempts: %s", pins)
     avoid_udf_hang(region.spark)
-    for each in spec.vertices:
-        apply_spark_conf(region.spark, each.name, region.vertex(each.name).spark_conf, region.log)
+    for vertex in spec.vertices:
+        apply_spark_conf(region.spark, vertex.name, region.vertex(vertex.name).spark_conf, region.log)
 
 
 def avoid_udf_hang(spark: SparkSession) -> None:

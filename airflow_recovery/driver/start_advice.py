@@ -136,7 +136,7 @@ def start_failure(error: BaseException) -> Failure | None:
 
 def relevant(output: Iterable[str]) -> list[str]:
     """The last lines of an output that are no stack frames and no log of Spark's."""
-    return [each.rstrip() for each in output if each.strip() and not _LOGGED.match(each)][-MAX_LINES:]
+    return [name.rstrip() for name in output if name.strip() and not _LOGGED.match(name)][-MAX_LINES:]
 
 
 def keep_output(error: BaseException, lines: Iterable[str]) -> None:
@@ -162,8 +162,8 @@ def _import_advice(text: str) -> str | None:
 
 def _line_of(text: str, advice: str) -> str:
     """The line for which this advice is given."""
-    found = [each for each in text.splitlines() if advice in (_advice(each), _import_advice(each.strip()))]
-    return found[0].strip()[:500].rstrip(".") if found else "It could not start"
+    lines = [line for line in text.splitlines() if advice in (_advice(line), _import_advice(line.strip()))]
+    return lines[0].strip()[:500].rstrip(".") if lines else "It could not start"
 
 
 _ATTRIBUTE = "_airflow_recovery_output"

@@ -45,4 +45,4 @@ def encryption_of(spec: StoreSpec) -> Encryption | None:
 def _own_session() -> AnySession:
     from airflow_recovery.store.s3_clients import new_session
 
-    return new_session(*(os.environ.get(OWN_CREDENTIALS + each) for each in CREDENTIALS))
+    return new_session(*(os.environ.get(OWN_CREDENTIALS + credential) for credential in CREDENTIALS))

@@ -43,7 +43,7 @@ def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
     found.setdefault("PYSPARK_DRIVER_PYTHON", found["PYSPARK_PYTHON"])
     in_background = str(Path(sys.executable).parent)
     if shutil.which("spark-submit", path=found.get("PATH", "")) is None:
-        found["PATH"] = ":".join(each for each in (found.get("PATH"), in_background) if each)
+        found["PATH"] = ":".join(name for name in (found.get("PATH"), in_background) if name)
     return found
 
 

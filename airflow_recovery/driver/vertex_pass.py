@@ -61,7 +61,7 @@ class OpenRegion:
 
     def splits_of(self, vertex: str) -> tuple[Split, ...]:
         """All that the attempt's trace has of ``vertex``."""
-        return tuple(Split.of_external(each) for each in self.spec.trace.externals if each.vertex == vertex)
+        return tuple(Split.of_external(external) for external in self.spec.trace.externals if external.vertex == vertex)
 
 
 class FrameGuard(Protocol):
@@ -107,27 +107,27 @@ class VertexPass:
         self._is_quiet = is_quiet
         self._level = logging.DEBUG if is_quiet else logging.INFO
         self._inputs: dict[str, list[PartitionManifest]] = {}
-        for each in region.spec.inputs:
-            self._inputs.setdefault(each.result, []).append(each)
+        for input in region.spec.inputs:
+            self._inputs.setdefault(input.result, []).append(input)
         self._frames: dict[str, DataFrame] = dict(region.side_inputs)
 
     def run(self) -> tuple[PartitionManifest, ...]:
         """The manifests of the region's results, in the order of the vertices."""
         outputs = []
-        for each in self._spec.vertices:
-            self._progress.vertex = each.name
-            frame = self._call(each)
-            self._look_at(frame, each)
-            if each.is_result:
+        for vertex in self._spec.vertices:
+            self._progress.vertex = vertex.name
+            frame = self._call(vertex)
+            self._look_at(frame, vertex)
+            if vertex.is_result:
                 # Read back by readers in this region too: they see the rows that everybody else will see.
-                written = self._cache(frame, each) if each.storage_level else self._write_result(frame, each)
+                written = self._cache(frame, vertex) if vertex.storage_level else self._write_result(frame, vertex)
                 outputs.append(written)
-                self._read_back(each.name, written)
-            elif each.is_scratch:
-                location = scratch_location(self._spec, each.name) + self._folder
-                self._read_back(each.name, self._write(frame, each.name, location))
+                self._read_back(vertex.name, written)
+            elif vertex.is_scratch:
+                location = scratch_location(self._spec, vertex.name) + self._folder
+                self._read_back(vertex.name, self._write(frame, vertex.name, location))
             else:
-                self._frames[each.name] = frame
+                self._frames[vertex.name] = frame
         self._progress.vertex = None
         return tuple(outputs)
 
@@ -149,14 +149,14 @@ class VertexPass:
     def _read_back(self, name: str, written: PartitionManifest) -> None:
         self._inputs[name] = [written]
         if self._guard is not None and any(
-            name in (read.vertex for read in self._region.vertex(each.name).inputs) for each in self._spec.vertices
+            name in (read.vertex for read in self._region.vertex(vertex.name).inputs) for vertex in self._spec.vertices
         ):
             self._guard.mark(self._frame(name))
 
     def _call(self, planned: VertexSpec) -> DataFrame:
         spec, run = self._spec, self._spec.run
         vertex = self._region.vertex(planned.name)
-        inputs = {each.vertex: self._frame(each.vertex) for each in vertex.inputs}
+        inputs = {input.vertex: self._frame(input.vertex) for input in vertex.inputs}
         self._region.ready()
         if vertex.coordinator is not None:
             self._region.coordinators[planned.name] = restored_coordinator(
@@ -204,9 +204,9 @@ class VertexPass:
                 name,
                 manifests[0].location,
                 f" and {len(manifests) - 1} more" if len(manifests) > 1 else "",
-                sum(len(each.objects) for each in manifests),
-                sum(each.size for each in manifests),
-                sum(each.rows for each in manifests if each.rows is not None) or "unknown",
+                sum(len(manifest.objects) for manifest in manifests),
+                sum(manifest.size for manifest in manifests),
+                sum(manifest.rows for manifest in manifests if manifest.rows is not None) or "unknown",
             )
             frame = self._frames[name] = read_manifests(self._spark, manifests)
             if manifests[0] in self._spec.inputs:
@@ -219,8 +219,8 @@ class VertexPass:
         found = self._given.get(vertex.name)
         if found is None:
             found = self._region.splits_of(vertex.name)
-        what = "external files" if all(each.is_file for each in found) else "splits"
-        size = sum(each.size for each in found)
+        what = "external files" if all(split.is_file for split in found) else "splits"
+        size = sum(split.size for split in found)
         self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(found), what, size)
         return vertex.splits.handed(found, spark_path)
 

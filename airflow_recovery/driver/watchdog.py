@@ -28,7 +28,7 @@ def guarding(url: str, *, session_id: str, tag: str, user_id: str) -> Iterator[N
     (without exec) meanwhile keeps the pipe open, and delays the interruption until it ends too.
     """
     root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH")) if each)
+    path = os.pathsep.join(name for name in (root, os.environ.get("PYTHONPATH")) if name)
     watchdog = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog_script.py"))],
         stdin=subprocess.PIPE,

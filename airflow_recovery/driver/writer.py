@@ -79,22 +79,22 @@ def write_result(
 def listed_objects(store: ObjectStore, location: str) -> tuple[ResultObject, ...]:
     """The data objects below ``location``, in key order: without names that begin with ``_`` or ``.``."""
     prefix = listing_prefix(store.base_uri, location)
-    found = []
-    for each in store.list(prefix):
-        path = each.key[len(prefix) :]
+    storeds = []
+    for info in store.list(prefix):
+        path = info.key[len(prefix) :]
         if path and not is_hidden(path):
-            found.append(ResultObject(path, each.size, each.etag))
-    return tuple(found)
+            storeds.append(ResultObject(path, info.size, info.etag))
+    return tuple(storeds)
 
 
 def check_one_write(manifest: PartitionManifest) -> None:
     """Raises `ManifestInvalid` unless every object is a part file and all carry the id of one write."""
     writes = set()
-    for each in manifest.objects:
-        part = _PART.match(each.path)
+    for object in manifest.objects:
+        part = _PART.match(object.path)
         if part is None:
             raise ManifestInvalid(
-                f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found {each.path!r}: "
+                f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found {object.path!r}: "
                 "nothing else may write below the location of an attempt"
             )
         writes.add(part["write"])
@@ -112,6 +112,6 @@ def check_one_write(manifest: PartitionManifest) -> None:
 
 def has_several_files_a_task(objects: Sequence[ResultObject]) -> bool:
     """True where a task wrote more than one file, or may have."""
-    parts = [_PART.match(each.path) for each in objects]
+    parts = [_PART.match(object.path) for object in objects]
     tasks = {part["task"] for part in parts if part is not None}
     return len(tasks) < len(objects) or any(int(part["file"]) > 0 for part in parts if part is not None)

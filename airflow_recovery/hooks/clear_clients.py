@@ -102,10 +102,10 @@ class OwnTaskInstance:
             f"{self.run_id}, found HTTP {status}: {detail.get('message')}. The task may be retried."
         ) from error
 
-    def _not_mine(self, found: str) -> str:
+    def _not_mine(self, text: str) -> str:
         return (
             f"Expected task instance {self.ti_id} ({self.key} in {self.dag_id} / {self.run_id}) to be this process's, "
-            f"found: {found}. It was cleared, retried or deleted meanwhile; this process stops and writes nothing."
+            f"found: {text}. It was cleared, retried or deleted meanwhile; this process stops and writes nothing."
         )
 
 

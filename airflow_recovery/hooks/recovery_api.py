@@ -164,14 +164,14 @@ class RecoveryApiHook(BaseHook):
     def _get_token(self) -> str:
         if self._token is None:
             connection = self._settings()
-            found = str(connection.extra_dejson.get("auth", Authentication.PASSWORD.value))
+            text = str(connection.extra_dejson.get("auth", Authentication.PASSWORD.value))
             try:
-                authentication = Authentication(found)
+                authentication = Authentication(text)
             except ValueError:
-                allowed = ", ".join(each.value for each in Authentication)
+                allowed = ", ".join(authentication.value for authentication in Authentication)
                 raise ConfigurationError(
                     f"Expected auth in the extra of connection {self.recovery_conn_id!r} to be one of {allowed}, "
-                    f"found {found!r}."
+                    f"found {text!r}."
                 ) from None
             if authentication is Authentication.TOKEN:
                 self._token = connection.password or ""

@@ -82,16 +82,18 @@ class RecoveryResultHook(BaseHook):
 
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
-        found = published_result(self._journal(dag_id, key, group_id), vertex)
-        first, rows = found.manifests[0], [each.rows for each in found.manifests]
+        result = published_result(self._journal(dag_id, key, group_id), vertex)
+        first, rows = result.manifests[0], [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
-            location=first.location if len(rows) == 1 else _folder_of([each.location for each in found.manifests]),
-            files=tuple(uri for each in found.manifests for uri in each.uris()),
-            rows=None if None in rows else sum(each or 0 for each in rows),
+            location=first.location
+            if len(rows) == 1
+            else _folder_of([manifest.location for manifest in result.manifests]),
+            files=tuple(uri for manifest in result.manifests for uri in manifest.uris()),
+            rows=None if None in rows else sum(row or 0 for row in rows),
             schema=first.schema,
-            region=found.region,
-            attempt=found.attempt,
-            publish=found.publish,
+            region=result.region,
+            attempt=result.attempt,
+            publish=result.publish,
         )
 
     def get_committed(
@@ -136,7 +138,7 @@ class RecoveryResultHook(BaseHook):
 
 def _folder_of(locations: Sequence[str]) -> str:
     """The folder that all of them are in."""
-    segments = zip(*(each.split("/") for each in locations), strict=False)
+    segments = zip(*(location.split("/") for location in locations), strict=False)
     return "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, segments))
 
 

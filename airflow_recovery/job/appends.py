@@ -23,17 +23,17 @@ def how_it_appends(code: CodeType) -> str | None:
     """What of ``code``, or of a function inside it, writes to the end of something; `None` where nothing is seen."""
     names: set[str] = set()
     texts: set[str] = set()
-    for each in _nested(code):
-        names.update(each.co_names)
-        texts.update(_texts(each))
-    words = {each.lower() for each in texts}
+    for candidate in _nested(code):
+        names.update(candidate.co_names)
+        texts.update(_texts(candidate))
+    words = {text.lower() for text in texts}
     if "write" in names and "append" in words:
         return 'write in mode "append"'
     if "writeTo" in names and "append" in names:
         return "writeTo(...).append()"
     if "insertInto" in names and "overwrite" not in words:
         return "insertInto(...)"
-    if "sql" in names and any(_INSERT.match(each) for each in texts):
+    if "sql" in names and any(_INSERT.match(text) for text in texts):
         return "INSERT INTO"
     return None
 
@@ -53,12 +53,14 @@ def how_application_appends(path: Path) -> str | None:
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
     yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _nested(each)
+    for co_const in code.co_consts:
+        if isinstance(co_const, CodeType):
+            yield from _nested(co_const)
 
 
 def _texts(code: CodeType) -> Iterator[str]:
     """The texts in the code, among them the names of keyword arguments."""
-    for each in code.co_consts:
-        yield from (inner for inner in (each if isinstance(each, tuple) else (each,)) if isinstance(inner, str))
+    for co_const in code.co_consts:
+        yield from (
+            inner for inner in (co_const if isinstance(co_const, tuple) else (co_const,)) if isinstance(inner, str)
+        )

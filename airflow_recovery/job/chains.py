@@ -43,11 +43,11 @@ def chains(job: DeclaredJob) -> tuple[Chain, ...]:
         for producer in region.upstream:
             if job.region_parallelism(producer) is parallelism and members[producer] is not mine:
                 mine = members[producer] + mine
-                for each in mine:
-                    members[each] = mine
+                for candidate in mine:
+                    members[candidate] = mine
         members[region.name] = mine
     order = {name: at for at, name in enumerate(graph.names)}
-    found = {id(each): tuple(sorted(each, key=order.__getitem__)) for each in members.values()}
+    found = {id(member): tuple(sorted(member, key=order.__getitem__)) for member in members.values()}
     return tuple(
         Chain(regions, parallelism)
         for regions in sorted(found.values(), key=lambda names: order[names[0]])

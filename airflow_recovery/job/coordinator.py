@@ -28,7 +28,7 @@ def restored_coordinator(make: Callable[[], Any], vertex: str, snapshots: Iterab
     Raises what the user's class raises, and `UserCodeError` for a damaged snapshot.
     """
     coordinator = make()
-    states = {each.region: _state_of(each) for each in snapshots if each.vertex == vertex}
+    states = {snapshot.region: _state_of(snapshot) for snapshot in snapshots if snapshot.vertex == vertex}
     if states and takes_snapshots(coordinator):
         coordinator.restore(states)
     return coordinator

@@ -115,7 +115,7 @@ class Job(DeclaredJob):
         joins save a start of Spark each; a failure of one is then a failure of all. Raises `JobDefinitionError` where
         one is in another group already; unknown names are found by `validate`.
         """
-        if not all(isinstance(each, str) for each in vertices) or len(set(vertices)) < 2:
+        if not all(isinstance(vertex, str) for vertex in vertices) or len(set(vertices)) < 2:
             raise JobDefinitionError(
                 f"job {self.name!r}: expected co_locate() with the names of at least two vertices, found {vertices!r}: "
                 "name them as texts"

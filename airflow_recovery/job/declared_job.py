@@ -57,7 +57,7 @@ class DeclaredJob:
         job_recovery: Mapping[str, object] | None = None,
     ) -> None:
         check_arguments(DeclaredJob.__init__, {"name": name}, "job")
-        if not fits(packages, Sequence[str]) or not all(each.isidentifier() for each in packages):
+        if not fits(packages, Sequence[str]) or not all(package.isidentifier() for package in packages):
             raise JobDefinitionError(
                 f"job {name!r}: expected packages= as a list of top-level packages such as ['common'], "
                 f"found {shown(packages)}: name them so, or leave it out"
@@ -90,9 +90,9 @@ class DeclaredJob:
                     name: replace(
                         vertex,
                         inputs=tuple(
-                            each
-                            for each in vertex.inputs
-                            if each.parameter not in signature.defaulted or each.vertex in self._declared
+                            input
+                            for input in vertex.inputs
+                            if input.parameter not in signature.defaulted or input.vertex in self._declared
                         ),
                     )
                     for name, (vertex, signature) in self._declared.items()
@@ -145,7 +145,7 @@ class DeclaredJob:
                 tuple(
                     JobVertex(
                         vertex.name,
-                        tuple(dict.fromkeys(each.vertex for each in vertex.inputs)),
+                        tuple(dict.fromkeys(input.vertex for input in vertex.inputs)),
                         vertex.result,
                         is_sink=vertex.kind is VertexKind.SINK,
                         co_location=self._co_located.get(vertex.name),
@@ -157,7 +157,9 @@ class DeclaredJob:
             for region in regions.regions:
                 self._merged_conf(region.vertices)
                 self._check_parallelism(region)
-                check_one_sink([(each.where, each.sink) for each in (self.vertices[name] for name in region.vertices)])
+                check_one_sink(
+                    [(vertex.where, vertex.sink) for vertex in (self.vertices[name] for name in region.vertices)]
+                )
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
             for mode in self.modes:
@@ -175,12 +177,12 @@ class DeclaredJob:
         if strategy is not FailoverStrategy.INDIVIDUAL:
             return
         for region in (regions or self.regions()).regions:
-            for each in region.inputs:
-                if self.vertices[each.result].determinism is not Determinism.ASSUME:
+            for input in region.inputs:
+                if self.vertices[input.result].determinism is not Determinism.ASSUME:
                     raise JobDefinitionError(
-                        f"{self.vertices[each.result].where}: expected deterministic='assume', since the failover "
+                        f"{self.vertices[input.result].where}: expected deterministic='assume', since the failover "
                         f"strategy is 'individual' and region {region.name!r} reads this result, found "
-                        f"{self.vertices[each.result].determinism.value!r}: declare it, or use the strategy 'region'"
+                        f"{self.vertices[input.result].determinism.value!r}: declare it, or use the strategy 'region'"
                     )
 
     def region_spark_conf(self, region: str) -> dict[str, str]:
@@ -224,13 +226,13 @@ class DeclaredJob:
 
     def _check_inputs(self) -> None:
         for vertex in self.vertices.values():
-            for each in vertex.inputs:
-                if each.vertex not in self.vertices:
+            for candidate in vertex.inputs:
+                if candidate.vertex not in self.vertices:
                     raise JobDefinitionError(
-                        f"{vertex.where}: expected a vertex {each.vertex!r} for the parameter {each.parameter!r}, "
-                        f"found none{did_you_mean(each.vertex, self.vertices)}: declare one, say which vertex it reads "
-                        f"with inputs={{{each.parameter!r}: ...}}, or give it a value with "
-                        f"params={{{each.parameter!r}: ...}}"
+                        f"{vertex.where}: expected a vertex {candidate.vertex!r} for the parameter {candidate.parameter!r}, "
+                        f"found none{did_you_mean(candidate.vertex, self.vertices)}: declare one, say which vertex it reads "
+                        f"with inputs={{{candidate.parameter!r}: ...}}, or give it a value with "
+                        f"params={{{candidate.parameter!r}: ...}}"
                     )
             if not vertex.inputs and vertex.kind is not VertexKind.SOURCE:
                 raise JobDefinitionError(
@@ -246,12 +248,12 @@ class DeclaredJob:
                     f"{self.vertices[name].where}: is co-located with {region.vertices[0]!r}, and has not the same "
                     'subtasks: give both the same parallelism=, for example with same_as("...")'
                 )
-            for each in self.vertices[name].inputs:
-                if each.vertex in region.vertices and self.parallelism_of(each.vertex) is not mine:
+            for input in self.vertices[name].inputs:
+                if input.vertex in region.vertices and self.parallelism_of(input.vertex) is not mine:
                     raise JobDefinitionError(
-                        f"{self.vertices[name].where}: reads {each.vertex!r}, which is PIPELINED: they share one Spark "
+                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share one Spark "
                         "application, and have not the same subtasks. Declare "
-                        f"{each.vertex!r} with result=BLOCKING, or give both the same parallelism="
+                        f"{input.vertex!r} with result=BLOCKING, or give both the same parallelism="
                     )
 
     def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:

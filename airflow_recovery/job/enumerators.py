@@ -28,13 +28,13 @@ def key_range_splits(
     as before, but for the last. Raises `JobDefinitionError` for more than `MAX_SPLITS`.
     """
     check_number(len(range(lower, upper, width)), f"key ranges of {table}.{column}", "a larger width=")
-    found = []
+    splits = []
     for start in range(lower, upper, width):
         end = min(start + width, upper)
         name = f"{table}.{column}[{start},{end})" + ("" if as_of is None else f"@{as_of}")
         predicate = f"{column} >= {start} AND {column} < {end}"
-        found.append(Split.of(name, {"lower": start, "upper": end, "predicate": predicate}))
-    return tuple(found)
+        splits.append(Split.of(name, {"lower": start, "upper": end, "predicate": predicate}))
+    return tuple(splits)
 
 
 def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
@@ -45,7 +45,7 @@ def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
     last = end if end == start else end - timedelta(microseconds=1)
     days = (last.date() - start.date()).days + 1
     check_number(days, f"days from {start.isoformat()} to {end.isoformat()}", "a shorter interval")
-    return tuple(Split.of(each, each) for each in ((start.date() + timedelta(at)).isoformat() for at in range(days)))
+    return tuple(Split.of(name, name) for name in ((start.date() + timedelta(at)).isoformat() for at in range(days)))
 
 
 def yielded_splits(

@@ -61,7 +61,7 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
         {
             **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
             "code": vertex_code(job, vertex) if code is None else code,
-            "inputs": [[each.parameter, each.vertex] for each in found.inputs],
+            "inputs": [[input.parameter, input.vertex] for input in found.inputs],
             "job_version": job.version,
             "kind": found.kind.value,
             "params": dict(params),
@@ -178,7 +178,7 @@ class _CodeUsed:
     def _add_code(self, module: ModuleCode, name: str, nodes: list[ast.AST]) -> None:
         declarations: list[ast.AST] = []
         if module.name == self._own_module:
-            declarations = [each for node in nodes for each in _declaring_decorators(node, self._namespace)]
+            declarations = [decorator for node in nodes for decorator in _declaring_decorators(node, self._namespace)]
         digest = hashlib.sha256()
         for node in nodes:
             digest.update(canonical(node, without=declarations).encode("utf-8", "surrogatepass"))
@@ -190,8 +190,8 @@ class _CodeUsed:
             self._follow(module, use, outside)
         for star in module.stars:
             self._follow_target(module, star, (), outside)
-        for each in sorted(outside):
-            digest.update(f"\n{each}".encode())
+        for text in sorted(outside):
+            digest.update(f"\n{text}".encode())
         self._found[key] = digest.hexdigest()
 
     def _follow(self, module: ModuleCode, use: Reference, outside: set[str]) -> None:
@@ -230,7 +230,7 @@ class _CodeUsed:
         outside: set[str] = set()
         if head in module.definitions or head in module.imports:
             self._follow(module, Reference(path), outside)
-            self._found.update({(self._label(module), f"{'.'.join(path)} ->"): each for each in sorted(outside)})
+            self._found.update({(self._label(module), f"{'.'.join(path)} ->"): name for name in sorted(outside)})
         elif not (module.is_package and self.reconnect_module(f"{name}.{head}", path[1:])):
             # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
             self._queue.append((module, ""))
@@ -279,9 +279,9 @@ def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[a
     """Decorators such as ``@flights.vertex(...)``: what they say is in the fingerprint by itself."""
     return [
         decorator
-        for each in ast.walk(node)
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for decorator in each.decorator_list
+        for candidate in ast.walk(node)
+        if isinstance(candidate, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in candidate.decorator_list
         if _declares_a_vertex(decorator, namespace)
     ]
 

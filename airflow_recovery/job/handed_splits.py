@@ -63,7 +63,7 @@ class Splits(Sequence[Split]):
     @property
     def payloads(self) -> list[Any]:
         """The payload of each, as its enumerator gave it."""
-        return [each.payload for each in self.splits]
+        return [split.payload for split in self.splits]
 
     @overload
     def __getitem__(self, index: int) -> Split: ...
@@ -86,7 +86,7 @@ class KeyRangeSplits(Splits):
     @property
     def predicates(self) -> list[str]:
         """What to hand to Spark: ``spark.read.jdbc(url, "flights", predicates=splits.predicates)``."""
-        return [each["predicate"] for each in self.payloads]
+        return [payload["predicate"] for payload in self.payloads]
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class DateSplits(Splits):
     @property
     def days(self) -> list[date]:
         """The days, in order."""
-        return [date.fromisoformat(each) for each in self.payloads]
+        return [date.fromisoformat(payload) for payload in self.payloads]
 
 
 def files_handed(splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits:
     """Files as they are handed over. ``spark_path`` makes a URI one that Spark reads."""
     return FileSplits(
-        tuple(FileSplit(each.uri, each.size, each.etag) for each in splits),
-        tuple(spark_path(each.uri) for each in splits),
+        tuple(FileSplit(split.uri, split.size, split.etag) for split in splits),
+        tuple(spark_path(split.uri) for split in splits),
     )

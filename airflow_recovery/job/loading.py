@@ -61,7 +61,7 @@ def job_reference(job: str | Job, where: str) -> str:
         )
     if job.module_ref is not None:
         return job.module_ref
-    modules = sorted({each.function.__module__ for each in job.vertices.values()})
+    modules = sorted({vertex.function.__module__ for vertex in job.vertices.values()})
     names = [
         f"{module}:{name}"
         for module in modules

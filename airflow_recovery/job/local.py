@@ -124,7 +124,7 @@ def run_local(
         if not isinstance(given, (Sequence, Mapping)):
             local.given[name] = given
     needed = _needed(job, only, set(local.given))
-    order = [each.name for each in job.graph().in_topological_order]
+    order = [vertex.name for vertex in job.graph().in_topological_order]
     for name in order:
         if name in local.given:
             local.take(name)
@@ -170,10 +170,10 @@ class _Local:
         parts = {}
         for index, key in enumerate(keys):
             inputs = {
-                each.vertex: self._part(name, each.vertex, key)
-                if self._job.parallelism_of(each.vertex) is parallelism
-                else self.done[each.vertex]
-                for each in self._job.vertices[name].inputs
+                input.vertex: self._part(name, input.vertex, key)
+                if self._job.parallelism_of(input.vertex) is parallelism
+                else self.done[input.vertex]
+                for input in self._job.vertices[name].inputs
             }
             parts[key] = self._call(name, Subtask(index, key, len(keys)), inputs)
         self._finish(name, parts)
@@ -253,7 +253,7 @@ class _Local:
         """Those of one subtask."""
         parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
         if parallelism is not None and isinstance(given, Mapping):
-            return [_as_split(each) for each in given.get(subtask.key, ())]
+            return [_as_split(name) for name in given.get(subtask.key, ())]
         is_dealt_out = True
         if given is None and isinstance(declared, EnumeratedSource):
             listed = self._enumerated(vertex, declared, subtask)
@@ -261,9 +261,9 @@ class _Local:
         elif isinstance(parallelism, (LiteralKeys, TemplatedKeys)):
             return ()
         else:
-            listed = [_as_split(each) for each in _paths(vertex, self.splits)]
+            listed = [_as_split(path) for path in _paths(vertex, self.splits)]
         if isinstance(parallelism, PerFile):
-            return [each for each in listed if PurePath(each.uri).name == subtask.key]
+            return [info for info in listed if PurePath(info.uri).name == subtask.key]
         if isinstance(parallelism, FixedParallelism) and is_dealt_out:
             return advance(None, listed, subtask.parallelism).assignment.of(subtask.index)
         return listed

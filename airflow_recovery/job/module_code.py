@@ -200,9 +200,11 @@ def _write(value: object, without: Collection[ast.AST], pieces: list[str]) -> No
                 field = _without_docstring(field)
             if isinstance(value, ast.JoinedStr) and name == "values":
                 # Python 3.12 leaves empty texts between the parts of an f-string.
-                field = [each for each in field if not (isinstance(each, ast.Constant) and each.value == "")]
+                field = [
+                    constant for constant in field if not (isinstance(constant, ast.Constant) and constant.value == "")
+                ]
             if isinstance(field, list):
-                field = [each for each in field if not any(each is left_out for left_out in without)]
+                field = [constant for constant in field if not any(constant is left_out for left_out in without)]
             # A constant's own value may be None or empty, and must show.
             if isinstance(value, ast.Constant) and name == "value":
                 pieces.append(f"{type(field).__name__} {field!r}" if field is not Ellipsis else "...")

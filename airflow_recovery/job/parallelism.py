@@ -136,7 +136,7 @@ def templated_keys(rendered: str, *, where: str) -> tuple[str, ...]:
             f"{where}: expected keys with commas between them, found {rendered!r}: write "
             "\"{{ params.keys | join(',') }}\" for a list"
         )
-    return checked_keys([key for each in rendered.split(",") if (key := each.strip())], where=where)
+    return checked_keys([key for piece in rendered.split(",") if (key := piece.strip())], where=where)
 
 
 def in_recorded_order(recorded: Sequence[str], today: Sequence[str]) -> tuple[str, ...]:
@@ -168,16 +168,20 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
     return found
 
 
-def _check_pattern(found: Parallelism | SameAs | None, splits: SplitSource | None, where: str) -> None:
+def _check_pattern(parallelism: Parallelism | SameAs | None, splits: SplitSource | None, where: str) -> None:
     if splits is None:
         return
     by_template = uses_subtask(splits.declared)
-    if by_template and (found is None or isinstance(found, PerFile)):
+    if by_template and (parallelism is None or isinstance(parallelism, PerFile)):
         raise JobDefinitionError(
             f"{where}: splits= names the subtask, and "
-            + ("the vertex has no parallelism=" if found is None else "per_file makes the subtasks out of the files")
+            + (
+                "the vertex has no parallelism="
+                if parallelism is None
+                else "per_file makes the subtasks out of the files"
+            )
         )
-    if isinstance(found, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
+    if isinstance(parallelism, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
         raise JobDefinitionError(
             f"{where}: which splits belong to which subtask? Put {{{{ subtask }}}} into splits=, for example into the "
             "pattern of the files: it stands for the subtask's key. Or use a number, or per_file"

@@ -37,7 +37,7 @@ def references(nodes: Iterable[ast.AST], *, without: Iterable[ast.AST] = ()) -> 
     counts: a fingerprint may change needlessly, but never stay by mistake.
     """
     skip = frozenset(map(id, without))
-    return frozenset(found for node in nodes for found in _walk(node, skip))
+    return frozenset(reference for node in nodes for reference in _walk(node, skip))
 
 
 def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, ImportTarget]:
@@ -105,22 +105,26 @@ def _walk_function(
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     every += [each for each in (arguments.vararg, arguments.kwarg) if each]
-    outside: list[ast.AST | None] = [*arguments.defaults, *arguments.kw_defaults, *(each.annotation for each in every)]
-    local = {each.arg for each in every}
+    outside: list[ast.AST | None] = [
+        *arguments.defaults,
+        *arguments.kw_defaults,
+        *(posonlyarg.annotation for posonlyarg in every),
+    ]
+    local = {posonlyarg.arg for posonlyarg in every}
     if isinstance(node, ast.Lambda):
         body: list[ast.AST] = [node.body]
     else:
         outside += [*(each for each in node.decorator_list if id(each) not in skip), node.returns]
         local.update(parameter.name for parameter in getattr(node, "type_params", []))
         body = list(node.body)
-    for each in outside:
-        if each is not None:
-            yield from _walk(each, skip)
+    for default in outside:
+        if default is not None:
+            yield from _walk(default, skip)
 
     scope = _Scope(body)
     local |= scope.bound
     yield from (Reference((name,)) for name in scope.not_local)
-    for reference in (found for each in body for found in _walk(each, skip)):
+    for reference in (found for node in body for found in _walk(node, skip)):
         head = reference.path[0]
         if reference.imported is not None or head in scope.not_local:
             yield reference

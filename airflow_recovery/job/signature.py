@@ -57,8 +57,8 @@ def read_signature(
         VertexInput(name, renamed.get(name, name)) for name in found if name not in RESERVED and name not in params
     )
     defaulted = frozenset(
-        each.parameter
-        for each in inputs
-        if each.parameter not in renamed and found[each.parameter].default is not inspect.Parameter.empty
+        input.parameter
+        for input in inputs
+        if input.parameter not in renamed and found[input.parameter].default is not inspect.Parameter.empty
     )
     return Signature(inputs, defaulted, "spark" in found, "splits" in found, "context" in found)

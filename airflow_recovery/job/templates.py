@@ -153,8 +153,12 @@ def _used(text: str) -> tuple[frozenset[str], str]:
     from jinja2 import meta, nodes
 
     tree = _environment().parse(text)
-    methods = (each for each in tree.find_all(nodes.Getattr) if each.attr in _CLOCK_METHODS and _is_a_date(each.node))
-    return frozenset(meta.find_undeclared_variables(tree)), next((each.attr for each in methods), "")
+    methods = (
+        getattr
+        for getattr in tree.find_all(nodes.Getattr)
+        if getattr.attr in _CLOCK_METHODS and _is_a_date(getattr.node)
+    )
+    return frozenset(meta.find_undeclared_variables(tree)), next((method.attr for method in methods), "")
 
 
 @lru_cache(maxsize=1024)

@@ -119,7 +119,7 @@ def declared_vertex(
     where = f"job {job!r}, vertex {name!r}"
     _check_name(name, where)
     typed = ("params", "inputs", "spark_conf", "idempotent", "allow_duplicates")
-    check_arguments(OPTIONS[kind], {each: options[each] for each in typed if each in options}, where)
+    check_arguments(OPTIONS[kind], {name: options[name] for name in typed if name in options}, where)
     result = BLOCKING if kind is VertexKind.SINK else _checked_result(options.get("result", PIPELINED), where)
     splits = _checked_splits(options.get("splits"), where)
     subtasks = checked_parallelism(options.get("parallelism"), vertex=name, splits=splits, where=where)
@@ -182,7 +182,7 @@ def _check_name(name: object, where: str) -> None:
 def _checked_result(given: object, where: str) -> ResultType:
     if isinstance(given, ModeResult):
         return given.result_type
-    runnable = ", ".join([*(each.value for each in RUNNABLE), "APPROXIMATE"])
+    runnable = ", ".join([*(candidate.value for candidate in RUNNABLE), "APPROXIMATE"])
     try:
         result = ResultType(given)
     except ValueError:
@@ -272,7 +272,7 @@ def _checked_splits(given: object, where: str) -> SplitSource | None:
 def _check_shared_splits(vertex: Vertex, splits: SplitSource) -> None:
     """What needs one listing for all subtasks, or a mode that keeps what was read."""
     where = vertex.where
-    if splits.vanished is Vanished.KEEP and not any(each.keeps_vanished_splits for each in modes_in([vertex])):
+    if splits.vanished is Vanished.KEEP and not any(mode.keeps_vanished_splits for mode in modes_in([vertex])):
         raise JobDefinitionError(
             f"{where}: expected vanished='keep' of a source with commit='split', found none: what was read of a split "
             "that is gone is kept in the parts that were committed. Declare commit='split', or vanished='drop'"
@@ -292,11 +292,11 @@ def _check_shared_splits(vertex: Vertex, splits: SplitSource) -> None:
 
 
 def _without_inputs(signature: Signature, where: str) -> Signature:
-    for each in signature.inputs:
-        if each.parameter not in signature.defaulted:
+    for input in signature.inputs:
+        if input.parameter not in signature.defaulted:
             raise JobDefinitionError(
-                f"{where}: a source has no inputs, and its parameter {each.parameter!r} would be one: give it a value "
-                f"with params={{{each.parameter!r}: ...}} or a default, or declare the function with @vertex"
+                f"{where}: a source has no inputs, and its parameter {input.parameter!r} would be one: give it a value "
+                f"with params={{{input.parameter!r}: ...}} or a default, or declare the function with @vertex"
             )
     return replace(signature, inputs=(), defaulted=frozenset())
 

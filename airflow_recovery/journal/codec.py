@@ -28,7 +28,7 @@ FORMAT_VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
 
-_FIELDS_AT_FIRST = {"format", "kind", *(each.name for each in fields(RunIdentity)), "body"}
+_FIELDS_AT_FIRST = {"format", "kind", *(field_.name for field_ in fields(RunIdentity)), "body"}
 _BODY_FIRST = b'{"body":'
 
 R = TypeVar("R", bound=Record)
@@ -76,10 +76,10 @@ def _check_order(plan: PlanRecord) -> None:
     """Raise `ValueError` where a region stands twice, or reads one that does not stand before it."""
     before: set[str] = set()
     for region in plan.regions:
-        unknown = [each for each in region.inputs if each not in before]
+        unknown = [input for input in region.inputs if input not in before]
         if unknown or region.name in before:
-            found = f"which reads {unknown[0]!r}" if unknown else "a second time"
-            raise ValueError(f"expected regions in topological order, each once, found {region.name!r}, {found}")
+            text = f"which reads {unknown[0]!r}" if unknown else "a second time"
+            raise ValueError(f"expected regions in topological order, each once, found {region.name!r}, {text}")
         before.add(region.name)
 
 
@@ -148,8 +148,8 @@ def _depth(body: bytes) -> int:
     """Nesting depth, without parsing: a document that is too deep would exhaust the parser's stack."""
     depth = deepest = 0
     in_string = False
-    for found in _TOKEN.finditer(body):
-        token = found[0]
+    for match in _TOKEN.finditer(body):
+        token = match[0]
         if token == b'"':
             in_string = not in_string
         elif in_string or token[0] == 0x5C:
@@ -165,10 +165,10 @@ def _depth(body: bytes) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    document = dict(pairs)
+    if len(document) != len(pairs):
         raise ValueError("a key appears twice")
-    return found
+    return document
 
 
 def _finite(text: str) -> float:

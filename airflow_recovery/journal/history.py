@@ -78,15 +78,15 @@ def read_stream(store: ObjectStore, identity: RunIdentity, *, gaps: list[Gap] | 
     layout = JournalLayout(identity)
     streams: dict[str, _Stream] = {}
     for batch in _batches(store, layout.streams):
-        readable = [each.key for each in batch if 0 < each.size <= MAX_SEGMENT_BYTES]
+        readable = [info.key for info in batch if 0 < info.size <= MAX_SEGMENT_BYTES]
         bodies = get_many(store, readable, connections=CONNECTIONS)
         for info in batch:
             folder = info.key.rpartition("/")[0]
             stream = streams.setdefault(folder, _Stream(store, layout, folder.rpartition("/")[2], gaps))
-            found = bodies.get(info.key)
-            yield from stream.read(info, found.body if found is not None else None)
-    for each in streams.values():
-        each.end()
+            body = bodies.get(info.key)
+            yield from stream.read(info, body.body if body is not None else None)
+    for candidate in streams.values():
+        candidate.end()
 
 
 def _batches(store: ObjectStore, prefix: str) -> Iterator[list[ObjectInfo]]:

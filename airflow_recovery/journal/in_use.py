@@ -44,12 +44,12 @@ def read_run(journal: Journal) -> RunInUse:
         raise NothingRecorded(
             f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an attempt.{purged}"
         )
-    plans = {each: journal.read_plan(each) for each in hashes}
+    plans = {candidate: journal.read_plan(candidate) for candidate in hashes}
     names = {region.name for plan in plans.values() for region in plan.regions}
     claim = newest_claim(journal, names) if len(plans) > 1 else None
     chosen = claim.plan_hash if claim is not None and claim.plan_hash in plans else hashes[-1]
     plan = plans[chosen]
-    own = [each.name for each in plan.regions]
+    own = [region.name for region in plan.regions]
     state = journal.load(journal.list(own))
     return RunInUse(plan, chosen, len(plans), state, claim, tuple(sorted(names - set(own))), tuple(plans.values()))
 
@@ -60,7 +60,7 @@ def newest_claim(journal: Journal, names: Iterable[str]) -> Claim | None:
     newest = [
         (name, max(n for n, each in region.attempts.items() if each.is_claimed))
         for name, region in state.regions.items()
-        if any(each.is_claimed for each in region.attempts.values())
+        if any(attempt.is_claimed for attempt in region.attempts.values())
     ]
     claims = journal.read_claims(newest)
-    return max(claims, key=lambda each: (each.claimed_at, each.region), default=None)
+    return max(claims, key=lambda claim: (claim.claimed_at, claim.region), default=None)

@@ -127,8 +127,8 @@ class Journal:
 
         Raises the store's errors; never takes "denied" or "timed out" for "empty".
         """
-        names = {encode(each): each for each in regions}
-        marks: dict[str, dict[int, dict[str, Any]]] = {each: {} for each in names.values()}
+        names = {encode(region): region for region in regions}
+        marks: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names.values()}
         parts: dict[tuple[str, int], set[int]] = {}
         plans: set[str] = set()
         newest_publish = newest_closed = 0
@@ -233,8 +233,8 @@ class Journal:
             elif key is None:
                 self._check_known(info.key)
         opened = [key for attempt, key in keys.items() if attempt not in ended]
-        found = get_many(self.store, opened)
-        return tuple(self._decode(Claim, found[key].body, key) for key in opened)
+        many = get_many(self.store, opened)
+        return tuple(self._decode(Claim, many[key].body, key) for key in opened)
 
     def read_claim(self, region: str, attempt: int) -> Claim:
         """One claim. Raises `ObjectMissing`."""
@@ -243,8 +243,8 @@ class Journal:
     def read_claims(self, attempts: Iterable[tuple[str, int]]) -> tuple[Claim, ...]:
         """Many claims at once, in the order given. Raises `ObjectMissing`."""
         keys = [self.layout.attempt(region, attempt, "claim") for region, attempt in attempts]
-        found = get_many(self.store, keys)
-        return tuple(self._decode(Claim, found[key].body, key) for key in keys)
+        many = get_many(self.store, keys)
+        return tuple(self._decode(Claim, many[key].body, key) for key in keys)
 
     def read_parts(self, region: str, attempt: int, length: int) -> tuple[Part, ...]:
         """The parts of an attempt that are numbered below ``length``, in order, read at once.
@@ -256,8 +256,8 @@ class Journal:
     def read_parts_of(self, region: str, parts: Iterable[tuple[int, int]]) -> tuple[Part, ...]:
         """Parts by attempt and number, in the order given, read at once. Raises `ObjectMissing`."""
         keys = [self.layout.part(region, attempt, number) for attempt, number in parts]
-        found = get_many(self.store, keys)
-        return tuple(self._decode(Part, found[key].body, key) for key in keys)
+        many = get_many(self.store, keys)
+        return tuple(self._decode(Part, many[key].body, key) for key in keys)
 
     def read_outcome(self, region: str, attempt: int) -> Outcome | None:
         """One outcome, or `None` while the attempt is open."""
@@ -269,7 +269,7 @@ class Journal:
     def has_outcome(self, region: str, attempt: int) -> bool:
         """Whether the attempt has ended. One LIST: for who asks again and again, of an attempt that is mostly open."""
         key = self.layout.attempt(region, attempt, "outcome")
-        return any(each.key == key for each in self.store.list(key))
+        return any(info.key == key for info in self.store.list(key))
 
     def read_lost(self, region: str, attempt: int) -> Lost:
         """A report of loss. Raises `ObjectMissing`."""
@@ -352,7 +352,7 @@ class Journal:
     def is_pinned(self, region: str, attempt: int) -> bool:
         """Whether a person holds the data of this attempt, by a listing of nothing else."""
         keys = self.store.list(f"{self.layout.attempt(region, attempt, 'hold')}-")
-        turns = [found.turn for each in keys if (found := self.layout.parse_attempt(each.key)) is not None]
+        turns = [found.turn for key in keys if (found := self.layout.parse_attempt(key.key)) is not None]
         return max(turns, default=0) % 2 == 1
 
     def read_hold(self, region: str, attempt: int, turn: int) -> Hold:
@@ -436,9 +436,9 @@ class Journal:
 
         def evaluate(body: bytes) -> bool:
             nonlocal stored
-            found = self._decode(kind, body, key)
-            if is_mine(found):
-                stored = found
+            plan = self._decode(kind, body, key)
+            if is_mine(plan):
+                stored = plan
                 return True
             return False
 
@@ -480,7 +480,7 @@ class Journal:
 
     def closed_at(self, number: int) -> dict[str, int]:
         """The attempts up to which tombstone ``number`` has made them void. Raises `ObjectMissing`."""
-        return {each.region: each.attempt for each in self.read_closed(number).highest}
+        return {ref.region: ref.attempt for ref in self.read_closed(number).highest}
 
 
 def _length_of(numbers: set[int]) -> int:

@@ -92,12 +92,12 @@ class AttemptKey:
 
 
 def _attempt_key(path: str) -> AttemptKey | None:
-    found = _ATTEMPT_KEY.fullmatch(path)
-    kind = RECORD_KINDS.get(found[3]) if found is not None else None
-    if found is None or kind is None or not kind.is_of_attempt or (found[4] is None) != (kind.number is None):
+    match = _ATTEMPT_KEY.fullmatch(path)
+    kind = RECORD_KINDS.get(match[3]) if match is not None else None
+    if match is None or kind is None or not kind.is_of_attempt or (match[4] is None) != (kind.number is None):
         return None
-    turn = int(found[4] or 0)
-    return None if found[4] is not None and turn < kind.first else AttemptKey(found[1], int(found[2]), kind.name, turn)
+    turn = int(match[4] or 0)
+    return None if match[4] is not None and turn < kind.first else AttemptKey(match[1], int(match[2]), kind.name, turn)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class JournalLayout:
     def _path(self) -> str:
         if self.identity.dag_id == SHARED:
             return f"{SHARED_FOLDER}/{encode(self.identity.run_key)}"
-        return "/".join(encode(each) for each in (self.identity.dag_id, self.identity.run_key, self.identity.group_id))
+        return "/".join(encode(name) for name in (self.identity.dag_id, self.identity.run_key, self.identity.group_id))
 
     @property
     def prefix(self) -> str:
@@ -209,20 +209,20 @@ class JournalLayout:
         A kind is a word, with a number or without: ``<n>.<word>``, ``<n>.<word>-<number>``. What begins with ``x-`` may
         be passed over by who does not know it, and so may what has no such name: what a file system or a tool leaves.
         """
-        found = _KIND_BELOW_T.fullmatch(key.removeprefix(self.prefix))
-        return found[1] if found is not None and self.parse_attempt(key) is None else None
+        match = _KIND_BELOW_T.fullmatch(key.removeprefix(self.prefix))
+        return match[1] if match is not None and self.parse_attempt(key) is None else None
 
     def parse_plan(self, key: str) -> str | None:
         """The plan hash, or `None` for any other key."""
-        found = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
-        return found[1] if found else None
+        match = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
+        return match[1] if match else None
 
     def parse_closed(self, key: str) -> int | None:
         """The number of a tombstone, or `None` for any other key."""
-        found = _CLOSED_KEY.fullmatch(key.removeprefix(self.prefix))
-        return int(found[1] or 1) if found else None
+        match = _CLOSED_KEY.fullmatch(key.removeprefix(self.prefix))
+        return int(match[1] or 1) if match else None
 
     def parse_publish(self, key: str) -> int | None:
         """The number of a publish, or `None` for any other key."""
-        found = _PUBLISH_KEY.fullmatch(key.removeprefix(self.prefix))
-        return int(found[1]) if found else None
+        match = _PUBLISH_KEY.fullmatch(key.removeprefix(self.prefix))
+        return int(match[1]) if match else None

@@ -29,11 +29,11 @@ def _masked(value: Any, mask: Mask) -> Any:
         return value
     texts = _texts_of(type(value))
     changes = {}
-    for each in fields(value):
-        before = getattr(value, each.name)
-        after = _text(before, mask) if each.name in texts else _masked(before, mask)
+    for field_ in fields(value):
+        before = getattr(value, field_.name)
+        after = _text(before, mask) if field_.name in texts else _masked(before, mask)
         if after is not before and after != before:
-            changes[each.name] = after
+            changes[field_.name] = after
     return replace(value, **changes) if changes else value
 
 

@@ -107,6 +107,6 @@ def _read(store: ObjectStore, key: str, *names: str) -> dict[str, str] | None:
         found = parse_json(store.get(key).body, where=where)
     except ObjectMissing:
         return None
-    if not isinstance(found, dict) or not all(isinstance(found.get(each), str) for each in names):
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
         raise RecordInvalid(f"{where}: expected {' and '.join(names)} as texts, found another document. Delete it.")
-    return {each: found[each] for each in names}
+    return {name: found[name] for name in names}

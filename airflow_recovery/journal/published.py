@@ -40,14 +40,14 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     if not number:
         raise NotPublished(f"{where}: nothing is published yet; expected a publish that names {result!r}.")
     publish = journal.read_publish(number)
-    regions = [each for each in publish.regions if result in each.results]
+    regions = [region for region in publish.regions if result in region.results]
     if not regions:
-        named = sorted({name for each in publish.regions for name in each.results})
+        named = sorted({name for region in publish.regions for name in region.results})
         raise NotPublished(
             f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}."
         )
-    state = journal.load(journal.list(each.region for each in publish.regions))
-    todo, seen = [InputRef(each.region, each.attempt) for each in regions], set()
+    state = journal.load(journal.list(region.region for region in publish.regions))
+    todo, seen = [InputRef(region.region, region.attempt) for region in regions], set()
     while todo:
         pin = todo.pop()
         if pin in seen:
@@ -69,15 +69,15 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
                 "job's retention says. Declare it as a sink where others read it, or restart its region."
             )
         outcome = named_attempt.outcome
-        found = [each for each in outcome.outputs if each.result == result] if outcome is not None else []
-        if not found:
+        outputs = [output for output in outcome.outputs if output.result == result] if outcome is not None else []
+        if not outputs:
             raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
-        if any(is_cached_location(each.location) for each in found):
+        if any(is_cached_location(output.location) for output in outputs):
             raise JobDefinitionError(
                 f"{where}: {result!r} is kept by a Spark Connect server, for its own run and until that ends; expected "
                 "a result in files. Declare it with result=BLOCKING, or as a sink, where others read it."
             )
-        manifests += found
+        manifests += outputs
     # Of `by_month[2013-01]` the region is `by_month`.
-    name, attempt = regions[0].region.partition("[")[0], max(each.attempt for each in regions)
+    name, attempt = regions[0].region.partition("[")[0], max(region.attempt for region in regions)
     return PublishedResult(number, name, attempt, tuple(manifests))

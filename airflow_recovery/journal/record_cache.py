@@ -146,7 +146,7 @@ def _missing(etags: Mapping[str, str], known: Entries) -> list[str]:
 def _written(entries: Entries) -> bytes:
     """A line for each object that fits into one, as all of ours do. Bodies go as they are: nothing is parsed twice."""
     lines = [_SEPARATOR.join((key.encode(), etag.encode(), body)) for key, (etag, body) in entries.items()]
-    body = b"\n".join(each for each in lines if each.count(b"\n") == 0 and each.count(_SEPARATOR) == 2)
+    body = b"\n".join(line for line in lines if line.count(b"\n") == 0 and line.count(_SEPARATOR) == 2)
     return canonical_json({"format": FORMAT, "crc": zlib.crc32(body)}).encode() + b"\n" + body
 
 
@@ -158,10 +158,10 @@ def _read(snapshot: bytes, *, where: str) -> Entries:
     header = parse_json(head, where=where)
     if not isinstance(header, dict) or (header.get("format"), header.get("crc")) != (FORMAT, zlib.crc32(body)):
         raise RecordInvalid(f"{where}: expected a snapshot of format {FORMAT}, undamaged")
-    found = {}
+    document = {}
     for line in body.split(b"\n") if body else ():
         parts = line.split(_SEPARATOR)
         if len(parts) != 3:
             raise RecordInvalid(f"{where}: expected lines of key, etag and body, found one of {len(parts)} parts")
-        found[parts[0].decode(errors="replace")] = (parts[1].decode(errors="replace"), parts[2])
-    return found
+        document[parts[0].decode(errors="replace")] = (parts[1].decode(errors="replace"), parts[2])
+    return document

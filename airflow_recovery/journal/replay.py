@@ -34,7 +34,7 @@ def replay(journal: Journal) -> Replay:
     Raises `RecordInvalid` as `read_stream`, and the store's errors.
     """
     layout = journal.layout
-    tombstones = [layout.parse_closed(each.key) or 0 for each in journal.store.list(layout.closed)]
+    tombstones = [layout.parse_closed(info.key) or 0 for info in journal.store.list(layout.closed)]
     closed_at = journal.closed_at(max(tombstones)) if tombstones else {}
     gaps: list[Gap] = []
     fold = EventFold(closed_at)
@@ -110,7 +110,7 @@ def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
     """
     found = []
     for name, mine in journal.regions.items():
-        ours, theirs = (_essence(each, journal.is_closed) for each in (mine, history.of(name)))
+        ours, theirs = (_essence(state, journal.is_closed) for state in (mine, history.of(name)))
         found += [
             _said(name, number, ours.get(number), theirs.get(number))
             for number in sorted({*ours, *theirs})
@@ -136,8 +136,8 @@ _MARKS = ("is_claimed", "has_outcome", "is_reset", "is_lost", "is_released", "is
 
 
 def _said(region: str, number: int, journal: Attempt | None, history: Attempt | None) -> str:
-    ours = [each for each in _MARKS if journal is not None and getattr(journal, each)]
-    theirs = [each for each in _MARKS if history is not None and getattr(history, each)]
+    ours = [mark for mark in _MARKS if journal is not None and getattr(journal, mark)]
+    theirs = [mark for mark in _MARKS if history is not None and getattr(history, mark)]
     if ours == theirs:
         return f"{region}@{number}: the journal and the history say different things of it"
     text = f"{region}@{number}"
@@ -145,4 +145,4 @@ def _said(region: str, number: int, journal: Attempt | None, history: Attempt | 
 
 
 def _words(marks: list[str]) -> str:
-    return ", ".join(each.partition("_")[2] for each in marks) or "nothing"
+    return ", ".join(mark.partition("_")[2] for mark in marks) or "nothing"

@@ -158,7 +158,7 @@ class RegionState:
     @property
     def pinned(self) -> tuple[Attempt, ...]:
         """The attempts whose data a person wants kept, those of a purged life of the run too."""
-        return tuple(each for each in self.attempts.values() if each.is_pinned)
+        return tuple(attempt for attempt in self.attempts.values() if attempt.is_pinned)
 
     def is_let_go(self, number: int) -> bool:
         """The data of this attempt was released, or purged with its run: they may be gone at any moment."""

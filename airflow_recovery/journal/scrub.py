@@ -32,16 +32,16 @@ _VALUE = (
 )
 
 
-def _named(found: re.Match[str]) -> str:
-    value = found["value"]
+def _named(match: re.Match[str]) -> str:
+    value = match["value"]
     if value.startswith(MASK) or value.strip("\\\"'") == "" or value.startswith("arn:"):
-        return found[0]
-    if found["name"].lower().endswith("pwd") and value.startswith("/"):
-        return found[0]  # the working folder
-    quote = found["quote"] or ""
+        return match[0]
+    if match["name"].lower().endswith("pwd") and value.startswith("/"):
+        return match[0]  # the working folder
+    quote = match["quote"] or ""
     if quote and value[len(quote) :].startswith(MASK):
-        return found[0]
-    return f"{found['name']}{found['between']}{quote}{MASK}{found['end'] or ''}"
+        return match[0]
+    return f"{match['name']}{match['between']}{quote}{MASK}{match['end'] or ''}"
 
 
 Replacement = str | Callable[[re.Match[str]], str]
@@ -93,7 +93,7 @@ def scrubbed(text: str) -> str:
     """``text`` with everything of a secret's form replaced; the same text where there is none."""
     lower = text.lower()
     for hints, pattern, replacement in FORMS:
-        if any(each in lower for each in hints):
+        if any(hint in lower for hint in hints):
             text = pattern.sub(replacement, text)
     return text
 

@@ -25,7 +25,7 @@ def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[st
 
     As of any listing, its parts are of different moments.
     """
-    names = sorted({f"{layout.prefix}t/{encode(each)}/" for each in regions})
+    names = sorted({f"{layout.prefix}t/{encode(region)}/" for region in regions})
     starts = names[REGIONS_A_SHARD::REGIONS_A_SHARD]
     if not starts:
         yield from store.list(layout.prefix)
@@ -34,7 +34,7 @@ def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[st
     def part(at: int) -> list[ObjectInfo]:
         # A shard begins behind its name: no key is a folder's name alone.
         found = store.list(layout.prefix, start_after=starts[at - 1] if at else "")
-        return list(found if at == len(starts) else takewhile(lambda each: each.key < starts[at], found))
+        return list(found if at == len(starts) else takewhile(lambda info: info.key < starts[at], found))
 
     with ThreadPoolExecutor(min(CONNECTIONS, len(starts) + 1), thread_name_prefix="recovery-list") as pool:
         for each in pool.map(part, range(len(starts) + 1)):

@@ -25,7 +25,7 @@ class SnapshotPace:
     def begins(self, others_s: float | None = None) -> bool:
         """Is a full snapshot due? If so, it counts as taken now. ``others_s``: when the last one was stored, if any."""
         now_s = self._now_s()
-        taken_s = [each for each in (self._last_s, others_s) if each is not None]
+        taken_s = [number for number in (self._last_s, others_s) if number is not None]
         if taken_s and now_s - max(taken_s) < self._min_pause_s:
             return False
         self._last_s = now_s

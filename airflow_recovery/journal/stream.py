@@ -264,8 +264,8 @@ class EventWriter:
         header = SegmentHeader(self._identity, self._writer_id, self._segments + 1, self._lines_written + 1)
         self._segment = _Segment(
             lines=len(lines),
-            events=sum(each.counts for each in lines),
-            body=header.line() + b"".join(each.body for each in lines),
+            events=sum(line.counts for line in lines),
+            body=header.line() + b"".join(line.body for line in lines),
         )
 
     def _write(self, number: int, segment: _Segment) -> bool:

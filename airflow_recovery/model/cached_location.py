@@ -31,10 +31,10 @@ class CachedLocation:
     @classmethod
     def parse(cls, uri: str) -> CachedLocation:
         """Inverse of `uri`. Raises `RecordInvalid` on anything else."""
-        found = _LOCATION.fullmatch(uri)
-        if found is None:
+        match = _LOCATION.fullmatch(uri)
+        if match is None:
             raise RecordInvalid(f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}")
-        return cls(found["server"], found["application"], found["view"])
+        return cls(match["server"], match["application"], match["view"])
 
 
 def is_cached_location(location: str) -> bool:

@@ -151,8 +151,8 @@ def flat(default: Any, choose: Choose) -> Any:
 def to_json(value: Any) -> dict[str, Any]:
     """The JSON object of a dataclass's value; `from_json` is the inverse."""
     kind: Any = type(value)
-    found: dict[str, Any] = _writer(kind)(value)
-    return found
+    document: dict[str, Any] = _writer(kind)(value)
+    return document
 
 
 def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
@@ -173,22 +173,22 @@ def _writer(kind: type[Any]) -> _Write:
     """How a value of a dataclass becomes a JSON object."""
     hints = get_type_hints(kind, include_extras=True)
     plain, nested = [], []
-    for each in fields(kind):
-        if "flat" in each.metadata:
-            nested.append(each.name)
+    for field_ in fields(kind):
+        if "flat" in field_.metadata:
+            nested.append(field_.name)
         else:
-            omitted = each.default if each.metadata.get("later") else _NEVER
-            plain.append((each.name, _write_of(hints[each.name]), omitted))
+            omitted = field_.default if field_.metadata.get("later") else _NEVER
+            plain.append((field_.name, _write_of(hints[field_.name]), omitted))
 
     def write(value: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         for name, write_field, omitted in plain:
             content = getattr(value, name)
             if omitted is _NEVER or content != omitted:
-                found[name] = content if write_field is None else write_field(content)
+                document[name] = content if write_field is None else write_field(content)
         for name in nested:
-            found.update(to_json(getattr(value, name)))
-        return found
+            document.update(to_json(getattr(value, name)))
+        return document
 
     return write
 
@@ -198,7 +198,7 @@ def _write_of(hint: Any) -> _Write | None:
     """How a value with this annotation is written; `None`: as it is."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        tagged = next((each for each in args if isinstance(each, Tagged)), None)
+        tagged = next((arg for arg in args if isinstance(arg, Tagged)), None)
         return tagged.to_json if tagged is not None else _row_writer(args[0]) if ROW in args else _write_of(args[0])
     if origin in (Union, UnionType):
         return _optional_writer(_write_of(_only(hint)))
@@ -237,12 +237,12 @@ def _object_writer(write: _Write | None) -> _Write:
 
 
 def _row_fields(kind: type[Any]) -> list[Field[Any]]:
-    return [each for each in fields(kind) if not each.metadata.get("later")]
+    return [field_ for field_ in fields(kind) if not field_.metadata.get("later")]
 
 
 def _row_writer(kind: type[Any]) -> _Write:
     hints = get_type_hints(kind, include_extras=True)
-    writers = [(each.name, _write_of(hints[each.name])) for each in _row_fields(kind)]
+    writers = [(candidate.name, _write_of(hints[candidate.name])) for candidate in _row_fields(kind)]
     return lambda value: [
         getattr(value, name) if write is None else write(getattr(value, name)) for name, write in writers
     ]
@@ -255,11 +255,13 @@ def _row_writer(kind: type[Any]) -> _Write:
 def _reader(kind: type[Any], exact: bool) -> _Read:
     """How a JSON object becomes a value of a dataclass."""
     hints = get_type_hints(kind, include_extras=True)
-    flat_fields = {each.name: (each.metadata["flat"], each.default) for each in fields(kind) if "flat" in each.metadata}
+    flat_fields = {
+        field_.name: (field_.metadata["flat"], field_.default) for field_ in fields(kind) if "flat" in field_.metadata
+    }
     bare = {type(default) for _, default in flat_fields.values() if is_dataclass(default) and not fields(default)}
-    own = [each for each in fields(kind) if each.init and each.name not in flat_fields]
-    readers = {each.name: _read_of(hints[each.name], exact) for each in own}
-    required = {each.name for each in own if not each.metadata.get("later") and (exact or _is_needed(each))}
+    own = [field_ for field_ in fields(kind) if field_.init and field_.name not in flat_fields]
+    readers = {field_.name: _read_of(hints[field_.name], exact) for field_ in own}
+    required = {field_.name for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))}
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -305,7 +307,7 @@ def _read_of(hint: Any, exact: bool) -> _Read:
     if origin is tuple:
         if len(args) == 2 and args[1] is ...:
             return _texts if args[0] is str else _list_reader(_read_of(args[0], exact))
-        return _fixed_reader(tuple(_read_of(each, exact) for each in args), lambda *values: values)
+        return _fixed_reader(tuple(_read_of(arg, exact) for arg in args), lambda *values: values)
     if origin is not None and issubclass(origin, Mapping):
         return _object_reader(_read_of(args[1], exact))
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -319,7 +321,7 @@ def _read_of(hint: Any, exact: bool) -> _Read:
 
 def _only(hint: Any) -> Any:
     """The other type of a union with None."""
-    others = [each for each in get_args(hint) if each is not NoneType]
+    others = [arg for arg in get_args(hint) if arg is not NoneType]
     if len(others) != 1 or len(get_args(hint)) != 2:
         raise TypeError(f"expected one type, or one type or None, found {hint}")
     return others[0]
@@ -412,10 +414,10 @@ def _member_reader(kind: type[Enum]) -> _Read:
     told = f"a {kind.__name__}, one of {', '.join(map(repr, members))}"
 
     def read(value: Any) -> Any:
-        found = members.get(value) if type(value) is str else None
-        if found is None:
+        member = members.get(value) if type(value) is str else None
+        if member is None:
             raise _unlike(told, value)
-        return found
+        return member
 
     return read
 
@@ -423,12 +425,12 @@ def _member_reader(kind: type[Enum]) -> _Read:
 def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
     if ROW in marks:
         hints = get_type_hints(hint, include_extras=True)
-        readers = tuple(_read_of(hints[each.name], exact) for each in _row_fields(hint))
+        readers = tuple(_read_of(hints[candidate.name], exact) for candidate in _row_fields(hint))
         return _fixed_reader(readers, hint)
-    tagged = next((each for each in marks if isinstance(each, Tagged)), None)
+    tagged = next((mark for mark in marks if isinstance(mark, Tagged)), None)
     if tagged is not None:
         return partial(tagged.from_json, exact=exact)
-    (check,) = (each for each in marks if isinstance(each, Check))
+    (check,) = (mark for mark in marks if isinstance(mark, Check))
     return _scalar_reader(hint, check) if hint in (str, int) else _checked_reader(_read_of(hint, exact), check)
 
 

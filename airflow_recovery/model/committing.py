@@ -56,5 +56,7 @@ class CommitSpec:
 
 
 def _without_mode(config: str) -> Any:
-    found = json.loads(config)
-    return {name: value for name, value in found.items() if name != "mode"} if isinstance(found, dict) else found
+    document = json.loads(config)
+    return (
+        {name: value for name, value in document.items() if name != "mode"} if isinstance(document, dict) else document
+    )

@@ -24,7 +24,7 @@ def flink_duration_s(key: str, value: object) -> float:
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    found = _DURATION.fullmatch(str(value).strip().lower())
-    if found is None or found[2] not in _SECONDS_OF:
+    match = _DURATION.fullmatch(str(value).strip().lower())
+    if match is None or match[2] not in _SECONDS_OF:
         raise ConfigurationError(f"Expected a duration such as 10 s, 1 min or 500 ms in {key}, found {value!r}.")
-    return float(found[1]) * _SECONDS_OF[found[2]]
+    return float(match[1]) * _SECONDS_OF[match[2]]

@@ -78,14 +78,14 @@ class DeclaredJobRecovery:
 
     def over(self, other: DeclaredJobRecovery) -> DeclaredJobRecovery:
         """What is said here, and for the rest what ``other`` says."""
-        mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        mine = {field_.name: getattr(self, field_.name) for field_ in fields(self)}
         return DeclaredJobRecovery(
             **{name: getattr(other, name) if value is None else value for name, value in mine.items()}
         )
 
     def in_effect(self) -> JobRecovery:
         """With the defaults for what nobody says."""
-        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        said = {field_.name: value for field_ in fields(self) if (value := getattr(self, field_.name)) is not None}
         return JobRecovery(**said)
 
 
@@ -117,10 +117,10 @@ def _switch(key: str, value: object) -> bool:
 
 
 def _size_bytes(key: str, value: object) -> int:
-    found = _SIZE.fullmatch(str(value).strip().lower())
-    if found is None or isinstance(value, bool) or found[2] not in _BYTES:
+    match = _SIZE.fullmatch(str(value).strip().lower())
+    if match is None or isinstance(value, bool) or match[2] not in _BYTES:
         raise ConfigurationError(f"Expected a size such as 1 mb or 512 kb for {key}, found {value!r}.")
-    size = float(found[1]) * _BYTES[found[2]]
+    size = float(match[1]) * _BYTES[match[2]]
     if not 1 <= size <= MAX_BUFFER_BYTES:
         raise ConfigurationError(f"Expected {key} to be between 1 b and {MAX_BUFFER_BYTES >> 20} mb, found {value!r}.")
     return int(size)
@@ -144,7 +144,7 @@ def _on_failure(key: str, value: object) -> OnStoreFailure:
     try:
         return OnStoreFailure(str(getattr(value, "value", value)).strip().lower())
     except ValueError:
-        names = ", ".join(each.value for each in OnStoreFailure)
+        names = ", ".join(failure.value for failure in OnStoreFailure)
         raise ConfigurationError(f"Expected {key} to be one of {names}, found {value!r}.") from None
 
 

@@ -24,14 +24,14 @@ def key_below(base_uri: str, uri: str) -> str:
 
     Raises `ConfigurationError` where it is not below it.
     """
-    base, found = comparable(base_uri), comparable(uri)
-    if found == base:
+    base, text = comparable(base_uri), comparable(uri)
+    if text == base:
         return ""
-    if not found.startswith(base + "/"):
+    if not text.startswith(base + "/"):
         raise ConfigurationError(
             f"expected a location below the store {base_uri}, found {uri}: open the store that holds it"
         )
-    return found[len(base) + 1 :]
+    return text[len(base) + 1 :]
 
 
 def listing_prefix(base_uri: str, location: str) -> str:

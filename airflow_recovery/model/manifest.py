@@ -47,8 +47,8 @@ class PartitionManifest:
     @property
     def size(self) -> int:
         """Bytes in all objects."""
-        return sum(each.size for each in self.objects)
+        return sum(object.size for object in self.objects)
 
     def uris(self) -> list[str]:
         """Absolute URIs of the objects, in listing order."""
-        return [f"{self.location}/{each.path}" for each in self.objects]
+        return [f"{self.location}/{object.path}" for object in self.objects]

@@ -124,7 +124,7 @@ class RegionPlan:
     @property
     def is_volatile(self) -> bool:
         """A coordinator of it takes no snapshots."""
-        return any(not each.supports_batch_snapshot for each in self.coordinators)
+        return any(not coordinator.supports_batch_snapshot for coordinator in self.coordinators)
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,10 @@ class ReadMetrics:
     @classmethod
     def of(cls, inputs: Sequence[PartitionManifest], externals: Sequence[ExternalObject]) -> ReadMetrics:
         """Of everything that is registered as read; the rows in external objects are not known."""
-        counted = [each.rows for each in inputs if each.rows is not None]
+        counted = [input.rows for input in inputs if input.rows is not None]
         return cls(
-            files=sum(len(each.objects) for each in inputs) + len(externals),
-            bytes=sum(each.size for each in inputs) + sum(each.size for each in externals),
+            files=sum(len(input.objects) for input in inputs) + len(externals),
+            bytes=sum(input.size for input in inputs) + sum(external.size for external in externals),
             rows=sum(counted) if len(counted) == len(inputs) and not externals else None,
         )
 

@@ -96,10 +96,10 @@ def checked_retention(retention: Retention | None, where: str) -> Retention | No
 
 def parse_duration_s(text: str) -> int:
     """Seconds from ``90s``, ``30m``, ``12h`` or ``7d``. Raises `ConfigurationError`, which is no `ValueError`."""
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
         raise ConfigurationError(f"Expected a duration such as 90s, 30m, 12h or 7d, found {text!r}.")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
 def duration_text(seconds: float) -> str:

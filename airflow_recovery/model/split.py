@@ -125,7 +125,7 @@ class Listing:
     @cached_property
     def splits(self) -> dict[str, Split]:
         """By content key, in the same order."""
-        return {each.key: each for each in self.by_uri.values()}
+        return {split.key: split for split in self.by_uri.values()}
 
 
 def listed(splits: Iterable[Split]) -> Listing:
@@ -135,21 +135,21 @@ def listed(splits: Iterable[Split]) -> Listing:
     """
     by_uri: dict[str, Split] = {}
     repeated: dict[str, Split] = {}
-    for each in splits:
-        before = by_uri.get(each.uri)
+    for split in splits:
+        before = by_uri.get(split.uri)
         if before is None:
-            by_uri[each.uri] = each
+            by_uri[split.uri] = split
             continue
-        if before != each:
+        if before != split:
             raise SplitIdentityError(
-                f"expected one content under the name {each.name!r}, found {before.etag!r} ({before.size} bytes) and "
-                f"{each.etag!r} ({each.size} bytes) in one listing: have the name say all that tells them apart; if a "
+                f"expected one content under the name {split.name!r}, found {before.etag!r} ({before.size} bytes) and "
+                f"{split.etag!r} ({split.size} bytes) in one listing: have the name say all that tells them apart; if a "
                 "file was overwritten while it was listed, clear the task"
             )
-        repeated[each.uri] = each
-    return Listing({each.uri: each for each in in_order(by_uri.values())}, tuple(in_order(repeated.values())))
+        repeated[split.uri] = split
+    return Listing({split.uri: split for split in in_order(by_uri.values())}, tuple(in_order(repeated.values())))
 
 
 def in_order(splits: Iterable[Split]) -> list[Split]:
     """By name: the order in which splits are handed out, whatever order they were found in."""
-    return sorted(splits, key=lambda each: each.uri)
+    return sorted(splits, key=lambda split: split.uri)

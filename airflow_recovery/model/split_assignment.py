@@ -93,8 +93,8 @@ def advance(
             'or declare vanished="drop" (a result of what is there) or "keep" (with what was read of them)'
         )
     if before is not None and before.parallelism != parallelism:
-        here = {each.uri for each in present}
-        kept = [each for each in (*before.gone, *missing) if each.uri not in here]
+        here = {split.uri for split in present}
+        kept = [split for split in (*before.gone, *missing) if split.uri not in here]
         if kept and vanished is Vanished.KEEP:
             raise SplitsVanished(
                 f"expected what was read of {len(kept)} splits that are not listed any more to be kept "
@@ -104,8 +104,8 @@ def advance(
         before = earlier
     known = {} if before is None else {**before.gone, **before.homes}
     at_uri = {each.uri: home for each, home in known.items()}
-    homes = {each: at_uri[each.uri] for each in present if each.uri in at_uri}
-    here = {each.uri for each in present}
+    homes = {split: at_uri[split.uri] for split in present if split.uri in at_uri}
+    here = {split.uri for split in present}
     gone = {each: home for each, home in known.items() if each.uri not in here}
     return Advance(Assignment(parallelism, _with_owners(homes, present, parallelism), gone, enumerator), found)
 
@@ -122,18 +122,18 @@ def batches(
     batch: list[Split] = []
     weight = 0
     alone: list[Split] = []
-    for each in in_order(todo):
-        if each.key in suspects:
-            alone.append(each)
+    for split in in_order(todo):
+        if split.key in suspects:
+            alone.append(split)
             continue
-        if batch and (weight + each.weight > batch_bytes or len(batch) == MAX_BATCH_SPLITS):
+        if batch and (weight + split.weight > batch_bytes or len(batch) == MAX_BATCH_SPLITS):
             found.append(tuple(batch))
             batch, weight = [], 0
-        batch.append(each)
-        weight += each.weight
+        batch.append(split)
+        weight += split.weight
     if batch:
         found.append(tuple(batch))
-    return [*found, *((each,) for each in alone)]
+    return [*found, *((split,) for split in alone)]
 
 
 def _with_owners(kept: Mapping[Split, int], splits: Iterable[Split], parallelism: int) -> dict[Split, int]:
@@ -144,7 +144,9 @@ def _with_owners(kept: Mapping[Split, int], splits: Iterable[Split], parallelism
         loads[home][1] += 1
     lightest = [(weight, count, index) for weight, count, index in loads]
     heapq.heapify(lightest)
-    for split in sorted((each for each in splits if each not in homes), key=lambda each: (-each.weight, each.uri)):
+    for split in sorted(
+        (split for split in splits if split not in homes), key=lambda split: (-split.weight, split.uri)
+    ):
         weight, count, index = lightest[0]
         homes[split] = index
         heapq.heapreplace(lightest, (weight + split.weight, count + 1, index))
@@ -152,7 +154,7 @@ def _with_owners(kept: Mapping[Split, int], splits: Iterable[Split], parallelism
 
 
 def _rows(homes: Mapping[Split, int]) -> tuple[tuple[str, int, str, int], ...]:
-    return tuple((each.uri, each.size, each.etag, homes[each]) for each in in_order(homes))
+    return tuple((split.uri, split.size, split.etag, homes[split]) for split in in_order(homes))
 
 
 def _owners(rows: Sequence[tuple[str, int, str, int]]) -> dict[Split, int]:

@@ -55,19 +55,19 @@ class ListingMatch:
 
 def match(before: Iterable[Split], today: Iterable[Split]) -> ListingMatch:
     """Match two listings, each in any order. Raises `SplitIdentityError` as `listed`."""
-    found = listed(today)
-    old, new = listed(before).by_uri, found.by_uri
+    listing = listed(today)
+    old, new = listed(before).by_uri, listing.by_uri
     return ListingMatch(
         kept=tuple(each for uri, each in new.items() if old.get(uri) == each),
         added=tuple(each for uri, each in new.items() if uri not in old),
         overwritten=tuple(each for uri, each in new.items() if uri in old and old[uri] != each),
         vanished=tuple(each for uri, each in old.items() if uri not in new),
-        repeated=found.repeated,
+        repeated=listing.repeated,
     )
 
 
 def names(splits: Iterable[Split]) -> str:
     """The first names, and how many more there are."""
-    found = [each.name for each in in_order(splits)]
+    found = [split.name for split in in_order(splits)]
     more = len(found) - MAX_NAMED
     return ", ".join(found[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

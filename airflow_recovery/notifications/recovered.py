@@ -72,8 +72,8 @@ def _groups(context: Context) -> dict[str, Recovered]:
 
     store = open_stores(RecoverySettings.load()).journal
     # Our operators say their group; one that has none is a job with the other operators of its DAG.
-    ours = [each for each in context["dag"].tasks if type(each).__module__.startswith("airflow_recovery.")]
-    groups = dict.fromkeys(getattr(each, "group_id", None) or OPERATORS_GROUP for each in ours)
+    ours = [task for task in context["dag"].tasks if type(task).__module__.startswith("airflow_recovery.")]
+    groups = dict.fromkeys(getattr(our, "group_id", None) or OPERATORS_GROUP for our in ours)
     found = {}
     for group in groups:
         journal = Journal(store, run_identity(context, group), writer=uuid.uuid4().hex)

@@ -44,11 +44,11 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
         self._audits = audits
         published = super().publish(context, opened)
         _count(context, audits)
-        return {**published, "channels": {each.edge: each.to_json() for each in audits}}
+        return {**published, "channels": {audit.edge: audit.to_json() for audit in audits}}
 
     def more_to_note(self) -> list[str]:
         """A line a channel."""
-        return [each.text() for each in self._audits]
+        return [audit.text() for audit in self._audits]
 
 
 def _count(context: Context, audits: tuple[ChannelAudit, ...]) -> None:

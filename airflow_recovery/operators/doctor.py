@@ -61,15 +61,15 @@ class RecoveryDoctorOperator(BaseOperator):
         region = region_check(self.spark_timeout_s) if self.spark else None
         checks = AirflowChecks(Component.WORKER, self.conn_id, context=context, run_region=region).checks()
         results = []
-        for found in run_checks(checks, self.timeout_s):
-            each = _masked(found)
+        for check in run_checks(checks, self.timeout_s):
+            each = _masked(check)
             results.append(each)
             log.log(_LEVELS[each.status], "%s  %s", each.status.value.upper(), each.text())
         if is_wrong(results):
-            told = "; ".join(each.text() for each in results if each.status is Status.WRONG)
+            told = "; ".join(result.text() for result in results if result.status is Status.WRONG)
             raise AirflowFailException(f"{summary(results)} {told}")
         log.info(summary(results))
-        return [each.to_json() for each in results]
+        return [result.to_json() for result in results]
 
 
 def _masked(result: CheckResult) -> CheckResult:

@@ -96,7 +96,7 @@ class RecoveryPublishOperator(BaseOperator):
         if self._keeps_cached_results:
             drop_cached(opened.run, self._server)
         leave_note(context, "; ".join([note_of_publish(publish), *self.more_to_note()]))
-        return {"publish": publish.number, "regions": {each.region: each.attempt for each in publish.regions}}
+        return {"publish": publish.number, "regions": {region.region: region.attempt for region in publish.regions}}
 
     def more_to_note(self) -> list[str]:
         """What is to be told with a publish in the task instance's note."""
@@ -112,7 +112,7 @@ class RecoveryPublishOperator(BaseOperator):
             from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag
 
             plan = plan_of_dag(self.get_dag())
-            keys = {each.name: each.name for each in plan.regions}
+            keys = {region.name: region.name for region in plan.regions}
             place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True))
             with open_run(context, place, plan, keys, log, on_altered=on_altered_of(self.get_dag())) as opened:
                 yield opened
@@ -121,10 +121,10 @@ class RecoveryPublishOperator(BaseOperator):
         from airflow_recovery.task.job_run import open_job_run
 
         declared = load_job(self.job)
-        self._keeps_cached_results = any(each.result.is_cached for each in declared.vertices.values())
+        self._keeps_cached_results = any(vertex.result.is_cached for vertex in declared.vertices.values())
         ask_cached = self._ask_cached
-        with open_job_run(context, declared, self.job, self.group_id, self.get_dag(), log, ask_cached) as found:
-            yield found.opened
+        with open_job_run(context, declared, self.job, self.group_id, self.get_dag(), log, ask_cached) as job:
+            yield job.opened
 
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
         return self._server.ask(manifest)

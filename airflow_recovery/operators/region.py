@@ -182,7 +182,7 @@ class SparkRegionOperator(SubmittingOperator):
         """Of a stage: what was committed and lost at its channels."""
         return self._told
 
-    def _wait_for_start(self, context: Context, found: OpenJobRun, waiting: ChannelNotOpen) -> None:
+    def _wait_for_start(self, context: Context, run: OpenJobRun, waiting: ChannelNotOpen) -> None:
         """In the triggerer, or here. Returns when the gate is worth another look. Raises `ChannelFailed`: too late."""
         from airflow_recovery.triggers.channel import POLL_INTERVAL_S, ChannelOpenTrigger
 
@@ -198,7 +198,7 @@ class SparkRegionOperator(SubmittingOperator):
         if not self.deferrable:
             time.sleep(POLL_INTERVAL_S)
             return
-        identity = found.identity
+        identity = run.identity
         self.defer(
             trigger=ChannelOpenTrigger(
                 dag_id=identity.dag_id,
@@ -208,7 +208,7 @@ class SparkRegionOperator(SubmittingOperator):
                 result=channel.identity.edge,
                 generation=channel.generation,
                 producer=channel.producer,
-                producer_task=found.opened.run.task_keys[channel.producer],
+                producer_task=run.opened.run.task_keys[channel.producer],
                 deadline=self._start_deadline,
             ),
             method_name="execute_after_start",

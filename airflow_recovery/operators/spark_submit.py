@@ -196,7 +196,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         fingerprints = {self.task_id: application_fingerprint(self, drop_in)}
         plan = plan_of_dag(dag)
         place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
-        task_keys = {each.name: each.name for each in plan.regions}
+        task_keys = {region.name: region.name for region in plan.regions}
         with open_run(
             context,
             place,
@@ -273,9 +273,9 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         dag = self.get_dag()
         tasks = dag.task_dict.values() if dag is not None else ()
         return {
-            each.task_id: each.outputs
-            for each in tasks
-            if isinstance(each, RecoverableSparkSubmitOperator) and each.task_id != self.task_id
+            task.task_id: task.outputs
+            for task in tasks
+            if isinstance(task, RecoverableSparkSubmitOperator) and task.task_id != self.task_id
         }
 
     def _producer(self, name: str, reference: OutputReference) -> RecoverableSparkSubmitOperator:

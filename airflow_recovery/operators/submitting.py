@@ -162,7 +162,7 @@ class SubmittingOperator(SparkSubmitOperator):
         from airflow.sdk import conf
 
         names = (conf.get(SECTION, "failure_enrichers", fallback="") or "").split(",")
-        enrichers = load_enrichers(each.strip() for each in names if each.strip())
+        enrichers = load_enrichers(name.strip() for name in names if name.strip())
         return lambda failure: enrich(failure, enrichers, log)
 
     def remember_lineage(self, run: Run, result: RegionResult) -> None:

@@ -62,7 +62,7 @@ class RecoverySubtasksOperator(BaseOperator):
         with airflow_errors():
             refuse_mapped(context)
             keys = self._decide(context)
-            return [batch_label(each) for each in batches(keys, self._batch_size(len(keys)))]
+            return [batch_label(batch) for batch in batches(keys, self._batch_size(len(keys)))]
 
     def _batch_size(self, count: int) -> int:
         from airflow_recovery.task.dag_operators import batch_size_of
@@ -98,14 +98,14 @@ class RecoverySubtasksOperator(BaseOperator):
         mine = keys[self.initializer]
         check_length(len(mine), self._batch_size(len(mine)), conf.getint("core", "max_map_length"), self.task_id)
         plan = plan_job(job, self.job, facts, keys)
-        with open_planned(context, plan, facts, place, self.group_id, self.get_dag(), log) as found:
-            recorder = _Recorder(found.opened.run, mine, recorded.get(self.initializer, ()), files)
+        with open_planned(context, plan, facts, place, self.group_id, self.get_dag(), log) as planned:
+            recorder = _Recorder(planned.opened.run, mine, recorded.get(self.initializer, ()), files)
             task = RegionTask(
-                found.opened.run,
+                planned.opened.run,
                 self.initializer,
                 recorder,
                 epoch=recompute_epoch(context),
-                prepare_journal=found.opened.prepare_journal,
+                prepare_journal=planned.opened.prepare_journal,
             )
             return task.execute().outcome.subtasks
 
@@ -159,10 +159,10 @@ class _Recorder(SparkApplication):
 
 def check_length(count: int, size: int, limit: int, where: str) -> None:
     """Raises `JobDefinitionError` for more batches of subtasks than Airflow maps."""
-    found = number_of_batches(count, size)
-    if found > limit:
+    number = number_of_batches(count, size)
+    if number > limit:
         raise JobDefinitionError(
-            f"{where}: expected at most {limit} task instances ([core] max_map_length), found {found}, for {count} "
+            f"{where}: expected at most {limit} task instances ([core] max_map_length), found {number}, for {count} "
             f"subtasks and subtasks_per_task={size}. Leave subtasks_per_task out, or say "
             f"{batch_size(count, limit=limit)} or more; or raise max_map_length in every component."
         )
@@ -186,6 +186,6 @@ def _today(job: Job, name: str, facts: RunFacts, stores: Stores) -> tuple[tuple[
     assert isinstance(splits, FilePattern)
     listed = list_external(stores, splits.pattern, spec.source)
     keys = checked_keys(
-        [object_key(splits.pattern, each.uri) for each in listed], where=job.vertices[spec.source].where
+        [object_key(splits.pattern, info.uri) for info in listed], where=job.vertices[spec.source].where
     )
-    return keys, tuple(ExternalObject(spec.source, each.uri, 0, "") for each in listed)
+    return keys, tuple(ExternalObject(spec.source, info.uri, 0, "") for info in listed)

@@ -177,8 +177,8 @@ class SparkJobTaskGroup(TaskGroup):
                     operators[producer] >> operators[region.name]
                 if not region.upstream:
                     # Every task needs to know the whole plan.
-                    for each in deciding.values():
-                        each >> operators[region.name]
+                    for operator in deciding.values():
+                        operator >> operators[region.name]
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
 
@@ -208,7 +208,7 @@ def _map_chain(
         keys, limit = parallelism.keys, conf.getint("core", "max_map_length")
         size = batch_size(len(keys), limit=limit, declared=subtasks_per_task)
         check_length(len(keys), size, limit, where)
-        mapped: Any = [batch_label(each) for each in batches(keys, size)]
+        mapped: Any = [batch_label(batch) for batch in batches(keys, size)]
     else:
         mapped = next(deciding[name].output for name, spec in initializers(declared).items() if spec is parallelism)
 
@@ -223,7 +223,7 @@ def _map_chain(
 def _doc_of(region: Region) -> str:
     parts = {
         "Vertices": region.vertices,
-        "Reads the channel": tuple(each.result for each in region.channels_in),
+        "Reads the channel": tuple(region_input.result for region_input in region.channels_in),
         "Feeds the channel": region.channels_out,
         "Results": region.results,
     }

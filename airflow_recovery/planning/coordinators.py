@@ -19,7 +19,7 @@ from airflow_recovery.planning.reason import Reason
 
 def restarted_with(topology: PlanRecord, region: RegionPlan) -> tuple[str, ...]:
     """The other subtasks of a vertex whose coordinator is volatile; none for any other region."""
-    return tuple(each.name for each in _siblings(topology, region)) if region.is_volatile else ()
+    return tuple(sibling.name for sibling in _siblings(topology, region)) if region.is_volatile else ()
 
 
 def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan, why: Reason) -> str | None:
@@ -28,7 +28,7 @@ def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan
     A person's reset of ``region`` is answered once: by resets of the others that name it.
     """
     mine = state.of(region.name)
-    started = [each for each in restarted_with(topology, region) if has_started(state.of(each))]
+    started = [name for name in restarted_with(topology, region) if has_started(state.of(name))]
     if not started:
         return None
     if has_started(mine):
@@ -37,7 +37,7 @@ def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan
     if reset is None or reset.failover or reset.epoch is not None:
         return None
     cause = cause_of(region.name, mine)
-    if all(_answers(state.of(each), cause) for each in started):
+    if all(_answers(state.of(name), cause) for name in started):
         return None
     return f"{cause}, whose coordinator takes no snapshots, was reset: {reset.why}"
 
@@ -47,13 +47,13 @@ def coordinator_snapshots(topology: PlanRecord, state: RunState, region: RegionP
 
     Not from its own, where it has finished and must run again: what it had been given goes back.
     """
-    found: list[CoordinatorSnapshot] = []
-    for each in _siblings(topology, region) if region.coordinators else ():
-        current = state.of(each.name).current
+    snapshots: list[CoordinatorSnapshot] = []
+    for sibling in _siblings(topology, region) if region.coordinators else ():
+        current = state.of(sibling.name).current
         outcome = current.outcome if current is not None else None
-        if outcome is not None and outcome.fingerprint == each.fingerprint:
-            found += [CoordinatorSnapshot(vertex, each.name, body) for vertex, body in outcome.coordinators]
-    return tuple(found)
+        if outcome is not None and outcome.fingerprint == sibling.fingerprint:
+            snapshots += [CoordinatorSnapshot(vertex, sibling.name, body) for vertex, body in outcome.coordinators]
+    return tuple(snapshots)
 
 
 def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
@@ -61,8 +61,8 @@ def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
     if region.subtask is None:
         return []
     of = region.subtask.of
-    others = (each for each in topology.regions if each.subtask is not None and each.subtask.of == of)
-    return [each for each in others if each.name != region.name]
+    others = (region for region in topology.regions if region.subtask is not None and region.subtask.of == of)
+    return [other for other in others if other.name != region.name]
 
 
 def has_started(region: RegionState) -> bool:
@@ -76,4 +76,4 @@ def cause_of(region: str, state: RegionState) -> str:
 
 
 def _answers(state: RegionState, cause: str) -> bool:
-    return any(each.reset is not None and each.reset.answers == cause for each in state.attempts.values())
+    return any(attempt.reset is not None and attempt.reset.answers == cause for attempt in state.attempts.values())

@@ -80,13 +80,13 @@ class Evaluation:
     ) -> None:
         self.topology = plan
         self.state = state
-        self._regions: dict[str, RegionPlan] = {each.name: each for each in plan.regions}
-        self._order = [each.name for each in plan.regions]
+        self._regions: dict[str, RegionPlan] = {region.name: region for region in plan.regions}
+        self._order = [region.name for region in plan.regions]
         self._position = {name: at for at, name in enumerate(self._order)}
         self._consumers: dict[str, list[str]] = {name: [] for name in self._order}
-        for each in plan.regions:
-            for producer in each.inputs:
-                self._consumers[producer].append(each.name)
+        for region in plan.regions:
+            for producer in region.inputs:
+                self._consumers[producer].append(region.name)
         self._probe = available
         self.externals = externals or {}
         self._known = known or {}
@@ -129,7 +129,7 @@ class Evaluation:
             return 0
         attempt = self.current(region)
         outcome = attempt.outcome if attempt is not None else None
-        return sum(len(each.objects) for each in outcome.outputs) if outcome is not None else 0
+        return sum(len(output.objects) for output in outcome.outputs) if outcome is not None else 0
 
     def was_asked(self, region: str) -> bool:
         """The store was asked for the data of the region's current attempt."""
@@ -211,7 +211,7 @@ class Evaluation:
     def early_cutoffs(self, region: str, basis: tuple[InputRef, ...] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
         self._check(region)
-        found = []
+        cutoffs = []
         for pin in basis or ():
             now = self._remade(pin) if pin.region in self._regions else None
             if now is None or self._why_superseded(region, pin) is not None:
@@ -219,8 +219,8 @@ class Evaluation:
             assumed = [result for result, mode in self._edge(region, pin.region) if mode is Determinism.ASSUME]
             by = Determinism.ASSUME if assumed else Determinism.VERIFY
             detail = self._changed_rows(pin, now, assumed)
-            found.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
-        return tuple(found)
+            cutoffs.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
+        return tuple(cutoffs)
 
     def always_follows(self, region: str, producer: str) -> bool:
         """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
@@ -285,9 +285,9 @@ class Evaluation:
         """What ``consumer`` reads of ``producer``, each with its mode."""
         modes = dict(self._regions[producer].determinism)
         reads = self._regions[consumer].reads
-        results = [each for each in self._regions[producer].results if not reads or each in reads]
+        results = [result for result in self._regions[producer].results if not reads or result in reads]
         # Where the plan does not tell what is read, the edge is held to the attempt.
-        return [(each, modes.get(each, Determinism.ALWAYS)) for each in results] or [("", Determinism.ALWAYS)]
+        return [(result, modes.get(result, Determinism.ALWAYS)) for result in results] or [("", Determinism.ALWAYS)]
 
     def _remade(self, pin: InputRef) -> Attempt | None:
         """The current finish of what was read, where it is another one. `None` while there is none."""
@@ -322,7 +322,11 @@ class Evaluation:
         """What is known against the user's word that any finish will do: other numbers of rows."""
         read = self.state.of(pin.region).attempts.get(pin.attempt)
         before, after = _manifests(read) if read is not None else {}, _manifests(now)
-        counts = [(each, before[each].rows, after[each].rows) for each in results if each in before and each in after]
+        counts = [
+            (result, before[result].rows, after[result].rows)
+            for result in results
+            if result in before and result in after
+        ]
         return ", ".join(f"{each} had {was} rows, has {has}" for each, was, has in counts if was != has)
 
     def _why_no_finish(self, name: str) -> Reason:
@@ -339,8 +343,8 @@ class Evaluation:
     def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
         if name not in self.externals:
             return None
-        before = {(each.vertex, each.uri): each for each in recorded}
-        now = {(each.vertex, each.uri): each for each in self.externals[name]}
+        before = {(external.vertex, external.uri): external for external in recorded}
+        now = {(external.vertex, external.uri): external for external in self.externals[name]}
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key):
                 what = "is new" if key not in before else "is gone" if key not in now else "has other content"
@@ -362,7 +366,9 @@ class Evaluation:
         # What a sink has taken over is in its target: what was prepared for it has done its work.
         if self._regions[name].final and not (current is not None and current.is_committed):
             return True
-        if any(self._must[each] is not None and not self.is_undecided(each) for each in self._consumers[name]):
+        if any(
+            self._must[consumer] is not None and not self.is_undecided(consumer) for consumer in self._consumers[name]
+        ):
             return True
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
@@ -385,4 +391,4 @@ class Evaluation:
 
 
 def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:
-    return {each.result: each for each in attempt.outcome.outputs} if attempt.outcome is not None else {}
+    return {output.result: output for output in attempt.outcome.outputs} if attempt.outcome is not None else {}

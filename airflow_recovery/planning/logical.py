@@ -69,13 +69,15 @@ class LogicalTopology:
         self.vertices = tuple(vertices)
         self.results = tuple(results)
         self.edges = tuple(edges)
-        self.vertex_number = _numbered("vertex", [each.name for each in self.vertices])
-        self.result_number = _numbered("result", [each.name for each in self.results])
-        self.producer_of = [_known(self.vertex_number, each.producer, f"result {each.name!r}") for each in self.results]
+        self.vertex_number = _numbered("vertex", [vertex.name for vertex in self.vertices])
+        self.result_number = _numbered("result", [result.name for result in self.results])
+        self.producer_of = [
+            _known(self.vertex_number, result.producer, f"result {result.name!r}") for result in self.results
+        ]
         """The vertex of every result."""
-        self.result_of = [_known(self.result_number, each.result, "an edge") for each in self.edges]
+        self.result_of = [_known(self.result_number, edge.result, "an edge") for edge in self.edges]
         """The result of every edge."""
-        self.consumer_of = [_known(self.vertex_number, each.consumer, "an edge") for each in self.edges]
+        self.consumer_of = [_known(self.vertex_number, edge.consumer, "an edge") for edge in self.edges]
         """The reading vertex of every edge."""
         for producer, consumer in zip(map(self.producer_of.__getitem__, self.result_of), self.consumer_of, strict=True):
             if producer >= consumer:
@@ -89,12 +91,12 @@ class LogicalTopology:
         """The edges by which every vertex reads."""
         self.readers_of = _grouped(self.result_of, len(self.results))
         """The edges by which every result is read."""
-        self.must_run_together = [each.type.must_run_together for each in self.results]
+        self.must_run_together = [result.type.must_run_together for result in self.results]
         """Of every result."""
-        self.readable_again = [each.type.readable_again for each in self.results]
+        self.readable_again = [result.type.readable_again for result in self.results]
         """Of every result."""
         self.released_by_us = [
-            each.type.released_by is ReleasedBy.SCHEDULER and not each.type.persistent for each in self.results
+            result.type.released_by is ReleasedBy.SCHEDULER and not result.type.persistent for result in self.results
         ]
         """Of every result: it goes when its last reader is done."""
         self.co_located_with = _co_located_with(self.vertices)
@@ -109,12 +111,12 @@ class LogicalTopology:
         """The topology of a declared job: every vertex has one result, which bears its name."""
         ordered = job.in_topological_order
         return cls(
-            [LogicalVertex(each.name, each.parallelism, each.co_location) for each in ordered],
-            [LogicalResult(each.name, each.name, each.result) for each in ordered],
+            [LogicalVertex(vertex.name, vertex.parallelism, vertex.co_location) for vertex in ordered],
+            [LogicalResult(vertex.name, vertex.name, vertex.result) for vertex in ordered],
             [
-                LogicalEdge(name, each.name, _POINTWISE if name in each.pointwise else _ALL_TO_ALL)
-                for each in ordered
-                for name in each.inputs
+                LogicalEdge(name, vertex.name, _POINTWISE if name in vertex.pointwise else _ALL_TO_ALL)
+                for vertex in ordered
+                for name in vertex.inputs
             ],
         )
 

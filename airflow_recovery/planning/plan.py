@@ -94,7 +94,7 @@ class Plan:
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The regions with one of these actions, in topological order."""
-        return tuple(each.name for each in self.regions if each.action in actions)
+        return tuple(region.name for region in self.regions if region.action in actions)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ class Plan:
 
     def vertices(self) -> Iterator[tuple[str, PlannedRegion]]:
         """Every execution vertex with what happens to it: a region is run or kept as a whole."""
-        for each in self.regions:
-            for vertex in each.vertices:
-                yield vertex, each
+        for region in self.regions:
+            for vertex in region.vertices:
+                yield vertex, region
 
     def of(self, region: str) -> PlannedRegion:
         """One region. Raises `UnknownRegion`."""
@@ -115,16 +115,16 @@ class Plan:
 
     def chain(self, region: str) -> tuple[PlannedRegion, ...]:
         """From ``region`` down to the root cause, each with its own reason."""
-        found = [self.of(region)]
+        regions = [self.of(region)]
         seen = {region}
-        while (cause := found[-1].cause) is not None and cause not in seen:
+        while (cause := regions[-1].cause) is not None and cause not in seen:
             seen.add(cause)
-            found.append(self.of(cause))
-        return tuple(found)
+            regions.append(self.of(cause))
+        return tuple(regions)
 
     @cached_property
     def _by_name(self) -> dict[str, PlannedRegion]:
-        return {each.name: each for each in self.regions}
+        return {region.name: region for region in self.regions}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""

@@ -26,14 +26,17 @@ class Difference:
 
 def diff(before: Plan, after: Plan) -> tuple[Difference, ...]:
     """The regions whose action, reason or attempt has changed, in the order of ``after``; then those that are gone."""
-    earlier = {each.name: each for each in before.regions}
-    found = [
-        Difference(each.name, earlier.get(each.name), each)
-        for each in after.regions
-        if each.name not in earlier or _seen(earlier[each.name]) != _seen(each)
+    earlier = {region.name: region for region in before.regions}
+    differences = [
+        Difference(region.name, earlier.get(region.name), region)
+        for region in after.regions
+        if region.name not in earlier or _seen(earlier[region.name]) != _seen(region)
     ]
-    now = {each.name for each in after.regions}
-    return (*found, *(Difference(each.name, each, None) for each in before.regions if each.name not in now))
+    now = {region.name for region in after.regions}
+    return (
+        *differences,
+        *(Difference(region.name, region, None) for region in before.regions if region.name not in now),
+    )
 
 
 def _seen(region: PlannedRegion) -> tuple[object, ...]:

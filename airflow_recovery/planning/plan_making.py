@@ -60,17 +60,19 @@ def plan(
 
 def _has_failed(evaluation: Evaluation) -> bool:
     """Is there a failure that the strategy ``full`` would answer: an attempt that failed, or data that is gone?"""
-    reasons = [evaluation.why_must_run(each.name) for each in evaluation.topology.regions]
-    return any(each.why is Why.FAILED or each.why in LOST_DATA for each in reasons if each is not None)
+    reasons = [evaluation.why_must_run(region.name) for region in evaluation.topology.regions]
+    return any(reason.why is Why.FAILED or reason.why in LOST_DATA for reason in reasons if reason is not None)
 
 
 def _restarted_together(evaluation: Evaluation) -> tuple[list[str], str] | None:
     """The subtasks of the next vertex that a volatile coordinator restarts as a whole, and why."""
-    for each in evaluation.topology.regions:
-        reason = evaluation.why_must_run(each.name) if each.is_volatile else None
-        cause = why_restart_vertex(evaluation.topology, evaluation.state, each, reason) if reason is not None else None
+    for region in evaluation.topology.regions:
+        reason = evaluation.why_must_run(region.name) if region.is_volatile else None
+        cause = (
+            why_restart_vertex(evaluation.topology, evaluation.state, region, reason) if reason is not None else None
+        )
         if cause is not None:
-            return [each.name, *restarted_with(evaluation.topology, each)], cause
+            return [region.name, *restarted_with(evaluation.topology, region)], cause
     return None
 
 
@@ -91,10 +93,10 @@ def plan_of(
     """
     certain = simulate(evaluation, same_rows=True, ask=ask)
     possible = certain
-    if any(mode is Determinism.VERIFY for each in evaluation.topology.regions for _, mode in each.determinism):
+    if any(mode is Determinism.VERIFY for region in evaluation.topology.regions for _, mode in region.determinism):
         possible = simulate(evaluation, same_rows=False, ask=ask)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
-    regions = tuple(making.region(each) for each in evaluation.topology.regions)
+    regions = tuple(making.region(region) for region in evaluation.topology.regions)
     said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
     for restarted in together:
         regions = tuple(_with_restart(region, restarted) for region in regions)
@@ -117,7 +119,7 @@ def why_kept(evaluation: Evaluation, region: str) -> str:
     kept = f"attempt {number} is valid, {checked if evaluation.was_asked(region) else 'nobody asks for its data'}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
     cutoffs = evaluation.early_cutoffs(region, basis)
-    return kept + "".join(f"; {each.text()}" for each in cutoffs)
+    return kept + "".join(f"; {cutoff.text()}" for cutoff in cutoffs)
 
 
 class _Making:
@@ -135,7 +137,7 @@ class _Making:
         self._possible = possible
         self._published = published
         self._has_reader = {
-            name for each in evaluation.topology.regions if each.name in possible for name in each.inputs
+            name for region in evaluation.topology.regions if region.name in possible for name in region.inputs
         }
         retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
@@ -160,7 +162,7 @@ class _Making:
             if reason is None
             else reason.detail + _would_append(region, seen, action),
             cause=None if reason is None else self._cause(reason),
-            after=tuple(each for each in region.inputs if each in self._possible) if reason is not None else (),
+            after=tuple(input for input in region.inputs if input in self._possible) if reason is not None else (),
             evidence=self._evidence(name, reason),
             subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         )

@@ -53,8 +53,10 @@ def plan_line(plan: Plan) -> str:
 
 def brief(plan: Plan) -> tuple[tuple[str, str], ...]:
     """What runs or waits, as (region, reason), for a record: the first `MAX_BRIEF` of them."""
-    found = [each for each in plan.regions if each.action in (Action.RUN, Action.WAIT)]
-    told = [(each.name, f"waits: {each.told}" if each.action is Action.WAIT else each.told) for each in found]
+    regions = [region for region in plan.regions if region.action in (Action.RUN, Action.WAIT)]
+    told = [
+        (region.name, f"waits: {region.told}" if region.action is Action.WAIT else region.told) for region in regions
+    ]
     more = [("...", f"{len(told) - MAX_BRIEF} more")] if len(told) > MAX_BRIEF else []
     return (*told[:MAX_BRIEF], *more)
 
@@ -67,11 +69,11 @@ def plan_table(plan: Plan) -> str:
 
 def plan_tree(plan: Plan) -> str:
     """What runs or waits, each below the region whose reason lies behind its own; root causes first."""
-    members = {each[0].name: each for each in families(plan.regions)}
-    head = {each.name: name for name, regions in members.items() for each in regions}
+    members = {family[0].name: family for family in families(plan.regions)}
+    head = {region.name: name for name, regions in members.items() for region in regions}
     below: dict[str | None, list[str]] = {}
     for name, regions in members.items():
-        affected = [each for each in regions if each.action in (Action.RUN, Action.WAIT)]
+        affected = [region for region in regions if region.action in (Action.RUN, Action.WAIT)]
         if affected:
             cause = affected[0].cause
             parent = head.get(cause) if cause is not None else None
@@ -96,15 +98,15 @@ def plan_tree(plan: Plan) -> str:
 def families(regions: Iterable[PlannedRegion]) -> list[list[PlannedRegion]]:
     """Regions as they are shown: the subtasks of one region together, by index; every other one by itself."""
     found: dict[str, list[PlannedRegion]] = {}
-    for each in regions:
-        found.setdefault(each.name if each.subtask is None else f"{each.subtask[0]}[]", []).append(each)
+    for region in regions:
+        found.setdefault(region.name if region.subtask is None else f"{region.subtask[0]}[]", []).append(region)
     return [sorted(each, key=lambda one: one.subtask[1] if one.subtask else 0) for each in found.values()]
 
 
 def folded(names: Iterable[str], plan: Plan) -> list[str]:
     """Names with the subtasks of one region as ``by_month[0..3,7]``."""
     wanted = set(names)
-    return [_label(members) for members in families(each for each in plan.regions if each.name in wanted)]
+    return [_label(members) for members in families(region for region in plan.regions if region.name in wanted)]
 
 
 def ranges(indexes: Sequence[int]) -> str:
@@ -120,7 +122,7 @@ def ranges(indexes: Sequence[int]) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as what is in them, the last one up to `MAX_CELL` characters."""
-    cells = [[cut(each) for each in row] for row in (columns, *rows)]
+    cells = [[cut(name) for name in row] for row in (columns, *rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
     lines = ["  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * min(width, 40) for width in widths), *lines[1:]])
@@ -134,36 +136,38 @@ def cut(text: str, most: int = MAX_CELL) -> str:
 
 def _row(members: list[PlannedRegion]) -> tuple[str, str, str, str]:
     actions: dict[str, int] = {}
-    for each in members:
-        actions[each.action.value] = actions.get(each.action.value, 0) + 1
+    for member in members:
+        actions[member.action.value] = actions.get(member.action.value, 0) + 1
     action = next(iter(actions)) if len(members) == 1 else ", ".join(f"{name} {n}" for name, n in actions.items())
-    attempts = sorted({each.attempt for each in members})
+    attempts = sorted({member.attempt for member in members})
     shown = f"@{attempts[0]}" if len(attempts) == 1 else f"@{attempts[0]}..{attempts[-1]}"
-    return _label(members), action, shown if attempts[-1] else "-", _why(members, lambda each: each.told)
+    return _label(members), action, shown if attempts[-1] else "-", _why(members, lambda region: region.told)
 
 
 def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> str:
     if len(members) == 1:
         return told(members[0])
     # What is kept needs no words beside what is not.
-    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
+    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
     by_reason: dict[tuple[object, ...], list[PlannedRegion]] = {}
-    for each in affected or members:
-        by_reason.setdefault((each.action, each.why, each.detail if each.why is None else ""), []).append(each)
+    for member in affected or members:
+        by_reason.setdefault((member.action, member.why, member.detail if member.why is None else ""), []).append(
+            member
+        )
     said = [f"[{ranges(_indexes(same))}] {told(same[0])}" for same in by_reason.values()]
     return "; ".join(said[:3]) + (f"; and {len(said) - 3} more reasons" if len(said) > 3 else "")
 
 
 def _tree_line(members: list[PlannedRegion]) -> str:
-    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
-    waits = "" if any(each.action is Action.RUN for each in affected) else " waits"
-    return f"{_label(affected)}{waits}: {cut(_why(affected, lambda each: each.told), MAX_TREE_LINE)}"
+    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
+    waits = "" if any(member.action is Action.RUN for member in affected) else " waits"
+    return f"{_label(affected)}{waits}: {cut(_why(affected, lambda region: region.told), MAX_TREE_LINE)}"
 
 
 def _asked(members: list[PlannedRegion]) -> list[str]:
     """The first things that a root cause rests on."""
-    affected = [each for each in members if each.action in (Action.RUN, Action.WAIT)]
-    return [cut(f"{each.asked}: {each.said}", MAX_TREE_LINE) for each in affected[0].evidence[:2]]
+    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
+    return [cut(f"{evidence.asked}: {evidence.said}", MAX_TREE_LINE) for evidence in affected[0].evidence[:2]]
 
 
 def _label(members: list[PlannedRegion]) -> str:
@@ -174,4 +178,4 @@ def _label(members: list[PlannedRegion]) -> str:
 
 
 def _indexes(members: Iterable[PlannedRegion]) -> list[int]:
-    return [each.subtask[1] for each in members if each.subtask is not None]
+    return [member.subtask[1] for member in members if member.subtask is not None]

@@ -63,7 +63,8 @@ class Reason:
             chain.append(reason)
             reason = reason.cause
         parts = [
-            f"{each.region}: {each.why.value}" + (f" ({each.detail})" if each.detail else "") for each in chain[:4]
+            f"{reason.region}: {reason.why.value}" + (f" ({reason.detail})" if reason.detail else "")
+            for reason in chain[:4]
         ]
         if len(chain) > 5:
             parts.append(f"... {len(chain) - 5} more ...")

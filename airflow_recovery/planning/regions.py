@@ -49,7 +49,7 @@ class Region:
     @cached_property
     def upstream(self) -> tuple[str, ...]:
         """The regions that this one reads, each once, in the order of its inputs."""
-        return tuple(dict.fromkeys(each.region for each in self.inputs))
+        return tuple(dict.fromkeys(input.region for input in self.inputs))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def region_graph(graph: JobGraph) -> RegionGraph:
     """Cut a job into its recovery regions."""
     vertices = {vertex.name: vertex for vertex in graph.vertices}
     logical = LogicalTopology.of(graph)
-    members_of_regions = [tuple(logical.vertices[each].name for each in members) for members in logical.regions]
+    members_of_regions = [tuple(logical.vertices[member].name for member in members) for members in logical.regions]
     number = {name: index for index, members in enumerate(members_of_regions) for name in members}
     channels = {name for name, each in vertices.items() if each.result is ResultType.PIPELINED_APPROXIMATE}
     names: list[str] = []
@@ -122,11 +122,11 @@ def region_graph(graph: JobGraph) -> RegionGraph:
             Region(
                 name=names[-1],
                 vertices=members,
-                results=tuple(each for each in results if each not in channels),
-                inputs=tuple(each for each in region_inputs if each.result not in channels),
+                results=tuple(result for result in results if result not in channels),
+                inputs=tuple(region_input for region_input in region_inputs if region_input.result not in channels),
                 is_final=any(vertices[name].is_sink for name in members),
-                channels_in=tuple(each for each in region_inputs if each.result in channels),
-                channels_out=tuple(each for each in results if each in channels),
+                channels_in=tuple(region_input for region_input in region_inputs if region_input.result in channels),
+                channels_out=tuple(result for result in results if result in channels),
             )
         )
     _check_unique(graph.name, regions)

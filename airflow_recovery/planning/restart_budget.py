@@ -80,7 +80,7 @@ class RestartLimits:
     @property
     def max_restarts(self) -> int | None:
         """The most restarts that one region can get; `None` where nothing sets a number."""
-        known = [each for each in (self.strategy.max_restarts,) if each is not None]
+        known = [number for number in (self.strategy.max_restarts,) if number is not None]
         if self.maximum_per_task_failures is not None:
             known.append(self.maximum_per_task_failures - 1)
         return min(known, default=None)

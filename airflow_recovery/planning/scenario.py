@@ -137,8 +137,10 @@ class CodeChanged(Request):
         """No recorded fingerprint is today's."""
         changed = regions_named(run.topology, self.vertex)
         regions = tuple(
-            replace(each, fingerprint=f"{SUPPOSED} change of {each.fingerprint}") if each.name in changed else each
-            for each in run.topology.regions
+            replace(region, fingerprint=f"{SUPPOSED} change of {region.fingerprint}")
+            if region.name in changed
+            else region
+            for region in run.topology.regions
         )
         return replace(run, topology=replace(run.topology, regions=regions), resets=None)
 
@@ -198,7 +200,7 @@ class RecomputeAll(Restart):
 
     def restarted(self, topology: PlanRecord) -> list[str]:
         """All of them."""
-        return [each.name for each in topology.regions]
+        return [region.name for region in topology.regions]
 
 
 @dataclass(frozen=True)
@@ -210,13 +212,13 @@ class Together(Request):
 
     def apply(self, run: Scenario) -> Scenario:
         """One after the other."""
-        for each in self.requests:
-            run = each.apply(run)
+        for request in self.requests:
+            run = request.apply(run)
         return run
 
     def text(self) -> str:
         """A few words."""
-        return "; ".join(each.text() for each in self.requests)
+        return "; ".join(request.text() for request in self.requests)
 
 
 REBUILD = Rebuild()
@@ -243,7 +245,7 @@ def together(requests: Iterable[Request]) -> Request:
 
 def restart_everything(run: Scenario) -> Scenario:
     """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
-    names = [each.name for each in run.topology.regions]
+    names = [region.name for region in run.topology.regions]
     return restart_together(run, names, "the failover strategy is full")
 
 
@@ -252,8 +254,8 @@ def restart_together(run: Scenario, names: Iterable[str], why: str) -> Scenario:
 
     Where a person's restart is its cause, these are reset with it; else the plan only foresees what tasks will do.
     """
-    found = _reset(run, names, SUPPOSED, why, failover=True)
-    return replace(found, resets=found.resets if run.resets else None)
+    scenario = _reset(run, names, SUPPOSED, why, failover=True)
+    return replace(scenario, resets=scenario.resets if run.resets else None)
 
 
 def _reset(run: Scenario, names: Iterable[str], who: str, why: str, *, failover: bool = False) -> Scenario:

@@ -15,14 +15,14 @@ def regions_named(topology: PlanRecord, name: str) -> list[str]:
 
     Raises `UnknownRegion` with the closest name.
     """
-    names = [each.name for each in topology.regions]
+    names = [region.name for region in topology.regions]
     if name in names:
         return [name]
-    found = [each.name for each in topology.regions if each.subtask is not None and each.subtask.of == name]
-    found = found or [each.name for each in topology.regions if name in each.vertices]
+    found = [region.name for region in topology.regions if region.subtask is not None and region.subtask.of == name]
+    found = found or [region.name for region in topology.regions if name in region.vertices]
     if found:
         return found
-    known = {*names, *(vertex for each in topology.regions for vertex in each.vertices)}
+    known = {*names, *(vertex for region in topology.regions for vertex in region.vertices)}
     raise UnknownRegion(
         f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
         f"{_some(names)}."
@@ -35,17 +35,17 @@ def region_of_result(topology: PlanRecord, result: str) -> str:
     Raises `UnknownRegion` with the closest name.
     """
     found: dict[str, str] = {}
-    for each in topology.regions:
-        found.setdefault(each.name, each.name)
-        for name in _made(each):
-            found[f"{each.name}.{name}"] = each.name
-    for each in topology.regions:
-        for name in _made(each):
-            found.setdefault(name, each.name)
+    for region in topology.regions:
+        found.setdefault(region.name, region.name)
+        for name in _made(region):
+            found[f"{region.name}.{name}"] = region.name
+    for candidate in topology.regions:
+        for name in _made(candidate):
+            found.setdefault(name, candidate.name)
     if result not in found:
         raise UnknownRegion(
             f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
-            f"{_some(name for each in topology.regions for name in _made(each))}."
+            f"{_some(name for region in topology.regions for name in _made(region))}."
         )
     return found[result]
 
@@ -62,10 +62,10 @@ def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
     Also while it is made: what restarts from a region on restarts whatever its records come to.
     """
     found = set(regions)
-    for each in topology.regions:
-        if not found.isdisjoint((*each.inputs, *planning_of(each).producers(each))):
-            found.add(each.name)
-    return [each.name for each in topology.regions if each.name in found]
+    for region in topology.regions:
+        if not found.isdisjoint((*region.inputs, *planning_of(region).producers(region))):
+            found.add(region.name)
+    return [region.name for region in topology.regions if region.name in found]
 
 
 def _made(region: RegionPlan) -> tuple[str, ...]:

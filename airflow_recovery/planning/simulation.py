@@ -101,7 +101,7 @@ class _MadeAgain(Assumptions):
             writer=_NOT_YET,
             ended_at=_NOT_YET,
             fingerprint=self._regions[name].fingerprint,
-            outputs=tuple(PartitionManifest(each, "", (), digest=_NOT_YET) for each in verified),
+            outputs=tuple(PartitionManifest(result, "", (), digest=_NOT_YET) for result in verified),
         )
         attempt = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
         planned = self._regions[name]

@@ -58,10 +58,10 @@ def probe_manifest(store: ObjectStore, manifest: PartitionManifest) -> Availabil
     (`StoreAccessDenied`, `StoreTimeout`, ...) where it gave no answer: these never mean "missing".
     """
     prefix = listing_prefix(store.base_uri, manifest.location)
-    found = {each.key[len(prefix) :]: each for each in store.list(prefix)}
+    infos = {info.key[len(prefix) :]: info for info in store.list(prefix)}
     missing, altered, evidence = [], [], []
     for wanted in manifest.objects:
-        there = found.pop(wanted.path, None)
+        there = infos.pop(wanted.path, None)
         where = f"{manifest.location}/{wanted.path}"
         if there is None:
             missing.append(wanted.path)
@@ -72,6 +72,6 @@ def probe_manifest(store: ObjectStore, manifest: PartitionManifest) -> Availabil
                 f"{where} was altered: {wanted.size} bytes, etag {wanted.etag} registered; "
                 f"{there.size} bytes, etag {there.etag} found"
             )
-    added = [] if manifest.managed else [each for each in found if not is_hidden(each)]
-    evidence.extend(f"{manifest.location}/{each} was added" for each in added)
+    added = [] if manifest.managed else [name for name in infos if not is_hidden(name)]
+    evidence.extend(f"{manifest.location}/{name} was added" for name in added)
     return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence))

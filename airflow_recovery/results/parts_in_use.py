@@ -25,9 +25,9 @@ def newest_claims(journal: Journal, state: RunState) -> dict[str, Claim]:
     tops = [
         (name, region.latest_attempt)
         for name, region in state.regions.items()
-        if region.latest_attempt in region.attempts and any(each.parts for each in region.attempts.values())
+        if region.latest_attempt in region.attempts and any(attempt.parts for attempt in region.attempts.values())
     ]
-    return {each.region: each for each in journal.read_claims(tops)}
+    return {claim.region: claim for claim in journal.read_claims(tops)}
 
 
 def parts_in_use(
@@ -62,7 +62,9 @@ def made_of(state: RegionState, number: int) -> tuple[int, ...]:
 
 def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int, ...]:
     """The finishes, but for these themselves, that are made of parts of these attempts, whether they count or not."""
-    return tuple(n for n in state.attempts if n not in numbers and any(each in numbers for each in made_of(state, n)))
+    return tuple(
+        n for n in state.attempts if n not in numbers and any(number in numbers for number in made_of(state, n))
+    )
 
 
 def is_settled(state: RegionState, number: int) -> bool:

@@ -69,9 +69,9 @@ class ResultPlaces:
         Not for cached results, which are no objects of a store.
         """
         assert not is_cached_location(manifest.location)
-        base, found = comparable(self.results).rstrip("/"), comparable(manifest.location)
+        base, text = comparable(self.results).rstrip("/"), comparable(manifest.location)
         own = f"{base}/{JournalLayout(self.identity).data}"
-        if found.startswith((own, f"{base}/{SHARED_FOLDER}/")):
+        if text.startswith((own, f"{base}/{SHARED_FOLDER}/")):
             return Look.OPEN
         if manifest.managed:
             raise RecordInvalid(
@@ -84,13 +84,13 @@ class ResultPlaces:
         declared = [uri for result, uri in self.fixed if result == manifest.result and declares(uri, manifest.location)]
         if self.asker is Asker.TASK:
             return Look.OPEN if declared else Look.NOT_DECLARED
-        if any(self._is_served(uri, found) for uri in declared):
+        if any(self._is_served(uri, text) for uri in declared):
             return Look.OPEN_AND_TELL_NOTHING
         return Look.TAKEN_TO_BE_THERE
 
-    def _is_served(self, declared: str, found: str) -> bool:
+    def _is_served(self, declared: str, text: str) -> bool:
         """No file of this machine, unless the results are files too; and no bucket that a template names."""
-        if found.startswith("file:"):
+        if text.startswith("file:"):
             return comparable(self.results).startswith("file:")
         return _BUCKET.match(comparable(_TEMPLATE.split(declared)[0])) is not None
 
@@ -101,9 +101,9 @@ def declares(declared: str, location: str) -> bool:
     if len(literal) == 1:
         return comparable(literal[0]) == comparable(location)
     head, tail = literal
-    found = location.rstrip("/")
+    text = location.rstrip("/")
     return (
-        any(each.startswith(begin) for each, begin in ((found, head), (comparable(found), comparable(head))))
-        and found.endswith(tail)
-        and len(found) >= len(tail)
+        any(each.startswith(begin) for each, begin in ((text, head), (comparable(text), comparable(head))))
+        and text.endswith(tail)
+        and len(text) >= len(tail)
     )

@@ -77,7 +77,7 @@ class ResultProber:
         with ThreadPoolExecutor(min(CONNECTIONS, len(attempts)), thread_name_prefix="recovery-probe") as pool:
             for region, attempt in attempts.items():
                 # What a Spark server keeps is asked for over its one session.
-                if not any(is_cached_location(each.location) for each in _outputs(attempt)):
+                if not any(is_cached_location(output.location) for output in _outputs(attempt)):
                     self._ahead[region, attempt.number] = pool.submit(self._look, region, attempt)
 
     def __call__(self, region: str, attempt: Attempt) -> Reason | None:
@@ -99,18 +99,22 @@ class ResultProber:
                 where = f"registered at {manifest.location}, which today's code does not declare"
                 return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {where}")
             store = self._open(manifest.location)
-            found = probe_manifest(store, manifest)
-            if found.is_available and not found.added:
+            availability = probe_manifest(store, manifest)
+            if availability.is_available and not availability.added:
                 continue
-            evidence = found.evidence[0] + (f" and {len(found.evidence) - 1} more" if len(found.evidence) > 1 else "")
+            evidence = availability.evidence[0] + (
+                f" and {len(availability.evidence) - 1} more" if len(availability.evidence) > 1 else ""
+            )
             if look is Look.OPEN_AND_TELL_NOTHING:
                 evidence = f"{manifest.location} is not as it was registered; `airflow recovery plan` names the objects"
-                found = replace(found, evidence=())
+                availability = replace(availability, evidence=())
             detail = f"attempt {attempt.number}: {evidence}"
-            if not manifest.managed and not attempt.is_followed and (found.altered or found.added):
+            if not manifest.managed and not attempt.is_followed and (availability.altered or availability.added):
                 self._decide_altered(region, manifest, detail)
-            is_missing = found.state is AvailabilityState.MISSING
-            said = tuple(Evidence(f"a listing of {manifest.location}", each) for each in found.evidence[:MAX_EVIDENCE])
+            is_missing = availability.state is AvailabilityState.MISSING
+            said = tuple(
+                Evidence(f"a listing of {manifest.location}", name) for name in availability.evidence[:MAX_EVIDENCE]
+            )
             rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
             for rule in map(rule_text, rules):
                 detail += f"; {rule}"
@@ -126,8 +130,8 @@ class ResultProber:
         if self._places is not None and self._places.asker is Asker.API_SERVER:
             return None  # no plan says which folders a source reads
         # What is evicted is made again of these files: of other rows, if one was overwritten. One that is gone fails.
-        for folder, found in _folders(attempt).items():
-            read = replace(manifest, location=folder, objects=tuple(found))
+        for folder, storeds in _folders(attempt).items():
+            read = replace(manifest, location=folder, objects=tuple(storeds))
             altered = probe_manifest(self._open(folder), read).altered
             if altered:
                 said = f"{folder}/{altered[0]}, of which {manifest.result} is made, was altered since"
@@ -165,9 +169,9 @@ def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
 def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
     """The external files that the attempt read, by the folder that they are in."""
     found: dict[str, list[ResultObject]] = {}
-    for each in attempt.outcome.externals if attempt.outcome is not None else ():
-        folder, _, name = each.uri.rpartition("/")
-        found.setdefault(folder, []).append(ResultObject(name, each.size, each.etag))
+    for external in attempt.outcome.externals if attempt.outcome is not None else ():
+        folder, _, name = external.uri.rpartition("/")
+        found.setdefault(folder, []).append(ResultObject(name, external.size, external.etag))
     return found
 
 

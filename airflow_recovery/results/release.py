@@ -80,7 +80,7 @@ class ReleaseRule:
         self._orphan_grace_s = orphan_grace_s
         self._age_s = age_s
         self._silent_s = silent_s
-        self._regions = {each.name: each for each in plan.regions}
+        self._regions = {region.name: region for region in plan.regions}
         self._evaluation = Evaluation(plan, state, available=_never_asked)
 
     def verdict(self, region: str, number: int) -> Verdict:
@@ -107,13 +107,17 @@ class ReleaseRule:
 
     def used_parts(self, region: str, *, but_finish: int | None = None) -> PartsOf:
         """The parts of ``region`` that are used, by attempt (`parts_in_use`); none of a region that has no parts."""
-        published = {each.attempt for each in self._publish.regions if each.region == region} if self._publish else ()
+        published = (
+            {candidate.attempt for candidate in self._publish.regions if candidate.region == region}
+            if self._publish
+            else ()
+        )
         return parts_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
 
     def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
         """The attempts that go with this finish: it alone uses their parts."""
         others = self.used_parts(region, but_finish=number)
-        return tuple(each for each in made_of(self._state.of(region), number) if each not in others)
+        return tuple(candidate for candidate in made_of(self._state.of(region), number) if candidate not in others)
 
     def _current_number(self, region: str, number: int) -> int | None:
         """``number`` where it is the finish that counts: its own use of its parts does not keep it."""
@@ -126,7 +130,7 @@ class ReleaseRule:
         A result inside the job that still counts follows its policy: every publish names all valid regions, so it would
         never go else.
         """
-        named = any((each.region, each.attempt) == (region, number) for each in publish.regions)
+        named = any((candidate.region, candidate.attempt) == (region, number) for candidate in publish.regions)
         current = self._state.of(region).current
         if current is None or current.number != number or region not in self._regions:
             return named
@@ -152,7 +156,7 @@ class ReleaseRule:
         )
         if waiting is not None:
             return Verdict(False, f"{waiting} still needs it")
-        consumers = [each.name for each in self._regions.values() if name in each.inputs]
+        consumers = [region.name for region in self._regions.values() if name in region.inputs]
         if consumers and region is not None and region.final:
             return Verdict(False, "it is a final result, which others read")
         policy, grace_s = self._retention.policy, self._retention.grace_s
@@ -162,14 +166,16 @@ class ReleaseRule:
         if policy is ReleasePolicy.ON_RUN_SUCCESS:
             publish = self._publish
             if publish is None or (name, attempt.number) not in {
-                (each.region, each.attempt) for each in publish.regions
+                (region.region, region.attempt) for region in publish.regions
             }:
                 return Verdict(False, "the run has not published it")
             age_s = self._age_s([self._layout.publish(publish.number)])
             return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
         taken = [(name, attempt.number, "committed")] if attempt.is_committed else []
         taken += [
-            (each, now.number, "outcome") for each in consumers if (now := self._state.of(each).current) is not None
+            (consumer, now.number, "outcome")
+            for consumer in consumers
+            if (now := self._state.of(consumer).current) is not None
         ]
         age_s = self._age_s(self._layout.attempt(*each) for each in taken)
         return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
@@ -177,7 +183,10 @@ class ReleaseRule:
 
 def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
     """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
-    return next((each.name for each in plan.regions if region in each.inputs and not is_done(each.name)), None)
+    return next(
+        (candidate.name for candidate in plan.regions if region in candidate.inputs and not is_done(candidate.name)),
+        None,
+    )
 
 
 def _after(age_s: float, limit_s: float, said: str, what: str) -> Verdict:
@@ -262,11 +271,11 @@ class Releaser:
 
         It counts by now, claimed before the marker; or it is read, or a person holds it.
         """
-        found = self._journal.load(self._journal.list([region])).of(region)
-        finishes = finishes_made_of(found, numbers)
+        state = self._journal.load(self._journal.list([region])).of(region)
+        finishes = finishes_made_of(state, numbers)
         if not finishes:
             return []
-        counts = [f"{region}@{n}" for n in finishes if found.current is not None and n == found.current.number]
+        counts = [f"{region}@{n}" for n in finishes if state.current is not None and n == state.current.number]
         return [*counts, *readers_of(self._journal, region, *finishes)]
 
     def delete_surplus(
@@ -278,17 +287,17 @@ class Releaser:
         committed. Only where no later claim can adopt more of it (`parts_in_use.is_settled`).
         """
         base = self._results.base_uri
-        kept = {key_below(base, uri) for each in outputs for uri in each.uris()}
+        kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
         found = self._results.list(self._prefix(region, number))
-        return self._delete([each for each in found if each.key not in kept and is_old(each)])
+        return self._delete([info for info in found if info.key not in kept and is_old(info)])
 
     def _prefix(self, region: str, number: int) -> str:
         return f"{self._journal.layout.data_of(region, number)}/"
 
-    def _delete(self, found: list[ObjectInfo]) -> Deleted:
-        if found and not self._dry_run:
-            self._results.delete([each.key for each in found])
-        return Deleted(len(found), sum(each.size for each in found))
+    def _delete(self, infos: list[ObjectInfo]) -> Deleted:
+        if infos and not self._dry_run:
+            self._results.delete([info.key for info in infos])
+        return Deleted(len(infos), sum(info.size for info in infos))
 
 
 def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
@@ -297,7 +306,7 @@ def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
     And the person who holds one of them.
     """
     wanted = {(region, number) for number in numbers}
-    found = [f"{each.region}@{each.attempt}" for each in journal.open_claims() if wanted & pinned_by(each)]
+    found = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & pinned_by(claim)]
     return [*found, HELD] if any(journal.is_pinned(region, number) for number in numbers) else found
 
 

@@ -164,10 +164,10 @@ class Sweeper:
         data = data_of_run(self._results, journal.layout)
         ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
         hashes = [each for key in ages.stored_s if (each := journal.layout.parse_plan(key)) is not None]
-        plans = {each: journal.read_plan(each) for each in hashes}
-        tombstones = [found for key in ages.stored_s if (found := journal.layout.parse_closed(key)) is not None]
+        plans = {candidate: journal.read_plan(candidate) for candidate in hashes}
+        tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
         names = {region.name for plan in plans.values() for region in plan.regions}
-        names |= {each.region for each in journal.read_closed(max(tombstones)).highest} if tombstones else set()
+        names |= {ref.region for ref in journal.read_closed(max(tombstones)).highest} if tombstones else set()
         state = journal.load(journal.list(names))
         if self._views:
             named = {view: of for plan in plans.values() for view, of in views_of_run(journal, plan, state).items()}
@@ -178,7 +178,7 @@ class Sweeper:
             journal=journal,
             state=state,
             plan=plans[self._newest_plan(journal, state, ages, plans)] if plans else PlanRecord("", ()),
-            names={encode(each): each for each in names},
+            names={encode(name): name for name in names},
             ages=ages,
             data=data,
         )
@@ -210,7 +210,7 @@ class Sweeper:
             claimed = journal.read_claim(region, number).plan_hash
             if claimed in plans:
                 return claimed
-        return max(plans, key=lambda each: ages.stored_s.get(journal.layout.plan(each), 0.0))
+        return max(plans, key=lambda plan: ages.stored_s.get(journal.layout.plan(plan), 0.0))
 
     def _rule(self, run: SweptRun) -> ReleaseRule:
         publish = run.journal.read_publish(run.state.newest_publish) if run.state.newest_publish else None
@@ -236,9 +236,9 @@ class Sweeper:
             return Deleted()
         if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
-        parts = run.journal.read_parts_of(region, [(number, each) for each in sorted(used)])
+        parts = run.journal.read_parts_of(region, [(number, candidate) for candidate in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
-        outputs = [output for each in parts for output in each.outputs]
+        outputs = [output for part in parts for output in part.outputs]
         return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
 
     def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
@@ -246,22 +246,22 @@ class Sweeper:
 
         Which is a shared result, or parts of earlier attempts. By the region's name as a path segment.
         """
-        found = set(run.data.attempts)
+        attempts = set(run.data.attempts)
         for region, state in run.state.regions.items():
             for number, attempt in state.attempts.items():
                 outcome = attempt.outcome
                 if outcome is not None and (outcome.shared or outcome.mode.attempts) and not attempt.is_released:
-                    found.add((encode(region), number))
-        return sorted(found)
+                    attempts.add((encode(region), number))
+        return sorted(attempts)
 
     def _verdict(self, run: SweptRun, rule: ReleaseRule, region: str, number: int) -> Verdict:
-        found = run.state.of(region)
-        attempt = found.attempts.get(number)
+        state = run.state.of(region)
+        attempt = state.attempts.get(number)
         if attempt is not None and attempt.is_claimed:
             return rule.verdict(region, number)
         data = run.data.attempts[encode(region), number]
         age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
-        why = "its run was purged" if number <= found.closed_at else "it was never claimed"
+        why = "its run was purged" if number <= state.closed_at else "it was never claimed"
         said = f"{why}, written {duration_text(age_s)} ago"
         if age_s >= self._options.grace_s:
             return Verdict(True, said)
@@ -296,9 +296,9 @@ class Sweeper:
         owner = claim.owner
         assert owner is not None
         journal = Journal(self._store, RunIdentity(owner.dag_id, owner.run_key, owner.group_id), writer=self._writer)
-        found = journal.list([owner.region]).state.of(owner.region)
-        attempt = found.attempts.get(owner.attempt)
-        if attempt is None or owner.attempt <= found.closed_at or attempt.is_released:
+        state = journal.list([owner.region]).state.of(owner.region)
+        attempt = state.attempts.get(owner.attempt)
+        if attempt is None or owner.attempt <= state.closed_at or attempt.is_released:
             return False
         if not attempt.has_outcome:
             return attempt.is_claimed

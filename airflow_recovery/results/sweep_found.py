@@ -53,7 +53,7 @@ class Ages:
     @classmethod
     def of(cls, listed: Iterable[ObjectInfo], now_s: float) -> Ages:
         """From a listing, and the store's present time."""
-        return cls(now_s, {each.key: modified_s(each) for each in listed})
+        return cls(now_s, {info.key: modified_s(info) for info in listed})
 
     def since_newest_s(self, keys: Iterable[str]) -> float:
         """Seconds since the newest of ``keys`` was stored, less the margin. What was not listed is new."""
@@ -87,15 +87,15 @@ class RunData:
 
 def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
     """One listing of everything below a run's results."""
-    found = RunData()
+    data = RunData()
     for info in results.list(layout.data):
         parts = info.key[len(layout.data) :].split("/")
         number = parse_number(parts[1]) if len(parts) > 2 else None
         if number:
-            found.attempts.setdefault((parts[0], number), AttemptData()).add(info)
+            data.attempts.setdefault((parts[0], number), AttemptData()).add(info)
         else:
-            found.strangers.append(info)
-    return found
+            data.strangers.append(info)
+    return data
 
 
 def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[RunIdentity], list[str]]:
@@ -112,13 +112,13 @@ def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[Run
             keys = folders.setdefault("/".join(parts[:3]), [])
             if len(keys) < _KEYS_TRIED:
                 keys.append(key)
-    found: list[RunIdentity] = []
+    identities: list[RunIdentity] = []
     unread: list[str] = []
     for folder, keys in folders.items():
         why = ""
         for key in keys:
             try:
-                found.append(_identity(journal, folder, key))
+                identities.append(_identity(journal, folder, key))
                 break
             except ObjectMissing:
                 continue  # another sweeper purges it
@@ -127,7 +127,7 @@ def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[Run
         else:
             if why:
                 unread.append(f"{journal.base_uri}/{folder} was left as it is, and nothing says whose run it is: {why}")
-    return found, unread
+    return identities, unread
 
 
 def find_shared(journal: ObjectStore) -> list[str]:
@@ -149,9 +149,9 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
 def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity:
     """From a record: a name in a path may be shortened. Raises `RecordInvalid` where it is none of this place."""
     document = parse_json(journal.get(key).body, where=key)
-    names = [document.get(each.name) if isinstance(document, dict) else None for each in fields(RunIdentity)]
+    names = [document.get(field_.name) if isinstance(document, dict) else None for field_ in fields(RunIdentity)]
     try:
-        identity = RunIdentity(*(str(each or "") for each in names))
+        identity = RunIdentity(*(str(name or "") for name in names))
         is_here = JournalLayout(identity).prefix == f"{folder}/"
     except ValueError:  # an id that is empty, or no text
         is_here = False

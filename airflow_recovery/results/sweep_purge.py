@@ -72,21 +72,21 @@ class Purge:
     def _is_closed(self) -> bool:
         """Closed, and not come back since."""
         regions = self._run.state.regions.values()
-        return bool(self._tombstones) and all(each.latest_attempt <= each.closed_at for each in regions)
+        return bool(self._tombstones) and all(region.latest_attempt <= region.closed_at for region in regions)
 
     def _close(self) -> bool:
         run = self._run
         silent = f"silent for {duration_text(run.silent_s)}"
         claims = self._journal.open_claims()
-        readers = [f"{each.region}@{each.attempt}" for each in claims if each.region not in run.state.regions]
+        readers = [f"{claim.region}@{claim.attempt}" for claim in claims if claim.region not in run.state.regions]
         if readers:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(readers)} reads it")
             return False
-        pinned = [f"{name}@{each.number}" for name, found in run.state.regions.items() for each in found.pinned]
+        pinned = [f"{name}@{attempt.number}" for name, state in run.state.regions.items() for attempt in state.pinned]
         if pinned:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {', '.join(pinned)} is pinned")
             return False
-        at_work = next((why for each in claims if (why := self._why_at_work(each))), None)
+        at_work = next((why for claim in claims if (why := self._why_at_work(claim))), None)
         if at_work is not None:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {at_work}")
             return False
@@ -137,10 +137,10 @@ class Purge:
         used = {each for claim in self._journal.open_claims() for each in pinned_by(claim)}
         state = self._journal.list(run.names.values()).state
         # A person who has pinned it while it was being closed.
-        used |= {(name, each.number) for name, found in state.regions.items() for each in found.pinned}
-        used |= {(name, each) for name, number in used for each in made_of(run.state.of(name), number)}
+        used |= {(name, attempt.number) for name, found in state.regions.items() for attempt in found.pinned}
+        used |= {(name, candidate) for name, number in used for candidate in made_of(run.state.of(name), number)}
         pinned = {(encode(name), number) for name, number in used}
-        has_come_back = any(each.latest_attempt > each.closed_at for each in state.regions.values())
+        has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
         objects = size = 0
         for name, number in self._purged_data():
             data = run.data.attempts[name, number]
@@ -171,12 +171,12 @@ class Purge:
         """The history until the run was closed, and of the closing itself, which is written right after it."""
         latest_s = CLOCK_MARGIN_S + max(self._run.ages.stored_s[key] for key in self._tombstones)
         listed = self._journal.store.list(self._layout.streams)
-        return [each.key for each in listed if modified_s(each) <= latest_s]
+        return [info.key for info in listed if modified_s(info) <= latest_s]
 
     def _put_back(self, plans: Mapping[str, bytes]) -> None:
         """What was deleted of a run that has come back after the second look: its claim names one of them."""
         state = self._journal.list(self._run.names.values()).state
-        if any(each.latest_attempt > each.closed_at for each in state.regions.values()):
+        if any(region.latest_attempt > region.closed_at for region in state.regions.values()):
             for key, body in plans.items():
                 with suppress(ObjectExists):
                     self._journal.store.put_if_absent(key, body)
@@ -192,8 +192,8 @@ class Purge:
 
     def _purged_data(self) -> list[tuple[str, int]]:
         """The attempts with data that were closed: the region's name as a path segment, and the number."""
-        found = sorted(self._run.data.attempts)
-        return [(name, number) for name, number in found if number <= self._closed_at(name)]
+        attempts = sorted(self._run.data.attempts)
+        return [(name, number) for name, number in attempts if number <= self._closed_at(name)]
 
     def _closed_at(self, name: str) -> int:
         return self._run.state.of(self._run.names.get(name, "")).closed_at

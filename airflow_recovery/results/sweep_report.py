@@ -44,12 +44,12 @@ class SweepReport:
 
     def of(self, action: Action) -> list[SweepEntry]:
         """The entries of one kind."""
-        return [each for each in self.entries if each.action is action]
+        return [entry for entry in self.entries if entry.action is action]
 
     @property
     def deleted_bytes(self) -> int:
         """Bytes of data deleted, or that would have been."""
-        return sum(each.size for each in self.of(Action.DELETED))
+        return sum(entry.size for entry in self.of(Action.DELETED))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -58,13 +58,13 @@ class SweepReport:
             "deleted_bytes": self.deleted_bytes,
             "entries": [
                 {
-                    "what": each.what,
-                    "action": each.action.value,
-                    "why": each.why,
-                    "objects": each.objects,
-                    "bytes": each.size,
+                    "what": entry.what,
+                    "action": entry.action.value,
+                    "why": entry.why,
+                    "objects": entry.objects,
+                    "bytes": entry.size,
                 }
-                for each in self.entries
+                for entry in self.entries
             ],
             "warnings": self.warnings,
             "unread": self.unread,
@@ -72,9 +72,9 @@ class SweepReport:
 
     def text(self) -> str:
         """One line an entry, and a sum. The entries of a dry run read as those of the sweep that would follow."""
-        lines = [f"warning: {each}" for each in [*self.warnings, *self.unread]]
-        lines += [_line(each) for each in self.entries]
-        count = Counter(each.action for each in self.entries)
+        lines = [f"warning: {warning}" for warning in [*self.warnings, *self.unread]]
+        lines += [_line(entry) for entry in self.entries]
+        count = Counter(entry.action for entry in self.entries)
         told = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
         lines.append(f"{told}; {size_text(self.deleted_bytes)} deleted")
         if self.is_dry_run:

@@ -24,7 +24,7 @@ def sweep_uploads(
     """Abort own leftovers that are older than the grace time. ``now_s`` is the results store's present time."""
     if not isinstance(results, UploadStore):
         return
-    by_prefix = {each.journal.layout.data: each for each in runs}
+    by_prefix = {run.journal.layout.data: run for run in runs}
     try:
         for upload in results.uploads(f"{encode(options.dag_id)}/" if options.dag_id else ""):
             kept = _why_kept(upload, by_prefix, now_s, options.grace_s)

@@ -88,13 +88,15 @@ class RecoveryResultSensor(BaseSensorOperator):
         from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook
 
         try:
-            found = RecoveryResultHook().get_result(
+            result = RecoveryResultHook().get_result(
                 self.external_dag_id, self.vertex, group_id=self.group_id, **self._run()
             )
         except NOT_YET as reason:
             self.log.info("Not yet: %s", reason)
             return False
-        self.log.info("Published: %s@%s in %s (publish %s)", found.region, found.attempt, found.location, found.publish)
+        self.log.info(
+            "Published: %s@%s in %s (publish %s)", result.region, result.attempt, result.location, result.publish
+        )
         return True
 
     def execute(self, context: Context) -> Any:

@@ -45,7 +45,7 @@ class CommittingSink:
 def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
     """``sink`` as plans and outcomes hold it, for the result ``result``."""
     kind = type(sink)
-    config: dict[str, Any] = {each.name: getattr(sink, each.name) for each in fields(sink)}
+    config: dict[str, Any] = {field_.name: getattr(sink, field_.name) for field_ in fields(sink)}
     text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return CommitSpec(result, kind.kind, CommitMode(sink.mode), f"{kind.__module__}:{kind.__qualname__}", text)
 

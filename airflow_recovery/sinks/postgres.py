@@ -60,7 +60,7 @@ class PostgresTable(CommittingSink):
         super().__post_init__()
         check_arguments(PostgresTable.__init__, vars(self), "PostgresTable")
         parts = self.table.split(".")
-        if len(parts) > 2 or not all(each.strip() for each in parts):
+        if len(parts) > 2 or not all(part.strip() for part in parts):
             raise JobDefinitionError(
                 f"PostgresTable: expected table= as 'name' or 'schema.name', found {self.table!r}: the database is the "
                 "connection's"
@@ -316,7 +316,7 @@ class _PostgresCommitter:
     def _answer(self, token: CommitToken, error: Any) -> SinkRefused | SinkUnavailable:
         code, said = error.pgcode or "", _said(error)
         where = f"{token.text}: PostgreSQL said of {self._sink.table}: {said}"
-        if code.startswith(_REFUSING) or (not code and any(each in str(error) for each in _REFUSED_AT_THE_DOOR)):
+        if code.startswith(_REFUSING) or (not code and any(name in str(error) for name in _REFUSED_AT_THE_DOOR)):
             return SinkRefused(
                 f"{where}. Nothing was committed, and no retry helps: change the table, the role's rights, or what the "
                 "sink's function returns, and clear the task."

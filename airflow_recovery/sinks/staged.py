@@ -29,7 +29,7 @@ class StagedRows:
             ) from error
         self._manifest = manifest
         self._store = open_location(manifest.location)
-        self._files = [each for each in manifest.objects if each.path.endswith(".parquet")]
+        self._files = [object for object in manifest.objects if object.path.endswith(".parquet")]
         if not self._files:
             raise ConfigurationError(
                 f"Expected Parquet files of {manifest.result} in {manifest.location}, found none of "
@@ -59,13 +59,13 @@ class StagedRows:
         each = self._files[at]
         base = self._store.base_uri
         uri = f"{self._manifest.location}/{each.path}"
-        found = self._store.get(uri.removeprefix(f"{base}/"), max_bytes=None)
-        if (found.info.size, found.info.etag) != (each.size, each.etag):
+        stored = self._store.get(uri.removeprefix(f"{base}/"), max_bytes=None)
+        if (stored.info.size, stored.info.etag) != (each.size, each.etag):
             raise InputAltered(
                 f"{uri}: expected {each.size} bytes with etag {each.etag}, as it was prepared, found "
-                f"{found.info.size} with {found.info.etag}. Nothing was committed."
+                f"{stored.info.size} with {stored.info.etag}. Nothing was committed."
             )
-        return found.body
+        return stored.body
 
 
 def _schema(file: Any) -> Any:
@@ -74,7 +74,7 @@ def _schema(file: Any) -> Any:
     Spark writes them as INT96, of which Arrow does not know that; a time without a zone it writes in another form.
     """
     columns = (file.schema.column(at) for at in range(len(file.schema)))
-    moments = {each.path.partition(".")[0] for each in columns if each.physical_type == "INT96"}
+    moments = {column.path.partition(".")[0] for column in columns if column.physical_type == "INT96"}
     schema = file.schema_arrow.remove_metadata()
     for at, field in enumerate(schema):
         if field.name in moments:

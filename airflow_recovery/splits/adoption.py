@@ -56,11 +56,11 @@ def split_work(
     kept of splits which have vanished can't be taken over.
     """
     planned = SplitPlan.of(region)
-    assigned = tuple(Split.of_external(each) for each in externals if each.vertex == planned.split_source)
+    assigned = tuple(Split.of_external(external) for external in externals if external.vertex == planned.split_source)
     reading = reading_of(region.fingerprint, pins)
     mine = state.of(region.name)
     before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.invalid_up_to]
-    claims = {each.attempt: each for each in run.journal.read_claims(before)}
+    claims = {claim.attempt: claim for claim in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     parts = _read(run, region.name, numbers_of(base))
     book = split_log(run.journal, planned.split_source).book if before and planned.pulls_splits else None
@@ -69,9 +69,9 @@ def split_work(
     def is_own(part: Part) -> bool:
         return book is None or book.has(index, part.attempt, part.splits)
 
-    base = usable(base, parts, {each.key for each in assigned}, _gone(run, region.name, parts), is_own=is_own)
+    base = usable(base, parts, {split.key for split in assigned}, _gone(run, region.name, parts), is_own=is_own)
     if book is not None:
-        _check_kept(run, region, book, index, assigned, {key for each in taken(base, parts) for key in each.splits})
+        _check_kept(run, region, book, index, assigned, {key for part in taken(base, parts) for key in part.splits})
     work = SplitWork(assigned, base, taken(base, parts), reading, planned.pulls_splits)
     if before:
         lost = len(parts) - len(work.adopted)
@@ -120,10 +120,10 @@ def _check_kept(
 ) -> None:
     """Before the claim, after which it would be given back: what has vanished can't be read again."""
     gone = book.vanished() & {*book.held_by(index)}
-    left = [each for each in assigned if each.key in gone and each.key not in adopted]
+    left = [split for split in assigned if split.key in gone and split.key not in adopted]
     if left:
         committed = committed_splits(run.journal, region.name, SplitPlan.of(region).split_source)
-        check_kept(region.name, [each for each in left if each.key in committed])
+        check_kept(region.name, [split for split in left if split.key in committed])
 
 
 def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[Part, ...]:
@@ -138,13 +138,13 @@ def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[Pa
 
 def _gone(run: Run, region: str, parts: Sequence[Part]) -> frozenset[tuple[int, int]]:
     """The parts whose objects are not there as they were written. One listing, where nothing is amiss."""
-    made = [each for each in parts if each.outputs]
+    made = [part for part in parts if part.outputs]
     if not made:
         return frozenset()
-    results = [each.result for each in made[0].outputs]
+    results = [output.result for output in made[0].outputs]
     if _is_there(run, region, union_of(folder_of(made), results, made)):
         return frozenset()
-    return frozenset((each.attempt, each.number) for each in made if not _is_there(run, region, each.outputs))
+    return frozenset((part.attempt, part.number) for part in made if not _is_there(run, region, part.outputs))
 
 
 def _is_there(run: Run, region: str, outputs: tuple[PartitionManifest, ...]) -> bool:

@@ -33,12 +33,12 @@ class Batch:
     @property
     def keys(self) -> frozenset[str]:
         """Content keys."""
-        return frozenset(each.key for each in self.splits)
+        return frozenset(split.key for split in self.splits)
 
     @property
     def weight(self) -> int:
         """Bytes, as far as they are known."""
-        return sum(each.weight for each in self.splits)
+        return sum(split.weight for split in self.splits)
 
 
 class SplitAssignment(Protocol):
@@ -71,10 +71,10 @@ def planned_batches(todo: Iterable[Split], *, batch_bytes: int, suspicion: Mappi
     """
     regular: list[Split] = []
     suspects: list[Split] = []
-    for each in todo:
-        (suspects if suspicion.get(each.key) else regular).append(each)
-    alone = {each.key for each in suspects if suspicion[each.key] >= ALONE}
+    for split in todo:
+        (suspects if suspicion.get(split.key) else regular).append(split)
+    alone = {suspect.key for suspect in suspects if suspicion[suspect.key] >= ALONE}
     return (
-        *(Batch(each) for each in batches(regular, batch_bytes=batch_bytes)),
-        *(Batch(each, may_be_poison=True) for each in batches(suspects, batch_bytes=batch_bytes, suspects=alone)),
+        *(Batch(batch) for batch in batches(regular, batch_bytes=batch_bytes)),
+        *(Batch(batch, may_be_poison=True) for batch in batches(suspects, batch_bytes=batch_bytes, suspects=alone)),
     )

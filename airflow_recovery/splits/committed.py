@@ -23,10 +23,12 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     state = journal.load(journal.list([region])).of(region)
     found: set[str] = set()
     if state.current is not None and state.current.outcome is not None:
-        found |= {Split.of_external(each).key for each in state.current.outcome.externals if each.vertex == vertex}
+        found |= {
+            Split.of_external(external).key for external in state.current.outcome.externals if external.vertex == vertex
+        }
     claims = {
-        each.attempt: each
-        for each in journal.read_claims(
+        claim.attempt: claim
+        for claim in journal.read_claims(
             (region, number)
             for number, attempt in state.attempts.items()
             if attempt.is_claimed and number > state.invalid_up_to
@@ -35,7 +37,7 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     reading = SplitClaim.of(claims[max(claims)]).reading if claims else None
     if reading is not None:
         parts = journal.read_parts_of(region, numbers_of(adoptable(state, claims, reading)))
-        found |= {key for each in parts for key in each.splits}
+        found |= {key for part in parts for key in part.splits}
     return frozenset(found)
 
 

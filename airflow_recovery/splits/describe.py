@@ -58,11 +58,11 @@ def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | No
         taken = _counted(journal, region, base)
     except ObjectMissing:
         return None
-    kept = sum(each.splits for each in taken)
+    kept = sum(count.splits for count in taken)
     return SplitsDone(
-        done=kept + sum(each.splits for each in own),
+        done=kept + sum(count.splits for count in own),
         kept=kept,
-        lost=sum(each.lost for each in (*own, *taken)),
+        lost=sum(count.lost for count in (*own, *taken)),
         total=None,
     )
 
@@ -70,7 +70,7 @@ def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | No
 def _counted(journal: Journal, region: str, parts: list[tuple[int, int]]) -> list[_Count]:
     """Of each part, by attempt and number. Reads those that this process has not read yet."""
     seen = _counts.setdefault(journal.store, {})
-    keys = [journal.layout.part(region, *each) for each in parts]
+    keys = [journal.layout.part(region, *part) for part in parts]
     wanted = [each for each, key in zip(parts, keys, strict=True) if key not in seen]
     found = {key: seen[key] for key in keys if key in seen}
     if len(seen) + len(wanted) > MAX_REMEMBERED:
@@ -82,7 +82,7 @@ def _counted(journal: Journal, region: str, parts: list[tuple[int, int]]) -> lis
 
 
 def _size(parts: Iterable[PartRef]) -> int:
-    return sum(len(each.splits) for each in parts)
+    return sum(len(part.splits) for part in parts)
 
 
 class SplitStory(StoryMode):

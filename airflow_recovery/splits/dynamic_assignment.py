@@ -87,19 +87,19 @@ def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished)
 
 def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger) -> Discovered | None:
     """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
-    found = book.news(told.splits, told.state)
-    if found is None:
+    discovered = book.news(told.splits, told.state)
+    if discovered is None:
         return None
-    if found.vanished and vanished is Vanished.FAIL:
+    if discovered.vanished and vanished is Vanished.FAIL:
         raise SplitsVanished(
-            f"vertex {vertex!r}: expected the splits that were listed before, found {len(found.vanished)} gone "
-            f"({names(book.known[key] for key in found.vanished)}): bring them back, or declare vanished='drop' or "
+            f"vertex {vertex!r}: expected the splits that were listed before, found {len(discovered.vanished)} gone "
+            f"({names(book.known[key] for key in discovered.vanished)}): bring them back, or declare vanished='drop' or "
             "'keep'"
         )
     if book.known:
-        new, gone = len(found.added), len(found.vanished)
+        new, gone = len(discovered.added), len(discovered.vanished)
         log.warning("The splits of %s are others than before: %d new, %d gone.", vertex, new, gone)
-    return found
+    return discovered
 
 
 def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> SplitBook:
@@ -110,7 +110,7 @@ def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterabl
     given it back between the look before the claim and this one. And where there is no such subtask any more.
     """
     parts = tuple(base)
-    kept = {key for each in parts for key in each.splits}
+    kept = {key for part in parts for key in part.splits}
     if attempt > 1:
         splits.append(lambda book: book.rest_of(subtask, attempt, kept))
     else:
@@ -123,7 +123,7 @@ def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Part])
     """After the return. Raises `AttemptLost` where the attempt is over, or ``base`` is not the subtask's any more."""
     if book.is_over(subtask, attempt):
         raise AttemptLost(f"attempt {attempt} of subtask {subtask} is over: a later one counts, or it is one too many")
-    lost = [each for each in base if not book.has(subtask, each.attempt, each.splits)]
+    lost = [part for part in base if not book.has(subtask, part.attempt, part.splits)]
     if lost:
         raise AttemptLost(
             f"attempt {attempt} of subtask {subtask}: {len(lost)} parts that it adopts were given back while it was "
@@ -142,18 +142,18 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
         return None
     region = run.regions[claim.region]
     subtask = region.subtask.index if region.subtask is not None else 0
-    base = {key for each in work.adopted for key in each.splits}
+    base = {key for part in work.adopted for key in part.splits}
     try:
         log = split_log(run.journal, SplitPlan.of(region).split_source)
         book = return_rest(log, subtask, claim.attempt, work.adopted)
     except AttemptLost as error:
         run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, str(error)))
         raise
-    if book.next_batch(subtask, 1, {each.key for each in work.assigned}):
+    if book.next_batch(subtask, 1, {split.key for split in work.assigned}):
         return None
     run.log.info("%s: no split is left for it; it has %d.", claim.region, len(base))
-    if any(each.outputs for each in work.adopted):
-        own = tuple(each for each in work.assigned if each.key in base)
+    if any(part.outputs for part in work.adopted):
+        own = tuple(split for split in work.assigned if split.key in base)
         return finish_without_spark(run, replace(attempt, work=replace(work, assigned=own, is_pulled=False)))
     return None if base else _finish_without_rows(run, attempt, region)
 
@@ -178,7 +178,7 @@ def _finish_without_rows(run: Run, attempt: ClaimedAttempt, region: RegionPlan) 
 def _outputs_of_another(run: Run, region: RegionPlan) -> dict[str, PartitionManifest] | None:
     """What the first part of another subtask wrote, by result: its columns are this one's."""
     of = region.subtask.of if region.subtask is not None else None
-    others = [each.name for each in run.plan.regions if each.subtask is not None and each.subtask.of == of]
+    others = [region.name for region in run.plan.regions if region.subtask is not None and region.subtask.of == of]
     for name, state in run.journal.list(others).state.regions.items():
         for n, each in state.attempts.items():
             for part in run.journal.read_parts(name, n, min(each.parts, 1)):

@@ -166,7 +166,7 @@ class SplitBook:
         split that is listed is in exactly one.
         """
         held: Mapping[str, int] = self._held.get(subtask, {})
-        read = {key: each.attempt for each in parts for key in each.splits}
+        read = {key: part.attempt for part in parts for key in part.splits}
         told = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
             "were given to it since": [key for key in held if key not in read],
@@ -207,13 +207,13 @@ class SplitBook:
         """
         found: list[str] = []
         size = 0
-        for each in chain(self._home.get(subtask, ()), self._unassigned):
-            if among is not None and each not in among:
+        for name in chain(self._home.get(subtask, ()), self._unassigned):
+            if among is not None and name not in among:
                 continue
-            size += self._known[each].weight
+            size += self._known[name].weight
             if found and size > max_bytes:
                 break
-            found.append(each)
+            found.append(name)
             if size >= max_bytes:
                 break
         return tuple(found)
@@ -293,7 +293,7 @@ class SplitBook:
 
     def _rescale(self, record: Rescaled) -> None:
         self._parallelism = record.parallelism
-        for subtask in sorted(each for each in {*self._held, *self._home} if not self._exists(each)):
+        for subtask in sorted(number for number in {*self._held, *self._home} if not self._exists(number)):
             for key in self._held.pop(subtask, ()):
                 del self._holder[key]
                 self._set_free(key, None)
@@ -353,7 +353,7 @@ class SplitBook:
     def to_json(self) -> dict[str, Any]:
         """All of it, in an order in which equal books have equal JSON."""
         return {
-            "splits": [[each.uri, each.size, each.etag] for each in self._known.values()],
+            "splits": [[split.uri, split.size, split.etag] for split in self._known.values()],
             "homeless": list(self._unassigned),
             "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
             "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
@@ -371,7 +371,7 @@ class SplitBook:
     def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
         """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
         book = cls()
-        book._known = {each.key: each for each in (Split(*split) for split in value["splits"])}
+        book._known = {candidate.key: candidate for candidate in (Split(*split) for split in value["splits"])}
         book._unassigned = OrderedDict.fromkeys(value["homeless"])
         book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
         book._owner_of = {key: subtask for subtask, each in book._home.items() for key in each}
@@ -392,8 +392,8 @@ class SplitBook:
 def fold(records: Iterable[LogRecord], book: SplitBook | None = None) -> SplitBook:
     """The book after ``records``, in their order. ``book``, where given, is what came before them, and is changed."""
     book = book or SplitBook()
-    for each in records:
-        book.add(each)
+    for record in records:
+        book.add(record)
     return book
 
 

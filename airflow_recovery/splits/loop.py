@@ -98,7 +98,7 @@ class SplitLoop:
         self._failed: list[_Failed] = []
         self._failed_batches = 0
         self._own: list[Part] = []
-        self._schemas = {each.result: each.schema for part in adopted for each in part.outputs}
+        self._schemas = {output.result: output.schema for part in adopted for output in part.outputs}
         self._committed_at = time.monotonic()
 
     def run(self) -> tuple[Part, ...]:
@@ -110,8 +110,8 @@ class SplitLoop:
         self._progress.vertex = self._splits.vertex
         with self._progress.watching(self._region.spark):
             with ThreadPoolExecutor(self._splits.threads, "batches") as pool:
-                for each in range(self._splits.threads):
-                    pool.submit(self._drain, each)
+                for number in range(self._splits.threads):
+                    pool.submit(self._drain, number)
             if self._raised is not None:
                 raise self._raised
             if not self._later and not self._own and not self._adopted and not self._failed:
@@ -225,7 +225,7 @@ class SplitLoop:
                 attempt=spec.attempt,
                 number=len(self._own),
                 writer=spec.trace.writer,
-                splits=tuple(each.key for each in splits),
+                splits=tuple(split.key for split in splits),
                 outputs=outputs,
                 written_at=datetime.now(timezone.utc).isoformat(),
                 # Since the part before it, so that all of them sum up to the time of the attempt.
@@ -242,20 +242,20 @@ class SplitLoop:
     def _discard(self, outputs: Iterable[PartitionManifest]) -> None:
         try:
             store = self._region.store
-            for each in outputs:
-                prefix = listing_prefix(store.base_uri, each.location)
-                store.delete([found.key for found in store.list(prefix)])
+            for output in outputs:
+                prefix = listing_prefix(store.base_uri, output.location)
+                store.delete([info.key for info in store.list(prefix)])
         except Exception as error:
             self._region.log.warning("What was not committed is left behind: %s", error)
 
     def _check_columns(self, outputs: Iterable[PartitionManifest]) -> None:
         """Now, and not after hours when the parts are put together."""
-        for each in outputs:
-            expected = self._schemas.setdefault(each.result, each.schema)
-            if each.schema != expected:
+        for output in outputs:
+            expected = self._schemas.setdefault(output.result, output.schema)
+            if output.schema != expected:
                 raise JobDefinitionError(
-                    f"result {each.result!r}: expected every batch to have the columns of the first one, {expected}, "
-                    f"found {each.schema}: have the source say its columns and types, instead of taking them from the "
+                    f"result {output.result!r}: expected every batch to have the columns of the first one, {expected}, "
+                    f"found {output.schema}: have the source say its columns and types, instead of taking them from the "
                     "files of each batch"
                 )
 
@@ -274,7 +274,7 @@ class SplitLoop:
                 log.warning("A batch of %d splits failed, its halves are read after the others: %s", count, told)
                 # In front: the split that it was is found before the next batch is looked into.
                 halves = batch.splits[: count // 2], batch.splits[count // 2 :]
-                self._later.extendleft(Batch(each, may_be_poison=True) for each in reversed(halves))
+                self._later.extendleft(Batch(halve, may_be_poison=True) for halve in reversed(halves))
             too_many = max(len(self._failed), self._failed_batches) > MAX_FAILED + self._splits.loss_budget
         if too_many:
             message = (
@@ -287,18 +287,18 @@ class SplitLoop:
         """Give up, fail for now, or fail for good."""
         if not self._failed:
             return
-        lost = sum(len(each.splits) for each in (*self._adopted, *self._own) if each.lost is not None)
-        poison = [each for each in self._failed if self._is_hopeless(each)]
+        lost = sum(len(part.splits) for part in (*self._adopted, *self._own) if part.lost is not None)
+        poison = [failed for failed in self._failed if self._is_hopeless(failed)]
         within = len(self._failed) + lost <= self._splits.loss_budget
         if len(poison) == len(self._failed) and within:
-            for each in poison:
-                self._region.log.warning("Split %s is given up, within the loss budget.", each.split.name)
-                self._commit((each.split,), (), lost=each.failure)
+            for candidate in poison:
+                self._region.log.warning("Split %s is given up, within the loss budget.", candidate.split.name)
+                self._commit((candidate.split,), (), lost=candidate.failure)
             return
         worst = poison or self._failed
-        named = names(each.split for each in worst)
+        named = names(failed.split for failed in worst)
         first = worst[0].failure
-        label = _label(each.split for each in self._failed)
+        label = _label(failed.split for failed in self._failed)
         told = f"{first.type}: {first.message}"
         safe = f"{self._counts.counts().text()}, and are not read again."
         if poison:
@@ -325,7 +325,7 @@ def _in_a_line(failure: Failure) -> str:
 
 
 def _label(splits: Iterable[Split]) -> tuple[tuple[str, str], ...]:
-    return ((SPLITS_LABEL, ",".join(each.key for each in splits)),)
+    return ((SPLITS_LABEL, ",".join(split.key for split in splits)),)
 
 
 _DIED = "DriverLost"

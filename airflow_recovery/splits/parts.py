@@ -42,15 +42,13 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
     newest = max(same)
     logs = (*SplitClaim.of(claims[newest]).base, AdoptedParts(newest, state.attempts[newest].parts))
     return tuple(
-        each
-        for each in logs
-        if each.numbers and each.attempt > state.invalid_up_to and not state.is_let_go(each.attempt)
+        log for log in logs if log.numbers and log.attempt > state.invalid_up_to and not state.is_let_go(log.attempt)
     )
 
 
 def numbers_of(base: Iterable[AdoptedParts]) -> list[tuple[int, int]]:
     """(attempt, number) of every part that is adopted, in order."""
-    return [(each.attempt, number) for each in base for number in each.numbers]
+    return [(parts.attempt, number) for parts in base for number in parts.numbers]
 
 
 def usable(
@@ -69,19 +67,24 @@ def usable(
     wanted = set(assigned)
     covered: set[str] = set()
     dropped: dict[int, set[int]] = {}
-    for each in parts:
-        splits = set(each.splits)
-        if (each.attempt, each.number) in gone or not splits <= wanted or splits & covered or not is_own(each):
-            dropped.setdefault(each.attempt, set()).add(each.number)
+    for candidate in parts:
+        splits = set(candidate.splits)
+        if (
+            (candidate.attempt, candidate.number) in gone
+            or not splits <= wanted
+            or splits & covered
+            or not is_own(candidate)
+        ):
+            dropped.setdefault(candidate.attempt, set()).add(candidate.number)
         else:
             covered |= splits
     found = (
-        replace(each, dropped=tuple(sorted({*each.dropped, *dropped[each.attempt]})))
-        if each.attempt in dropped
-        else each
-        for each in base
+        replace(parts, dropped=tuple(sorted({*parts.dropped, *dropped[parts.attempt]})))
+        if parts.attempt in dropped
+        else parts
+        for parts in base
     )
-    return tuple(each for each in found if each.numbers)
+    return tuple(parts for parts in found if parts.numbers)
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class SplitWork(AttemptWork):
     @property
     def is_done(self) -> bool:
         """Nothing is left to be read, and something was: it can be finished as it is."""
-        return not self.is_pulled and not self.todo and any(each.outputs for each in self.adopted)
+        return not self.is_pulled and not self.todo and any(part.outputs for part in self.adopted)
 
     @property
     def in_claim(self) -> SplitClaim:
@@ -119,7 +122,7 @@ class SplitWork(AttemptWork):
 
     def text(self) -> str:
         """For people."""
-        kept = sum(len(each.splits) for each in self.adopted)
+        kept = sum(len(part.splits) for part in self.adopted)
         return f"{kept} splits kept" if self.is_pulled else f"{kept} of {len(self.assigned)} splits kept"
 
 
@@ -128,8 +131,8 @@ def folder_of(parts: Iterable[Part]) -> str:
 
     Raises `ManifestInvalid` where none of them has a result.
     """
-    for each in parts:
-        for output in each.outputs:
+    for part in parts:
+        for output in part.outputs:
             return output.location.rsplit("/", 3)[0]
     raise ManifestInvalid("expected a part with results, found none: restart the region, which reads everything anew")
 
@@ -137,7 +140,7 @@ def folder_of(parts: Iterable[Part]) -> str:
 def taken(base: Iterable[AdoptedParts], parts: Iterable[Part]) -> tuple[Part, ...]:
     """Of ``parts``, those that ``base`` adopts."""
     adopted = set(numbers_of(base))
-    return tuple(each for each in parts if (each.attempt, each.number) in adopted)
+    return tuple(part for part in parts if (part.attempt, part.number) in adopted)
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class Cover:
 
 def cover(assigned: Iterable[str], parts: Iterable[Part]) -> Cover:
     """Compare the splits of ``parts`` with the content keys that were assigned."""
-    counts = Counter(key for each in parts for key in each.splits)
+    counts = Counter(key for part in parts for key in part.splits)
     wanted = dict.fromkeys(assigned)
     return Cover(
         missing=tuple(key for key in wanted if key not in counts),
@@ -167,7 +170,7 @@ def cover(assigned: Iterable[str], parts: Iterable[Part]) -> Cover:
 
 def check_cover(assigned: Iterable[Split], parts: Iterable[Part]) -> None:
     """Before a finish. Raises `SplitsNotCovered` where ``parts`` are not exactly what was to be read."""
-    by_key = {each.key: each for each in assigned}
+    by_key = {split.key: split for split in assigned}
     found = cover(by_key, parts)
     if found.is_exact:
         return
@@ -186,32 +189,32 @@ def check_cover(assigned: Iterable[Split], parts: Iterable[Part]) -> None:
 
 def to_read(assigned: Iterable[Split], parts: Iterable[Part]) -> tuple[Split, ...]:
     """Of ``assigned``, what is in none of ``parts``, in the order given."""
-    done = {key for each in parts for key in each.splits}
-    return tuple(each for each in assigned if each.key not in done)
+    done = {key for part in parts for key in part.splits}
+    return tuple(split for split in assigned if split.key not in done)
 
 
 def refs_of(parts: Iterable[Part]) -> tuple[PartRef, ...]:
     """``parts`` as a finish names them."""
-    return tuple(PartRef(each.attempt, each.number, each.splits) for each in parts)
+    return tuple(PartRef(part.attempt, part.number, part.splits) for part in parts)
 
 
 def accumulated(parts: Iterable[Part]) -> tuple[tuple[str, float], ...]:
     """The sums of all parts: what a part counted stands in it, so that no attempt that dies takes it along."""
     sums: dict[str, float] = {}
-    for each in parts:
-        for name, amount in each.accumulators:
+    for part in parts:
+        for name, amount in part.accumulators:
             sums[name] = sums.get(name, 0) + amount
     return tuple(sorted(sums.items()))
 
 
 def lost_splits_of(parts: Iterable[Part], assigned: Iterable[Split]) -> tuple[LostSplit, ...]:
     """The splits that a finish of ``parts`` does without."""
-    by_key = {each.key: each for each in assigned}
+    by_key = {split.key: split for split in assigned}
     return tuple(
-        LostSplit(key, by_key[key].uri if key in by_key else "", f"{each.lost.type}: {each.lost.message}")
-        for each in parts
-        if each.lost is not None
-        for key in each.splits
+        LostSplit(key, by_key[key].uri if key in by_key else "", f"{part.lost.type}: {part.lost.message}")
+        for part in parts
+        if part.lost is not None
+        for key in part.splits
     )
 
 
@@ -221,15 +224,15 @@ def union_of(location: str, results: Iterable[str], parts: Iterable[Part]) -> tu
     ``location`` is the folder of the region, which holds those of all its attempts. Raises `ManifestInvalid` where a
     part lacks a result, lies elsewhere, or has other columns than the others.
     """
-    made = [each for each in parts if each.lost is None]
+    made = [part for part in parts if part.lost is None]
     return tuple(_union(location, result, made) for result in results)
 
 
 def _union(location: str, result: str, parts: list[Part]) -> PartitionManifest:
     objects: list[ResultObject] = []
-    found: list[PartitionManifest] = []
+    manifests: list[PartitionManifest] = []
     for part in parts:
-        own = [each for each in part.outputs if each.result == result]
+        own = [output for output in part.outputs if output.result == result]
         where = f"part {part.number} of {part.region}@{part.attempt}"
         if len(own) != 1:
             raise ManifestInvalid(
@@ -240,34 +243,34 @@ def _union(location: str, result: str, parts: list[Part]) -> PartitionManifest:
                 f"{where}: expected {result!r} below {location}, found it at {own[0].location}: the base of the "
                 "results was changed; restart the region"
             )
-        if found and own[0].schema != found[0].schema:
+        if manifests and own[0].schema != manifests[0].schema:
             raise ManifestInvalid(
-                f"{where}: expected the columns of the parts before it in {result!r}, {found[0].schema}, found "
+                f"{where}: expected the columns of the parts before it in {result!r}, {manifests[0].schema}, found "
                 f"{own[0].schema}: have the source say its columns and types, instead of taking them from each batch "
                 "of files; then restart the region"
             )
         below = own[0].location[len(location) + 1 :]
-        objects += [replace(each, path=f"{below}/{each.path}") for each in own[0].objects]
-        found.append(own[0])
-    rows = [each.rows for each in found if each.rows is not None]
-    digests = [each.digest for each in found if each.digest is not None]
+        objects += [replace(object, path=f"{below}/{object.path}") for object in own[0].objects]
+        manifests.append(own[0])
+    rows = [manifest.rows for manifest in manifests if manifest.rows is not None]
+    digests = [manifest.digest for manifest in manifests if manifest.digest is not None]
     return PartitionManifest(
         result=result,
         location=location,
         objects=tuple(objects),
-        rows=sum(rows) if len(rows) == len(found) else None,
-        schema=found[0].schema if found else None,
-        digest=_sum_of_digests(digests) if digests and len(digests) == len(found) else None,
+        rows=sum(rows) if len(rows) == len(manifests) else None,
+        schema=manifests[0].schema if manifests else None,
+        digest=_sum_of_digests(digests) if digests and len(digests) == len(manifests) else None,
     )
 
 
 def _sum_of_digests(digests: Sequence[str]) -> str:
     """The digest of all rows together (`airflow_recovery.driver.digest`): schema, number of rows, and sums."""
-    kinds = {each.partition("-")[0] for each in digests}
+    kinds = {digest.partition("-")[0] for digest in digests}
     if len(kinds) != 1:
         raise ManifestInvalid(f"expected digests of the same columns, found {sorted(kinds)}: restart the region")
-    numbers = zip(*([int(one, 16) for one in each.split("-")[1:]] for each in digests), strict=True)
-    return "-".join([*kinds, *(f"{sum(each):x}" for each in numbers)])
+    numbers = zip(*([int(one, 16) for one in digest.split("-")[1:]] for digest in digests), strict=True)
+    return "-".join([*kinds, *(f"{sum(number):x}" for number in numbers)])
 
 
 def _named(keys: Collection[str], by_key: Mapping[str, Split]) -> str:
@@ -275,5 +278,5 @@ def _named(keys: Collection[str], by_key: Mapping[str, Split]) -> str:
     unknown = [key for key in keys if key not in by_key]
     more = len(unknown) - MAX_NAMED
     return ", ".join(
-        each for each in (names(known), ", ".join(unknown[:MAX_NAMED]), f"{more} more" if more > 0 else "") if each
+        name for name in (names(known), ", ".join(unknown[:MAX_NAMED]), f"{more} more" if more > 0 else "") if name
     )

@@ -118,8 +118,8 @@ class RowLocalGuard:
             return self._named[node.cteId()]
         children = list(_seq(node.children()))
         if not children:
-            return any(_reads_the_same(each, node) for each in self._leaves)
-        hangs = [self._check(each, where) for each in children]
+            return any(_reads_the_same(leaf, node) for leaf in self._leaves)
+        hangs = [self._check(child, where) for child in children]
         inner = [self._check(each, where) for each in _seq(node.subqueries())]  # all of them
         if any(inner):
             raise _refused(where, "a subquery over the splits", _NEEDS_ALL)
@@ -149,8 +149,8 @@ def _check_join(kind: str, hangs: list[bool], where: str) -> None:
 
 def _check_deterministic(node: Any, where: str) -> None:
     for expression in _seq(node.expressions()):
-        for found in _undetermined(expression):
-            raise _refused(where, f"{found}(), which gives other values in another batch or attempt", _OF_THE_ROW)
+        for text in _undetermined(expression):
+            raise _refused(where, f"{text}(), which gives other values in another batch or attempt", _OF_THE_ROW)
 
 
 def _undetermined(expression: Any) -> Iterator[str]:
@@ -167,9 +167,9 @@ def _undetermined(expression: Any) -> Iterator[str]:
         yield name
 
 
-def _refused(where: str, found: str, why: str) -> JobDefinitionError:
+def _refused(where: str, text: str, why: str) -> JobDefinitionError:
     return JobDefinitionError(
-        f"{where}: expected with commit='split' that every row is treated by itself, found {found}: {why}. Leave "
+        f"{where}: expected with commit='split' that every row is treated by itself, found {text}: {why}. Leave "
         "commit='split' away here, and give the vertices before it a result=BLOCKING of their own: these are then "
         "committed split by split, and this one runs on all their rows"
     )

@@ -27,7 +27,7 @@ class SplitBooks:
     def of(cls, plan: PlanRecord, read: Callable[[str], SplitBook]) -> SplitBooks:
         """All that ``plan`` needs."""
         planned = (SplitPlan.of(region) for region in plan.regions)
-        subtasks = Counter(each.split_source for each in planned if each.pulls_splits)
+        subtasks = Counter(plan.split_source for plan in planned if plan.pulls_splits)
         return cls({source: read(source) for source in sorted(subtasks)}, subtasks)
 
 

@@ -27,7 +27,7 @@ MAX_FAILURES = 3
 """After so many a split is poison: the region fails and names it, or does without it."""
 
 _DEATHS = frozenset(
-    each.value for each in (FailureClass.DRIVER_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.EXECUTOR_LOST)
+    candidate.value for candidate in (FailureClass.DRIVER_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.EXECUTOR_LOST)
 )
 
 
@@ -84,10 +84,10 @@ def record_of(
             suspicion.update(dict.fromkeys(keys, ALONE))
             deadly.update(keys if is_death(failure) else ())
         elif is_death(failure):
-            todo = [each for each in assigned if each.key not in attempt.adopted]
+            todo = [split for split in assigned if split.key not in attempt.adopted]
             batches = planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion)
-            left = [each for each in batches if not each.keys <= attempt.committed]
-            at_once = [each for each in left[:threads] if not each.may_be_poison] or left[:1]
+            left = [batch for batch in batches if not batch.keys <= attempt.committed]
+            at_once = [batch for batch in left[:threads] if not batch.may_be_poison] or left[:1]
             keys = [key for batch in at_once for key in batch.keys - attempt.committed]
             suspicion.update(keys)
             for key in keys:

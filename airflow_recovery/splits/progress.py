@@ -35,11 +35,11 @@ class SplitProgress:
         self, assigned: Iterable[Split], adopted: Collection[str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         splits = list(assigned)
-        found = [each for each in splits if each.key in adopted]
-        self._total, self._weight = len(splits), sum(each.weight for each in splits)
-        self._done, self._done_weight = len(found), sum(each.weight for each in found)
-        self._bytes = sum(each.size for each in splits)
-        self._done_bytes = sum(each.size for each in found)
+        found = [split for split in splits if split.key in adopted]
+        self._total, self._weight = len(splits), sum(split.weight for split in splits)
+        self._done, self._done_weight = len(found), sum(split.weight for split in found)
+        self._bytes = sum(split.size for split in splits)
+        self._done_bytes = sum(split.size for split in found)
         self._adopted_weight = self._done_weight
         self._clock = clock
         self._started = clock()
@@ -48,10 +48,10 @@ class SplitProgress:
     def committed(self, splits: Iterable[Split]) -> SplitCounts:
         """These are committed now. From several threads."""
         with self._lock:
-            for each in splits:
+            for split in splits:
                 self._done += 1
-                self._done_weight += each.weight
-                self._done_bytes += each.size
+                self._done_weight += split.weight
+                self._done_bytes += split.size
         return self.counts()
 
     def counts(self) -> SplitCounts:

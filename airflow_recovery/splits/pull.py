@@ -56,11 +56,11 @@ class PulledSplits:
         return self._batches.popleft() if self._batches else None
 
     def _pull(self) -> Message:
-        found = self._log.append(
+        message = self._log.append(
             lambda book: book.pull(self._subtask, self._attempt, self._seq, self._batch_bytes, self._among)
         )
-        if isinstance(found, (Assign, End)):
-            return found
+        if isinstance(message, (Assign, End)):
+            return message
         sent = self._log.last_sent(self._subtask)  # an earlier pull, whose outcome stayed unknown, has landed
         assert sent is not None, "whoever has a number has read it"
         return sent
@@ -75,5 +75,5 @@ class PulledSplits:
         # In the book that the number was put into, or read from: it is the newest that is known here.
         known = self._log.book.known
         splits = [known[key] for key in message.splits]
-        self.taken.update((each.key, each) for each in splits)
+        self.taken.update((split.key, split) for split in splits)
         self._batches += planned_batches(splits, batch_bytes=self._batch_bytes, suspicion=self._suspicion)

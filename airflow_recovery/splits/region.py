@@ -46,7 +46,7 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     spec = region.spec
     found = region.splits_of(splits.vertex)
     adopted = journal.read_parts_of(spec.region, numbers_of(splits.base))
-    kept = {key for each in adopted for key in each.splits}
+    kept = {key for part in adopted for key in part.splits}
     counts = SplitProgress(found, kept)
     region.log.info("%s: %s.", spec.region, counts.counts().text())
     record = _record(journal, region, splits, found) if spec.attempt > 1 else NOTHING
@@ -64,7 +64,7 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     )
     parts = (*adopted, *loop.run())
     if pulled is not None:
-        found = (*(each for each in found if each.key in kept), *pulled.taken.values())
+        found = (*(split for split in found if split.key in kept), *pulled.taken.values())
     return union_result(region, found, parts)
 
 
@@ -78,7 +78,7 @@ def _pulled(
         spec.attempt,
         batch_bytes=splits.batch_bytes,
         suspicion=record.suspicion,
-        among={each.key for each in listed},
+        among={info.key for info in listed},
     )
 
 
@@ -86,15 +86,15 @@ def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Par
     """The region's results of ``parts``, which must be exactly what was ``assigned``. Raises `SplitsNotCovered`."""
     splits = tuple(assigned)
     check_cover(splits, parts)
-    if all(each.lost is not None for each in parts):
+    if all(part.lost is not None for part in parts):
         raise UserCodeError(
             f"region {region.spec.region}: expected something to read, found {len(splits)} splits, none of which can "
             "be read: look at the splits, or at splits="
         )
-    results = [each.name for each in region.spec.vertices if each.is_result]
+    results = [vertex.name for vertex in region.spec.vertices if vertex.is_result]
     return AttemptResult(
         outputs=union_of(folder_of(parts), results, parts),
-        spark_seconds=round(sum(each.seconds or 0.0 for each in parts if each.attempt != region.spec.attempt), 3),
+        spark_seconds=round(sum(part.seconds or 0.0 for part in parts if part.attempt != region.spec.attempt), 3),
         application_id=None,
         accumulators=accumulated(parts),
         externals=_read_by(region.spec, parts),
@@ -114,11 +114,11 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     state = journal.load(journal.list([spec.region])).of(spec.region)
     ended = [n for n, each in state.attempts.items() if state.invalid_up_to < n < spec.attempt and each.is_claimed]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
-    same = [each for each in claims if SplitClaim.of(each).reading == SplitClaim.of(own).reading]
-    logs = {(each.attempt, k) for each in same for k in range(state.attempts[each.attempt].parts)}
-    wanted = sorted({*logs, *(number for each in same for number in numbers_of(SplitClaim.of(each).base))})
-    found = journal.read_parts_of(spec.region, wanted)
-    keys = {(each.attempt, each.number): each.splits for each in found}
+    same = [claim for claim in claims if SplitClaim.of(claim).reading == SplitClaim.of(own).reading]
+    logs = {(claim.attempt, k) for claim in same for k in range(state.attempts[claim.attempt].parts)}
+    wanted = sorted({*logs, *(number for claim in same for number in numbers_of(SplitClaim.of(claim).base))})
+    parts = journal.read_parts_of(spec.region, wanted)
+    keys = {(part.attempt, part.number): part.splits for part in parts}
     earlier = [
         EarlierAttempt(
             adopted=frozenset(key for number in numbers_of(SplitClaim.of(claim).base) for key in keys[number]),

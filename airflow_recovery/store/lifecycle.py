@@ -27,10 +27,10 @@ def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
         return ()
     path = location.partition("://")[2].partition("/")[2]
     try:
-        found = [each for each in expiry_rules() if path.startswith(each.prefix)]
+        rules = [rule for rule in expiry_rules() if path.startswith(rule.prefix)]
     except StoreError:
         return ()
-    return tuple(sorted(found, key=lambda each: each.days))
+    return tuple(sorted(rules, key=lambda rule: rule.days))
 
 
 def rule_text(rule: ExpiryRule) -> str:

@@ -300,9 +300,9 @@ def _collect(folders: _Folders, folder: str, prefix: str, keys: list[str]) -> No
                 below.append(key)
             elif entry.is_file(follow_symlinks=False) and key.startswith(prefix):
                 keys.append(key)
-    for each in below:
+    for name in below:
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted since
-            _collect(folders, each, prefix, keys)
+            _collect(folders, name, prefix, keys)
 
 
 def _open_temporary(folders: _Folders, folder: str, name: str) -> tuple[int, IO[bytes]]:

@@ -66,7 +66,7 @@ def _refuses_a_second_write(store: ObjectStore, key: str, body: bytes) -> None:
 
 
 def _lists_what_was_written(store: ObjectStore, key: str) -> ObjectInfo:
-    listed = {each.key: each for each in store.list(key)}
+    listed = {info.key: info for info in store.list(key)}
     if key not in listed:
         raise StoreUnsuitable(
             f"{store.base_uri} has stale listings: an object that was just written is not listed, so what "
@@ -103,7 +103,7 @@ def _tells_cases_apart(store: ObjectStore, key: str) -> None:
 
 def _raced_lately(store: ObjectStore, now: ObjectInfo) -> bool:
     """Whether a race has passed within a day before ``now``, an object that was just written: by the store's clock."""
-    raced = next((each for each in store.list(RACED) if each.key == RACED), None)
+    raced = next((info for info in store.list(RACED) if info.key == RACED), None)
     if raced is None or raced.modified is None or now.modified is None:
         return raced is not None
     return 0 <= (now.modified - raced.modified).total_seconds() < RACE_EVERY_S

@@ -202,15 +202,15 @@ class S3Store:
             if answered(error)[0] in _NO_RULES:
                 return ()
             raise self._translated(error, "read the lifecycle rules of", f"s3://{self._bucket}") from error
-        found = []
+        rules = []
         for rule in answer.get("Rules", ()):
             wanted = rule.get("Filter", {})
             prefix = wanted.get("Prefix") or wanted.get("And", {}).get("Prefix") or rule.get("Prefix") or ""
             days = rule.get("Expiration", {}).get("Days")
             concerns = prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
             if rule.get("Status") == "Enabled" and days is not None and concerns:
-                found.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
-        return tuple(found)
+                rules.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
+        return tuple(rules)
 
     def _get(self, key: str, max_bytes: int | None) -> StoredObject:
         failures = 0
@@ -308,13 +308,13 @@ class S3Store:
 
 def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
     """The prefix ends with a slash, or is empty."""
-    found = _URI.fullmatch(base_uri)
-    prefix = (found["prefix"] or "").removesuffix("/") if found else ""
+    match = _URI.fullmatch(base_uri)
+    prefix = (match["prefix"] or "").removesuffix("/") if match else ""
     try:
-        if found is None or (prefix and not checked_key(prefix)):
+        if match is None or (prefix and not checked_key(prefix)):
             raise ValueError
     except ValueError:
         raise ConfigurationError(
             f"Expected s3://<bucket>/<prefix>, found {base_uri!r}. Name a bucket, and no empty part, '.' or '..' in it."
         ) from None
-    return found["bucket"], f"{prefix}/" if prefix else ""
+    return match["bucket"], f"{prefix}/" if prefix else ""

@@ -34,10 +34,10 @@ def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:
 
 def _command(identity: RunIdentity, keys: Sequence[str]) -> str | None:
     """``airflow tasks clear`` knows logical dates only, and no map indexes: clearing all subtasks is harmless."""
-    found = re.fullmatch(r"date-(.+T\d{2})(\d{2})(\d{2}.*)Z", identity.run_key)
-    if found is None:
+    match = re.fullmatch(r"date-(.+T\d{2})(\d{2})(\d{2}.*)Z", identity.run_key)
+    if match is None:
         return None
-    date = f"{found[1]}:{found[2]}:{found[3]}+00:00"
-    tasks = "|".join(re.escape(each) for each in dict.fromkeys(TaskKey.parse(key).task_id for key in keys))
+    date = f"{match[1]}:{match[2]}:{match[3]}+00:00"
+    tasks = "|".join(re.escape(task_id) for task_id in dict.fromkeys(TaskKey.parse(key).task_id for key in keys))
     words = ["airflow", "tasks", "clear", identity.dag_id, "--task-regex", f"^({tasks})$"]
     return shlex.join([*words, "--start-date", date, "--end-date", date, "--yes"])

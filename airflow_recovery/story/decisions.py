@@ -35,10 +35,10 @@ class Decision:
 
 def decisions_of(events: RunEvents) -> list[Decision]:
     """Newest first, each once: an event may be recorded by several processes."""
-    found = {decision for each in events.recorded if (decision := _decision(each.event)) is not None}
-    return sorted(found, key=lambda each: (each.at, each.kind, each.region or "", each.text), reverse=True)[
-        :MAX_DECISIONS
-    ]
+    decisions = {decision for each in events.recorded if (decision := _decision(each.event)) is not None}
+    return sorted(
+        decisions, key=lambda decision: (decision.at, decision.kind, decision.region or "", decision.text), reverse=True
+    )[:MAX_DECISIONS]
 
 
 def _decision(event: JobEvent) -> Decision | None:

@@ -22,17 +22,17 @@ class Edge:
 
 def edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
     """In the order of the consumers. That a result is cached is known once an attempt has registered it."""
-    regions = {each.name: each for each in plan.regions}
-    types = {each.name: _type(each, state) for each in plan.regions}
+    regions = {region.name: region for region in plan.regions}
+    types = {region.name: _type(region, state) for region in plan.regions}
     return [
-        Edge(producer, each.name, _read(each, regions[producer]), types[producer])
-        for each in plan.regions
-        for producer in each.inputs
+        Edge(producer, region.name, _read(region, regions[producer]), types[producer])
+        for region in plan.regions
+        for producer in region.inputs
     ]
 
 
 def _read(consumer: RegionPlan, producer: RegionPlan) -> tuple[str, ...]:
-    return tuple(each for each in producer.results if each in consumer.reads) or producer.results
+    return tuple(result for result in producer.results if result in consumer.reads) or producer.results
 
 
 def _type(region: RegionPlan, state: RunState) -> ResultType:
@@ -40,4 +40,4 @@ def _type(region: RegionPlan, state: RunState) -> ResultType:
         return ResultType.BLOCKING_PERSISTENT
     current = state.of(region.name).current
     outputs = current.outcome.outputs if current is not None and current.outcome is not None else ()
-    return ResultType.CACHED if any(is_cached_location(each.location) for each in outputs) else ResultType.BLOCKING
+    return ResultType.CACHED if any(is_cached_location(output.location) for output in outputs) else ResultType.BLOCKING

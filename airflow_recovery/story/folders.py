@@ -19,8 +19,8 @@ def folders(store: ObjectStore, prefix: str = "", *, most: int = 1000) -> list[s
 def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
     start_after = ""
     while True:
-        below = (each.key[len(prefix) :] for each in store.list(prefix, start_after=start_after))
-        key = next((each for each in below if "/" in each), None)
+        below = (info.key[len(prefix) :] for info in store.list(prefix, start_after=start_after))
+        key = next((name for name in below if "/" in name), None)
         if key is None:
             return
         name = key.partition("/")[0]

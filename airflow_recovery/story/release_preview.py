@@ -32,48 +32,48 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
     """Of the attempt that counts. Raises `UnknownRegion`, `NothingRecorded` where nothing of it counts or it is
     released already, and `Refused` where it is pinned, somebody reads it, or its sink has not taken it over yet.
     """
-    found = attempt_to_release(view, region)
-    current = found.attempt
+    hand = attempt_to_release(view, region)
+    current = hand.attempt
     topology = view.in_use.plan
-    readers = [each.name for each in topology.regions if region in each.inputs]
+    readers = [candidate.name for candidate in topology.regions if region in candidate.inputs]
     scenario = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()
-    (planned,) = (each for each in topology.regions if each.name == region)
+    (planned,) = (candidate for candidate in topology.regions if candidate.name == region)
     return ReleasePreview(
         region=region,
         attempt=current.number,
-        files=sum(len(each.objects) for each in outputs),
-        bytes=sum(each.size for each in outputs),
+        files=sum(len(output.objects) for output in outputs),
+        bytes=sum(output.size for output in outputs),
         again=scenario.running if readers else (region,),
         warnings=tuple(_warnings(view, available, planned.name, final=planned.final, readers=readers)),
-        still_needed=found.still_needed,
+        still_needed=hand.still_needed,
     )
 
 
 def attempt_to_release(view: RunView, region: str) -> ReleaseByHand:
     """The attempt that counts, and whether it is still needed. Raises as `preview_release`."""
     topology, state = view.in_use.plan, view.in_use.state
-    known = [each.name for each in topology.regions]
+    known = [region.name for region in topology.regions]
     if region not in known:
         raise UnknownRegion(f"{region!r} is not in this plan{did_you_mean(region, known)}.")
-    found = look_at_release(view.journal, topology, state, region, None)
-    if found.attempt.is_released:
-        raise NothingRecorded(f"{found.name} is released already.")
-    return found
+    release = look_at_release(view.journal, topology, state, region, None)
+    if release.attempt.is_released:
+        raise NothingRecorded(f"{release.name} is released already.")
+    return release
 
 
 def _warnings(view: RunView, available: Available, region: str, *, final: bool, readers: list[str]) -> list[str]:
     told = []
     if final:
         told.append(f"{region} is a final result: whoever reads it outside this job loses it.")
-    if any(each.region == region for each in view.published):
+    if any(ref.region == region for ref in view.published):
         told.append(f"The newest publish names {region}: its readers find nothing.")
     evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=available)
-    unfinished = [each for each in readers if evaluation.invalid_because(each) is not None]
+    unfinished = [reader for reader in readers if evaluation.invalid_because(reader) is not None]
     if unfinished:
         told.append(f"{', '.join(unfinished)} still has to read {region}: it will be made again for that.")
-    gone = [each for each in _producers(view, region) if _is_gone(evaluation, available, each)]
+    gone = [producer for producer in _producers(view, region) if _is_gone(evaluation, available, producer)]
     if gone:
         told.append(f"To make it again, {', '.join(gone)} must be made again as well: that data is not there either.")
     return told
@@ -85,4 +85,4 @@ def _is_gone(evaluation: Evaluation, available: Available, region: str) -> bool:
 
 
 def _producers(view: RunView, region: str) -> tuple[str, ...]:
-    return next(each.inputs for each in view.in_use.plan.regions if each.name == region)
+    return next(candidate.inputs for candidate in view.in_use.plan.regions if candidate.name == region)

@@ -82,9 +82,9 @@ def run_document(
     tries = observation.tries if observation is not None else {}
     events = events_of(view.journal)
     evaluation = Evaluation(plan, state, available=lambda region, attempt: None)
-    by_name = {each.name: each for each in plan.regions}
-    regions = tuple(_region(view, evaluation, by_name[each.name], each, tries) for each in tell(view, events))
-    counts = Counter(each.status.value for each in regions)
+    by_name = {region.name: region for region in plan.regions}
+    regions = tuple(_region(view, evaluation, by_name[story.name], story, tries) for story in tell(view, events))
+    counts = Counter(region.status.value for region in regions)
     return RunDocument(
         dag_id=identity.dag_id,
         run_id=run_id,
@@ -95,7 +95,7 @@ def run_document(
         job=plan.job,
         header=view.header(),
         is_active=run_state in ("running", "queued") or counts[RegionStatus.RUNNING.value] > 0,
-        statuses={each.value: counts[each.value] for each in RegionStatus if counts[each.value]},
+        statuses={status.value: counts[status.value] for status in RegionStatus if counts[status.value]},
         regions=regions,
         edges=tuple(edges_of(plan, state)),
         decisions=tuple(decisions_of(events)),

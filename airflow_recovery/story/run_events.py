@@ -36,18 +36,18 @@ class RunEvents:
     def claims(self) -> Mapping[tuple[str, int], Claim]:
         """The claims by region and attempt."""
         claims = (each.event.subject for each in self.recorded if isinstance(each.event.subject, Claim))
-        return {(each.region, each.attempt): each for each in claims}
+        return {(claim.region, claim.attempt): claim for claim in claims}
 
 
 def events_of(journal: Journal) -> RunEvents:
     """All that can be read. Raises nothing that is wrong with a stream."""
-    found: list[Recorded] = []
+    recordeds: list[Recorded] = []
     gaps: list[Gap] = []
     holes = []
     try:
         for each in read_stream(journal.store, journal.identity, gaps=gaps):
-            found.append(each)  # noqa: PERF402 - one by one, so that what was read before an error stays
+            recordeds.append(each)  # noqa: PERF402 - one by one, so that what was read before an error stays
     except (RecordInvalid, StoreError) as error:
         holes.append(str(error))
-    holes += [each.text for each in gaps if each.kind in _NOT_NORMAL]
-    return RunEvents(tuple(found), tuple(" ".join(each.split()) for each in holes))
+    holes += [gap.text for gap in gaps if gap.kind in _NOT_NORMAL]
+    return RunEvents(tuple(recordeds), tuple(" ".join(hole.split()) for hole in holes))

@@ -26,7 +26,7 @@ class RunHistory:
         told = f"History: {self.events:,} events of {self.processes:,} processes"
         if not self.holes:
             return f"{told}, complete."
-        shown = [cut(f"  {each}") for each in self.holes[:SHOWN]]
+        shown = [cut(f"  {hole}") for hole in self.holes[:SHOWN]]
         more = [f"  and {len(self.holes) - SHOWN} more"] if len(self.holes) > SHOWN else []
         return "\n".join([f"{told}. It has holes (recovery does not need it):", *shown, *more])
 
@@ -39,6 +39,6 @@ def history_of(view: RunView) -> RunHistory:
         return RunHistory(0, 0, (f"it can't be read: {error}",))
     unlike = differences(view.in_use.state, found.state)
     # A stream without an end is normal. It is a hole where something is missing that it could have said.
-    gaps = [each for each in found.gaps if unlike or each.kind is not GapKind.NOT_ENDED]
-    holes = [f"process {each.writer}: {each.kind.value}: {each.text}" for each in gaps]
+    gaps = [gap for gap in found.gaps if unlike or gap.kind is not GapKind.NOT_ENDED]
+    holes = [f"process {gap.writer}: {gap.kind.value}: {gap.text}" for gap in gaps]
     return RunHistory(found.events, found.writers, (*holes, *unlike))

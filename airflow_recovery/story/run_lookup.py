@@ -32,17 +32,17 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
-    key = next((each for each in _keys_of(run) if _has(store, f"{dag}{encode(each)}/")), None)
+    key = next((key for key in _keys_of(run) if _has(store, f"{dag}{encode(key)}/")), None)
     if key is None:
         key = _key_by_claims(store, dag, run)
     if key is None:
-        known = [readable(each) for each in folders(store, dag)]
+        known = [readable(folder) for folder in folders(store, dag)]
         nearest = _nearest(run, known, "run keys")
         raise NothingRecorded(
             f"The journal of DAG {dag_id!r} has no run {run!r}. {nearest} RUN may be a run key, a logical date or "
             "a run id."
         )
-    groups = [readable(each) for each in folders(store, f"{dag}{encode(key)}/")]
+    groups = [readable(folder) for folder in folders(store, f"{dag}{encode(key)}/")]
     where = f"Run {key} of DAG {dag_id!r}"
     if group_id is None:
         if len(groups) > 1:
@@ -57,7 +57,7 @@ def check_dag(store: ObjectStore, dag_id: str) -> None:
     """Raise `NothingRecorded`, with the nearest that there are, where the journal has no such DAG."""
     if _has(store, f"{encode(dag_id)}/"):
         return
-    known = [readable(each) for each in folders(store) if not each.startswith("_")]
+    known = [readable(folder) for folder in folders(store) if not folder.startswith("_")]
     if not known:
         raise NothingRecorded(f"The journal {store.base_uri} is empty: no run has claimed an attempt yet.")
     raise NothingRecorded(f"The journal {store.base_uri} has no DAG {dag_id!r}. {_nearest(dag_id, known, 'DAGs')}")
@@ -68,15 +68,15 @@ def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> li
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
-    found = [
+    identities = [
         _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
         for key in folders(store, dag, most=_ALL_RUNS)
         for group in folders(store, f"{dag}{key}/")
         if wanted in (None, group)
     ]
-    if not found:
+    if not identities:
         raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
-    return found
+    return identities
 
 
 def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
@@ -89,7 +89,7 @@ def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
         except ValueError:  # so long that its folder is shortened
             return str(_record_below(store, f"{run}{name}/")["group_id"])
 
-    return [whole(each) for each in folders(store, run)]
+    return [whole(folder) for folder in folders(store, run)]
 
 
 def _keys_of(run: str) -> Iterable[str]:
@@ -116,7 +116,7 @@ def _moment(text: str) -> str | None:
 def _key_by_claims(store: ObjectStore, dag: str, run_id: str) -> str | None:
     """The run key whose newest listed claim is of that Airflow run id; the newest keys first, and not all of them."""
     for key in list(reversed(folders(store, dag)))[:RUNS_LOOKED_AT]:
-        claim = next((each.key for each in store.list(f"{dag}{key}/") if each.key.endswith(".claim")), None)
+        claim = next((info.key for info in store.list(f"{dag}{key}/") if info.key.endswith(".claim")), None)
         if claim is None:
             continue
         try:
@@ -131,9 +131,9 @@ def _key_by_claims(store: ObjectStore, dag: str, run_id: str) -> str | None:
 def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
     """Where a name is so long that its folder is shortened, the whole of it stands in every record."""
     names = (identity.dag_id, identity.run_key, identity.group_id)
-    if not any("~~" in each for each in names):
+    if not any("~~" in name for name in names):
         return identity
-    prefix = "/".join(each if "~~" in each else encode(each) for each in names)
+    prefix = "/".join(name if "~~" in name else encode(name) for name in names)
     record = _record_below(store, f"{prefix}/")
     return RunIdentity(record["dag_id"], record["run_key"], record["group_id"])
 
@@ -141,7 +141,7 @@ def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
 def _record_below(store: ObjectStore, run: str) -> Any:
     """A record of the run at this prefix: whole names stand in each. Heartbeats and caches are none."""
     not_records = (f"{run}h/", f"{run}snap/")
-    found = (each.key for each in store.list(run) if not each.key.startswith(not_records))
+    found = (info.key for info in store.list(run) if not info.key.startswith(not_records))
     key = next(found, None)
     if key is None:
         raise NothingRecorded(f"The journal {store.base_uri} has no record below {run}.")

@@ -86,7 +86,7 @@ def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
     told = events_of(view.journal) if events is None else events
     evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
     kept, claims = told.newest_kept(), told.claims()
-    return [_region(view, evaluation, each, kept.get(each.name), claims) for each in view.in_use.plan.regions]
+    return [_region(view, evaluation, region, kept.get(region.name), claims) for region in view.in_use.plan.regions]
 
 
 def _region(
@@ -110,10 +110,10 @@ def _region(
         state=_state(state),
         attempt=current.number if current is not None else 0,
         why=_why(evaluation, region.name, attempts, said),
-        spark_seconds=sum(each.spark_seconds or 0.0 for each in attempts),
+        spark_seconds=sum(attempt.spark_seconds or 0.0 for attempt in attempts),
         results=tuple(
-            ResultStory(each.result, each.rows, len(each.objects), each.size, each.location)
-            for each in (outcome.outputs if outcome is not None else ())
+            ResultStory(output.result, output.rows, len(output.objects), output.size, output.location)
+            for output in (outcome.outputs if outcome is not None else ())
         ),
         attempts=attempts,
         kept=said,
@@ -149,7 +149,7 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, told: 
     attempt = state.attempts[number]
     outcome, claim = attempt.outcome, attempt.claim or told
     outputs = outcome.outputs if outcome is not None and outcome.state is AttemptState.FINISHED else ()
-    counted = [each.rows for each in outputs if each.rows is not None]
+    counted = [output.rows for output in outputs if output.rows is not None]
     pins = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
     progress = progress_of(view.journal, region, attempt, claim)
     return AttemptStory(
@@ -162,7 +162,7 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, told: 
         ended_at=outcome.ended_at if outcome is not None else None,
         try_number=claim.try_number if claim is not None else None,
         rows=sum(counted) if outputs and len(counted) == len(outputs) else None,
-        bytes=sum(each.size for each in outputs) if outputs else None,
+        bytes=sum(output.size for output in outputs) if outputs else None,
         application_id=outcome.application_id if outcome is not None else None,
         worker=outcome.worker if outcome is not None else None,
         failure=_failure(outcome.failure) if outcome is not None and outcome.failure is not None else None,

@@ -36,7 +36,7 @@ class RunView:
 
     def airflow_run_id(self, asked: str) -> str:
         """The Airflow run that works on this journal: the newest claim's; ``asked`` where nobody has claimed."""
-        claim = self.in_use.claim or newest_claim(self.journal, [each.name for each in self.in_use.plan.regions])
+        claim = self.in_use.claim or newest_claim(self.journal, [region.name for region in self.in_use.plan.regions])
         return claim.airflow_run_id if claim is not None else asked
 
 
@@ -49,5 +49,5 @@ def view_run(journal: Journal) -> RunView:
             continue
         number = in_use.state.newest_publish
         named = journal.read_publish(number).regions if number else ()
-        return RunView(journal, in_use, frozenset(InputRef(each.region, each.attempt) for each in named))
+        return RunView(journal, in_use, frozenset(InputRef(region.region, region.attempt) for region in named))
     raise PagesDisagree(f"The journal of {journal.identity} was not coherent in {_ROUNDS} listings: try again.")

@@ -78,10 +78,10 @@ class Prepared:
     def id(self) -> str:
         """Names what was seen, whoever computes it: equal plans of one moment of a run have equal ids."""
         regions = [
-            [each.name, each.action.value, each.attempt, each.latest_attempt, each.reset_watermark]
-            for each in self.plan.regions
+            [region.name, region.action.value, region.attempt, region.latest_attempt, region.reset_watermark]
+            for region in self.plan.regions
         ]
-        resets = None if self.plan.resets is None else [[each.region, each.attempt] for each in self.plan.resets]
+        resets = None if self.plan.resets is None else [[reset.region, reset.attempt] for reset in self.plan.resets]
         seen = {
             "asked": self.plan.request.text(),
             "regions": regions,
@@ -116,19 +116,21 @@ def plan_run(view: RunView, available: Available, request: Request = REBUILD) ->
 def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
     """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
     found = plan_run(view, available, request)
-    regions = {each.name: each for each in view.in_use.plan.regions}
-    keys = task_keys(view.journal.identity, [regions[each] for each in found.running])
+    regions = {region.name: region for region in view.in_use.plan.regions}
+    keys = task_keys(view.journal.identity, [regions[name] for name in found.running])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
     return Prepared(found, known)
 
 
 def changes(seen: Prepared, now: Prepared, observation: Observation) -> tuple[str, ...]:
     """What has changed between the plan that a person has seen and the same plan made anew; empty: nothing."""
-    told = [each.text() for each in diff(seen.plan, now.plan)]
+    told = [difference.text() for difference in diff(seen.plan, now.plan)]
     for key, ti_id in now.tries.items():
         if seen.tries.get(key) != ti_id:
-            found = observation.tries[key]
-            told.append(f"task {key}: tried again or cleared, now try {found.try_number}, {found.state or 'not begun'}")
+            task_try = observation.tries[key]
+            told.append(
+                f"task {key}: tried again or cleared, now try {task_try.try_number}, {task_try.state or 'not begun'}"
+            )
     told += [f"task {key}: would not be cleared any more" for key in seen.tries if key not in now.tries]
     return tuple(told)
 
@@ -139,10 +141,10 @@ def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, obse
     A task that has not begun needs no clear: its own pre-check honours what was reset. One that works on something that
     the plan does not concern is cleared only where it has ended.
     """
-    regions = {each.name: each for each in view.in_use.plan.regions}
+    regions = {region.name: region for region in view.in_use.plan.regions}
     identity = view.journal.identity
-    at_work = set(task_keys(identity, [regions[each] for each in applied.at_work]))
-    wanted = task_keys(identity, [regions[each] for each in (*applied.clear, *applied.at_work)])
+    at_work = set(task_keys(identity, [regions[name] for name in applied.at_work]))
+    wanted = task_keys(identity, [regions[name] for name in (*applied.clear, *applied.at_work)])
     return {
         key: prepared.tries[key]
         for key in wanted
@@ -154,7 +156,7 @@ def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, obse
 def asked_by(request: Request, who: str) -> Request:
     """``request`` in the name of ``who``, whoever it names: what comes from outside is not believed in this."""
     if isinstance(request, Together):
-        return Together(tuple(asked_by(each, who) for each in request.requests))
+        return Together(tuple(asked_by(candidate, who) for candidate in request.requests))
     if isinstance(request, RestartRegion | RestartFrom | RecomputeAll):
         return replace(request, who=who)
     return request

@@ -41,27 +41,27 @@ class ChannelAudit:
     @property
     def committed(self) -> int:
         """What is in the result, or has gone into it."""
-        return sum(each.committed for each in self.reports)
+        return sum(report.committed for report in self.reports)
 
     @property
     def left_behind(self) -> int:
         """Published in an earlier generation, and committed in none."""
-        return sum(each.loss.behind for each in self.reports[:-1])
+        return sum(report.loss.behind for report in self.reports[:-1])
 
     @property
     def lost(self) -> int:
         """All losses that are known."""
-        return sum(each.loss.lost for each in self.reports) + self.left_behind
+        return sum(report.loss.lost for report in self.reports) + self.left_behind
 
     @property
     def records(self) -> int:
         """Everything that is accounted for: committed and lost."""
-        return sum(each.loss.records for each in self.reports) + self.left_behind
+        return sum(report.loss.records for report in self.reports) + self.left_behind
 
     @property
     def unknown(self) -> int:
         """How often a producer began that can't say what was lost. Each is a number that nobody knows."""
-        return sum(each.unknown for each in self.reports)
+        return sum(report.unknown for report in self.reports)
 
     @property
     def is_drained(self) -> bool:
@@ -92,7 +92,7 @@ class ChannelAudit:
         if self.causes:
             told += f" ({', '.join(f'{cause} {count}' for cause, count in self.causes.items())})"
         if self.unknown:
-            attempts = ", ".join(str(each.attempt) for report in self.reports for each in report.loss.unknown)
+            attempts = ", ".join(str(loss.attempt) for report in self.reports for loss in report.loss.unknown)
             told += f", and an unknown number at the origin when producer attempt {attempts} began"
         if not self.is_drained:
             told += f", {self.reports[-1].loss.behind} not read yet"
@@ -108,7 +108,7 @@ class ChannelAudit:
             "lost_by_cause": self.causes,
             "unknown": self.unknown,
             "verdict": self.verdict.value,
-            "generations": [each.to_json() for each in self.reports],
+            "generations": [report.to_json() for report in self.reports],
         }
 
     def counters(self) -> Mapping[str, float]:
@@ -118,10 +118,10 @@ class ChannelAudit:
 
 def audit_of(reports: Iterable[ChannelReport], budgets: Mapping[str, LossBudget]) -> tuple[ChannelAudit, ...]:
     """One audit a channel. ``reports`` in topological order, generations ascending; what does not count is left out."""
-    counting = [each for each in reports if each.channel.counts]
+    counting = [report for report in reports if report.channel.counts]
     return tuple(
         ChannelAudit(edge, tuple(found), budgets.get(edge, UNLIMITED))
-        for edge, found in groupby(counting, key=lambda each: each.channel.edge)
+        for edge, found in groupby(counting, key=lambda report: report.channel.edge)
     )
 
 
@@ -143,21 +143,23 @@ class AuditTask:
         hold: nothing may be published then. A loss that nobody knows is reported, and exceeds nothing.
         """
         reports = []
-        for each in run_channels(self._run.today, self._run.load()):
-            log = read_channel(self._results, each.identity(self._run.journal.identity))
-            if each.counts and log.slots:
+        for candidate in run_channels(self._run.today, self._run.load()):
+            log = read_channel(self._results, candidate.identity(self._run.journal.identity))
+            if candidate.counts and log.slots:
                 try:
                     check_ledger(log)
                 except ChannelInconsistent as error:
-                    raise ChannelInconsistent(f"channel {each.edge!r}, generation {each.generation}: {error}") from None
-            if log.slots or each.is_newest:
-                reports.append(report_of(each, log))
+                    raise ChannelInconsistent(
+                        f"channel {candidate.edge!r}, generation {candidate.generation}: {error}"
+                    ) from None
+            if log.slots or candidate.is_newest:
+                reports.append(report_of(candidate, log))
         audits = audit_of(reports, self._budgets)
         for audit in audits:
             self._run.log.info("%s.", audit.text())
-        exceeded = [each for each in audits if each.verdict is BudgetVerdict.EXCEEDED]
+        exceeded = [audit for audit in audits if audit.verdict is BudgetVerdict.EXCEEDED]
         if exceeded:
-            told = "; ".join(f"{each.edge}: {each.budget.excess(each.lost, each.records)}" for each in exceeded)
+            told = "; ".join(f"{audit.edge}: {audit.budget.excess(audit.lost, audit.records)}" for audit in exceeded)
             raise LossBudgetExceeded(
                 f"Expected the losses of this run within its budgets, found {told}. Nothing is published. Clear the "
                 "whole task group to make it again, or raise the budget and clear this task."

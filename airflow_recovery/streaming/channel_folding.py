@@ -30,8 +30,8 @@ from airflow_recovery.streaming.ranges import Range, between, merged, minus, siz
 def fold(records: Iterable[ChannelRecord]) -> ChannelState:
     """The state after these records, which are those of the slots from 0. Raises as `apply`."""
     state = ChannelState()
-    for each in records:
-        apply(state, each)
+    for record in records:
+        apply(state, record)
     return state
 
 
@@ -68,15 +68,15 @@ def _check_fits(state: ChannelState, record: ChannelRecord) -> None:
     offsets: list[Sized] = []
     numbers: list[int] = []
     if isinstance(record, EpochPublished):
-        numbers = [each.sub for each in record.segments]
+        numbers = [segment.sub for segment in record.segments]
     elif isinstance(record, ViewCreated):
         offsets = [record.jump] if record.jump else []
     elif isinstance(record, CheckpointPlanned):
-        offsets, numbers = [record.start, record.end, record.read], [each.sub for each in record.lost]
+        offsets, numbers = [record.start, record.end, record.read], [loss.sub for loss in record.lost]
     elif isinstance(record, Released):
         offsets = [record.upto]
     is_known = not isinstance(record, SegmentsDropped) or state.retained.keys() >= set(record.keys)
-    if any(len(each) != count for each in offsets) or any(each >= count for each in numbers) or not is_known:
+    if any(len(offset) != count for offset in offsets) or any(number >= count for number in numbers) or not is_known:
         raise ChannelInconsistent(
             f"slot {state.slots}: expected a record of {count} subpartitions that names retained segments, found "
             f"{record}: the log was altered from outside; begin a new generation"
@@ -117,7 +117,7 @@ def _open(state: ChannelState, record: ProducerOpened) -> None:
 
 def _publish(state: ChannelState, record: EpochPublished) -> None:
     state.epoch = record.epoch
-    state.consumed.update((each.edge, each) for each in record.consumed)
+    state.consumed.update((consumed.edge, consumed) for consumed in record.consumed)
     for segment in record.segments:
         sub = state.subs[segment.sub]
         if segment.first != sub.end or segment.key in state.retained:
@@ -148,7 +148,7 @@ def _drop(state: ChannelState, record: SegmentsDropped) -> None:
 def _tear(state: ChannelState, sub: Subpartition, dropped: Segment) -> None:
     """The record that begins in a dropped segment can't be read, wherever it ends."""
     segments = state.segments_of(dropped.sub)
-    behind = dropwhile(lambda each: each is not dropped, segments)
+    behind = dropwhile(lambda segment: segment is not dropped, segments)
     for later in islice(behind, 1, None):
         if not later.leading:
             return  # the producer died in the middle of that record: it never was one
@@ -171,14 +171,14 @@ def _complete(state: ChannelState, attempt: int, batch: int) -> None:
     if plan is None:
         raise ChannelInconsistent(f"checkpoint {batch} of attempt {attempt}: expected a pending plan, found none")
     for number, sub in enumerate(state.subs):
-        lost = [(each.start, each.stop) for each in plan.lost if each.sub == number]
+        lost = [(loss.start, loss.stop) for loss in plan.lost if loss.sub == number]
         _check_exact(number, sub.done, plan.end[number], [*plan.read[number], *lost])
         sub.committed = merged([*sub.committed, *plan.read[number]])
         sub.lost = merged([*sub.lost, *lost])
         sub.done = max(sub.done, plan.end[number])
         behind = between(0, sub.done)
         sub.dropped, sub.torn = minus(sub.dropped, behind), minus(sub.torn, behind)
-    state.ledger += [LedgerEntry(each.sub, each.start, each.stop, each.cause, attempt, batch) for each in plan.lost]
+    state.ledger += [LedgerEntry(loss.sub, loss.start, loss.stop, loss.cause, attempt, batch) for loss in plan.lost]
     state.checkpoint, state.plan = batch, None
 
 

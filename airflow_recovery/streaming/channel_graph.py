@@ -15,16 +15,16 @@ class Stages:
     def __init__(self, plan: PlanRecord) -> None:
         self.plan = plan
         self.regions: Mapping[str, RegionPlan] = {
-            each.name: each for each in plan.regions if isinstance(each.mode, StreamingPlan)
+            region.name: region for region in plan.regions if isinstance(region.mode, StreamingPlan)
         }
         self._readers: dict[str, list[str]] = {name: [] for name in self.regions}
-        for each in self.regions.values():
-            for channel in StreamingPlan.of(each).channels_in:
-                self._readers[channel.producer].append(each.name)
+        for region in self.regions.values():
+            for channel in StreamingPlan.of(region).channels_in:
+                self._readers[channel.producer].append(region.name)
 
     def producers(self, region: str) -> tuple[str, ...]:
         """Who feeds the channels that ``region`` reads."""
-        return self._ordered({each.producer for each in StreamingPlan.of(self.regions[region]).channels_in})
+        return self._ordered({plan.producer for plan in StreamingPlan.of(self.regions[region]).channels_in})
 
     def readers(self, region: str) -> tuple[str, ...]:
         """Who reads the channels that ``region`` feeds."""
@@ -40,7 +40,7 @@ class Stages:
 
     def connected(self, region: str) -> tuple[str, ...]:
         """``region``, and all that channels connect with it, in whatever direction: they run at the same time."""
-        return self._ordered({region} | self._reached(region, lambda each: self.producers(each) + self.readers(each)))
+        return self._ordered({region} | self._reached(region, lambda name: self.producers(name) + self.readers(name)))
 
     def _reached(self, region: str, step: Callable[[str], Iterable[str]]) -> set[str]:
         found: set[str] = set()
@@ -53,7 +53,7 @@ class Stages:
 
     def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         wanted = set(names)
-        return tuple(each for each in self.regions if each in wanted)
+        return tuple(region for region in self.regions if region in wanted)
 
 
 def live_attempts(state: RunState, region: str) -> list[int]:
@@ -89,5 +89,5 @@ def generations_of(planned: RegionPlan, state: RunState, result: str) -> tuple[i
 def feeder(planned: RegionPlan, result: str) -> str:
     """Who makes the channel ``result``, at one end of which ``planned`` is."""
     return next(
-        (each.producer for each in StreamingPlan.of(planned).channels_in if each.result == result), planned.name
+        (plan.producer for plan in StreamingPlan.of(planned).channels_in if plan.result == result), planned.name
     )

@@ -36,7 +36,7 @@ def backlog_bytes(state: ChannelState) -> int:
     What is committed and waits for its release is not in it: the release comes with the *next* batch, so a producer
     that waited for it would wait for ever. It is one batch at most.
     """
-    return sum(each.bytes for each in state.retained.values() if _is_wanted(state, each))
+    return sum(segment.bytes for segment in state.retained.values() if _is_wanted(state, segment))
 
 
 def make_room(
@@ -59,15 +59,15 @@ def make_room(
         return RoomDecision(Room.WAIT, None, f"{full}: waiting for it")
     gone: list[Segment] = []
     waits = False
-    for each in _droppable(state):
+    for segment in _droppable(state):
         if excess <= 0:
             break
-        if _is_over_budget(state, [*gone, each]):
+        if _is_over_budget(state, [*gone, segment]):
             waits = True
             break
-        gone.append(each)
-        excess -= each.bytes
-    drop = SegmentsDropped(attempt, tuple(each.key for each in gone)) if gone else None
+        gone.append(segment)
+        excess -= segment.bytes
+    drop = SegmentsDropped(attempt, tuple(segment.key for segment in gone)) if gone else None
     if waits:
         return RoomDecision(Room.WAIT, drop, f"{full}, and the budget allows no more losses: waiting for it")
     return RoomDecision(Room.AFTER_DROP if drop else Room.YES, drop, f"{full}: dropped {len(gone)} segments")
@@ -82,9 +82,9 @@ def _is_wanted(state: ChannelState, segment: Segment) -> bool:
 
 
 def _droppable(state: ChannelState) -> Iterator[Segment]:
-    for each in state.retained.values():
-        if _is_wanted(state, each) and not _is_pinned(state, each):
-            yield each
+    for segment in state.retained.values():
+        if _is_wanted(state, segment) and not _is_pinned(state, segment):
+            yield segment
 
 
 def _is_pinned(state: ChannelState, segment: Segment) -> bool:
@@ -107,12 +107,12 @@ def _is_over_budget(state: ChannelState, gone: Sequence[Segment]) -> bool:
     pending = 0
     for number, sub in enumerate(state.subs):
         lost = [*sub.dropped, *sub.torn]
-        lost += [(each.first, _end_with_rest(each)) for each in gone if each.sub == number]
+        lost += [(segment.first, _end_with_rest(segment)) for segment in gone if segment.sub == number]
         if state.jump:
             lost.append((0, state.jump[number]))
         pending += size(minus(merged(lost), between(0, sub.done)))
     done = sum(state.done)
-    since = sum(each.records for each in state.ledger if each.attempt == state.view)
+    since = sum(entry.records for entry in state.ledger if entry.attempt == state.view)
     return bool(
         state.budget.excess(state.lost + pending, done + pending)
         or state.restart_budget.excess(since + pending, done - sum(state.view_began) + pending)

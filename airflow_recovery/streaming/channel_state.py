@@ -93,17 +93,17 @@ class ChannelState:
     @property
     def ends(self) -> Offsets:
         """What is published."""
-        return tuple(each.end for each in self.subs)
+        return tuple(sub.end for sub in self.subs)
 
     @property
     def done(self) -> Offsets:
         """The completed checkpoint."""
-        return tuple(each.done for each in self.subs)
+        return tuple(sub.done for sub in self.subs)
 
     @property
     def lost(self) -> int:
         """Records in the ledger."""
-        return sum(each.records for each in self.ledger)
+        return sum(entry.records for entry in self.ledger)
 
     @property
     def is_drained(self) -> bool:
@@ -112,4 +112,4 @@ class ChannelState:
 
     def segments_of(self, sub: int) -> Iterator[Segment]:
         """What is retained of one subpartition, oldest first."""
-        return (each for each in self.retained.values() if each.sub == sub)
+        return (segment for segment in self.retained.values() if segment.sub == sub)

@@ -75,7 +75,7 @@ def prepare_checkpoint(
     found = _newest(store, folder, earlier) if completed >= 0 else None
     if found is not None:
         cut = found.cut if completed <= found.cut_to else completed - found.base
-        names = [each.key[len(found.key) + 1 :] for each in store.list(f"{found.key}/")] if cut >= 0 else []
+        names = [info.key[len(found.key) + 1 :] for info in store.list(f"{found.key}/")] if cut >= 0 else []
         if f"offsets/{cut}" in names:
             _copy(store, found.key, key, kept(names, cut))
             return _mark(store, folder, attempt, Checkpoint(key, cut_to - cut, cut, cut_to, found.begins))
@@ -95,15 +95,15 @@ def kept(names: Iterable[str], batch: int) -> list[str]:
     A source's own log is taken whole: what it holds beyond is what it will be asked for next.
     """
     found = []
-    for each in names:
-        if any(part.startswith(".") for part in each.split("/")):
+    for name in names:
+        if any(part.startswith(".") for part in name.split("/")):
             continue
-        of_batch, of_state = _BATCH.fullmatch(each), _STATE.fullmatch(each)
+        of_batch, of_state = _BATCH.fullmatch(name), _STATE.fullmatch(name)
         if of_batch is not None and int(of_batch[1]) > batch:
             continue
         if of_state is not None and int(of_state[1]) > batch + 1:
             continue
-        found.append(each)
+        found.append(name)
     return found
 
 
@@ -114,15 +114,15 @@ def lineage_key(folder: StageFolder, attempt: int) -> str:
 
 def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
     """Inverse of what `prepare_checkpoint` leaves at `lineage_key`. Raises `ObjectMissing`."""
-    found = json.loads(store.get(key).body)
-    begins = None if found["begins"] is None else from_json(Place, found["begins"])
-    return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**found, "begins": begins})
+    document = json.loads(store.get(key).body)
+    begins = None if document["begins"] is None else from_json(Place, document["begins"])
+    return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**document, "begins": begins})
 
 
 def _newest(store: ObjectStore, folder: StageFolder, earlier: Iterable[int]) -> Checkpoint | None:
-    for each in sorted(earlier, reverse=True):
+    for number in sorted(earlier, reverse=True):
         with suppress(ObjectMissing):
-            return read_lineage(store, lineage_key(folder, each))
+            return read_lineage(store, lineage_key(folder, number))
     return None
 
 

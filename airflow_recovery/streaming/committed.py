@@ -28,9 +28,13 @@ def committed_batches(
 
     Raises `NotPublished` where ``result`` is not made by a last stage, and as `read_channel`.
     """
-    stage = next((each for each in plan.regions if result in each.results and StreamingPlan.of(each).channels_in), None)
+    stage = next(
+        (region for region in plan.regions if result in region.results and StreamingPlan.of(region).channels_in), None
+    )
     if stage is None:
-        made = sorted(name for each in plan.regions if StreamingPlan.of(each).channels_in for name in each.results)
+        made = sorted(
+            name for region in plan.regions if StreamingPlan.of(region).channels_in for name in region.results
+        )
         raise NotPublished(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
             f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
@@ -44,8 +48,8 @@ def committed_batches(
         outputs = newest_of(log.outputs) if newest_batch else tuple(log.outputs)
         if newest_batch and outputs:
             files.clear()
-        files += (f"{results.base_uri}/{folder.object(each)}" for each in outputs)
+        files += (f"{results.base_uri}/{folder.object(output)}" for output in outputs)
         report = loss_report(channel.result, log)
         batch, is_known = max(batch, log.checkpoint), is_known and report.total_lost is not None
-        records, lost = records + sum(size(each.committed) for each in log.subs), lost + report.lost
+        records, lost = records + sum(size(sub.committed) for sub in log.subs), lost + report.lost
     return CommittedBatches(stage.name, tuple(files), batch, records, lost if is_known else None)

@@ -72,10 +72,10 @@ class ChannelConsumer:
         if plan is None:
             raise ChannelInconsistent(f"batch {self._next}: expected a plan up to {end}, found none")
         slices = [
-            SegmentSlice(number, each.key, each.first, wanted)
+            SegmentSlice(number, segment.key, segment.first, wanted)
             for number, ranges in enumerate(plan.read)
-            for each in self.client.state.segments_of(number)
-            if (wanted := common(ranges, between(each.first, each.end)))
+            for segment in self.client.state.segments_of(number)
+            if (wanted := common(ranges, between(segment.first, segment.end)))
         ]
         identity = self.client.identity
         return Batch(self._next, plan, tuple(slices), Consumed(identity.edge, identity.generation, plan.end))

@@ -52,8 +52,8 @@ def published_of(output: ChannelState, identity: ChannelIdentity) -> tuple[int, 
     It must be asked *after* this attempt has opened the output: an older attempt can't publish any more then. The
     number of the epoch alone would not do: it says nothing of another generation.
     """
-    found = output.consumed.get(identity.edge)
-    return None if found is None or found.generation != identity.generation else (output.epoch, found)
+    consumed = output.consumed.get(identity.edge)
+    return None if consumed is None or consumed.generation != identity.generation else (output.epoch, consumed)
 
 
 def next_end(state: ChannelState, max_records: int | None = None) -> Offsets:
@@ -108,7 +108,7 @@ def make_plan(state: ChannelState, attempt: int, start: Offsets, end: Offsets) -
                 "being counted. Fork the checkpoint at the last completed batch of the log"
             )
         ranges, losses = _readable(state, number, sub.done, end[number])
-        held = merged((each.first, each.end) for each in state.segments_of(number))
+        held = merged((segment.first, segment.end) for segment in state.segments_of(number))
         if missing := minus(ranges, held):
             raise ChannelInconsistent(
                 f"subpartition {number}: expected {missing} to be retained, found it neither retained nor dropped: "
@@ -116,7 +116,7 @@ def make_plan(state: ChannelState, attempt: int, start: Offsets, end: Offsets) -
             )
         read.append(ranges)
         lost += losses
-    excess = excess_of(state, sum(each.records for each in lost), map(max, end, state.done)) if lost else None
+    excess = excess_of(state, sum(loss.records for loss in lost), map(max, end, state.done)) if lost else None
     if excess is not None:
         raise LossBudgetExceeded(
             f"the checkpoint after {state.checkpoint} is not made: it would lose too much, {excess}. Earlier ones "

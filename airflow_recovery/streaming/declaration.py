@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def has_channels(vertices: Mapping[str, Vertex]) -> bool:
     """Whether anything in the job is a channel."""
-    return any(each.result is PIPELINED_APPROXIMATE for each in vertices.values())
+    return any(vertex.result is PIPELINED_APPROXIMATE for vertex in vertices.values())
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def check_refusals(
     }
     found = refusals(LogicalTopology.of(job_graph), channels, stages, max_active_tasks=max_active_tasks)
     if found:
-        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(each.text() for each in found))
+        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in found))
 
 
 def _declaration(vertex: Vertex, streaming: Streaming) -> StageDeclaration:
@@ -186,7 +186,7 @@ def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
             "are one Spark query; say it at one of them"
         )
     if len(region.channels_in) > 1 or len(region.channels_out) > 1:
-        ends = [each.result for each in region.channels_in], list(region.channels_out)
+        ends = [region_input.result for region_input in region.channels_in], list(region.channels_out)
         raise JobDefinitionError(
             f"{where}: expected a stage to read one channel at most and to feed one at most, found it reads {ends[0]} "
             f"and feeds {ends[1]}: a commit is one record, in one channel's log. Make the others result=BLOCKING, or "

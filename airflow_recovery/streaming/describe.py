@@ -79,14 +79,14 @@ def channels_of(
     base = JournalLayout(run).channels
     found = []
     for edge in folders(store, base):
-        generations = sorted(int(each) for each in folders(store, f"{base}{edge}/") if each.isdecimal())
+        generations = sorted(int(folder) for folder in folders(store, f"{base}{edge}/") if folder.isdecimal())
         for number in generations:
             looked = reader(ChannelIdentity(run, readable(edge), number)).look()
             found.append(replace(looked, is_newest=number == generations[-1]))
     counts = counting() if found else None
     if counts is None:
         return tuple(found)
-    return tuple(replace(each, counts=(each.edge, each.generation) in counts) for each in found)
+    return tuple(replace(view, counts=(view.edge, view.generation) in counts) for view in found)
 
 
 def _view(report: LossReport, generation: int, *, is_whole: bool, problem: str | None) -> ChannelView:
@@ -98,7 +98,7 @@ def _view(report: LossReport, generation: int, *, is_whole: bool, problem: str |
         lost=report.lost,
         behind=report.behind,
         causes=tuple((cause.value, count) for cause, count in report.causes),
-        unknown=tuple(each.attempt for each in report.unknown),
+        unknown=tuple(loss.attempt for loss in report.unknown),
         verdict=report.verdict.value,
         is_whole=is_whole,
         problem=problem,
@@ -123,7 +123,7 @@ class RunLedger(ModeReport):
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"channels": [each.to_json() for each in self.channels], "channels_trouble": self.trouble}
+        return {"channels": [channel.to_json() for channel in self.channels], "channels_trouble": self.trouble}
 
 
 def ledger_of(view: RunView, results: ObjectStore | None, no_channels: str = "") -> RunLedger:
@@ -145,7 +145,7 @@ def _row(report: ChannelReport) -> tuple[str, ...]:
     channel, loss = report.channel, report.loss
     lost = ", ".join(f"{cause.value} {count:,}" for cause, count in loss.causes) or "0"
     if report.unknown:
-        attempts = ", ".join(f"@{each.attempt}" for each in loss.unknown)
+        attempts = ", ".join(f"@{candidate.attempt}" for candidate in loss.unknown)
         lost = f"{'' if lost == '0' else f'{lost}, '}unknown ({attempts} could not read again)"
     return (
         channel.edge,

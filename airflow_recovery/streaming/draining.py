@@ -60,11 +60,11 @@ def begin_draining(
             return ViewCreated(attempt, Reconnect.LATEST, state.ends, state.epoch, adopting.adopt)
 
         client.append(view)
-    found = Draining(client, attempt, client.state.checkpoint)
-    if found.rest and reconnect is Reconnect.REWIND and overflow is Overflow.BLOCK:
+    draining = Draining(client, attempt, client.state.checkpoint)
+    if draining.rest and reconnect is Reconnect.REWIND and overflow is Overflow.BLOCK:
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "
-            f"{client.identity.generation} before it was altered, found {found.rest} records that were not: a channel "
+            f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a channel "
             "that loses nothing begins anew"
         )
-    return found
+    return draining

@@ -102,7 +102,7 @@ class ChannelInput:
         if state.plan is None:
             return None
         consumed = Consumed(self.identity.edge, self.identity.generation, state.plan.end)
-        return PlannedBatch(tuple(map(size, state.plan.read)), consumed, sum(each.records for each in state.plan.lost))
+        return PlannedBatch(tuple(map(size, state.plan.read)), consumed, sum(loss.records for loss in state.plan.lost))
 
     def commit(self, batch: int, planned: PlannedBatch, outputs: tuple[str, ...] = ()) -> None:
         """Complete the pending checkpoint. Each read of it has handed over what was planned, else the batch failed."""

@@ -88,7 +88,7 @@ def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailov
     restart = _restart(run, stages, evaluation, region, claims)
     own = restart.why if restart.mode is StageMode.ANEW else None
     anew = new_generation(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
-    started = [name for name in (*(each for each in anew if each != region), region) if name in anew]
+    started = [name for name in (*(name for name in anew if name != region), region) if name in anew]
     who = run.task.airflow_run_id
     resets = [
         Reset(name, state.of(name).latest_attempt, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)
@@ -141,8 +141,8 @@ def _claims(run: Run, stages: Stages, state: RunState, region: str) -> dict[tupl
     wanted = [(name, n) for name in stages.connected(region) for n in attempts_that_tell(state, name)]
     opened = {(name, n): state.of(name).attempts[n].claim for name, n in wanted}
     missing = [each for each in wanted if opened[each] is None]
-    found = {(each.region, each.attempt): each for each in run.journal.read_claims(missing)}
-    return found | {key: claim for key, claim in opened.items() if claim is not None}
+    claims = {(claim.region, claim.attempt): claim for claim in run.journal.read_claims(missing)}
+    return claims | {key: claim for key, claim in opened.items() if claim is not None}
 
 
 def _restart(
@@ -175,7 +175,7 @@ def _why_changed(run: Run, evaluation: Evaluation, claim: Claim) -> str | None:
 def _is_lost(run: Run, state: RunState, claim: Claim) -> bool:
     """The log of what it reads is not there, although it has read it: it begins behind the log's first record."""
     planned = run.regions[claim.region]
-    inputs = {each.result: each.producer for each in StreamingPlan.of(planned).channels_in}
+    inputs = {plan.result: plan.producer for plan in StreamingPlan.of(planned).channels_in}
     return any(
         pin.result in inputs
         and pin.generation == state.of(inputs[pin.result]).generations[-1]
@@ -214,7 +214,7 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
         run.task_instances.live_check()
         for reset in failover.resets:
             run.log.warning("%s@%d is reset: %s.", reset.region, reset.attempt, reset.why)
-    others = [each for each in failover.resets if each.region != region]
+    others = [reset for reset in failover.resets if reset.region != region]
     for reset in others:
         run.journal.reset(reset)
     left = _clear(run, failover, observation)
@@ -225,7 +225,7 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
         raise ClearNotConfigured(
             f"{region} {restart.mode.value}: {restart.why or 'others have'}. {', '.join(left)} must restart with it, "
             "and this deployment gives no way to clear another task. By hand: clear "
-            f"{', '.join(run.task_keys[each] for each in left)}; what they make meanwhile does not count. "
+            f"{', '.join(run.task_keys[name] for name in left)}; what they make meanwhile does not count. "
             f"{HOW_TO_CONFIGURE_CLEARS}"
         )
     return bool(failover.resets)
@@ -234,7 +234,7 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
 def _clear(run: Run, failover: StageFailover, observation: Observation | None) -> tuple[str, ...]:
     """Clear the others' tasks. Returns those that should be, and nobody here can."""
     if observation is None:
-        left = tuple({**{each: None for each in failover.anew if each != failover.region}, **failover.at_work})
+        left = tuple({**{name: None for name in failover.anew if name != failover.region}, **failover.at_work})
         if left and not failover.resets:
             run.log.warning(
                 "%s %s, and %s should restart: clear it by hand. %s",
@@ -275,7 +275,7 @@ def check_channels(run: Run, claim: Claim) -> None:
     if not StreamingClaim.of(claim).channels:
         return
     planned = run.regions[claim.region]
-    state = run.load({claim.region, *(each.producer for each in StreamingPlan.of(planned).channels_in)})
+    state = run.load({claim.region, *(plan.producer for plan in StreamingPlan.of(planned).channels_in)})
     other = other_channels(planned, state, StreamingClaim.of(claim).channels)
     if other is None and claim.attempt > state.of(claim.region).invalid_up_to:
         return

@@ -71,17 +71,17 @@ def check_state(where: str, keeps_state: bool, stage: StreamingSpec) -> None:
 
 def keeps_state(frame: DataFrame) -> bool:
     """Whether the query of ``frame`` has state from batch to batch."""
-    return any(_is_stateful(each) for each in _nodes(frame))
+    return any(_is_stateful(node) for node in _nodes(frame))
 
 
 def streams_of(frame: DataFrame) -> int:
     """How many streams the query of ``frame`` reads, each as often as it does."""
-    return sum(1 for each in _nodes(frame) if each.isStreaming() and each.children().size() == 0)
+    return sum(1 for node in _nodes(frame) if node.isStreaming() and node.children().size() == 0)
 
 
 def _is_stateful(node: Any) -> bool:
     children = node.children()
-    streaming = [each for each in range(children.size()) if children.apply(each).isStreaming()]
+    streaming = [number for number in range(children.size()) if children.apply(number).isStreaming()]
     return (node.nodeName() in _STATEFUL and bool(streaming)) or (node.nodeName() == "Join" and len(streaming) == 2)
 
 
@@ -93,13 +93,13 @@ def _nodes(frame: DataFrame) -> list[Any]:
         node = todo.pop()
         found.append(node)
         children = node.children()
-        todo += [children.apply(each) for each in range(children.size())]
+        todo += [children.apply(number) for number in range(children.size())]
     return found
 
 
 def schema_of(frame: DataFrame) -> str:
     """The frame's schema as JSON, as a consumer shall see it: without what Spark notes of watermarks in it."""
-    found = json.loads(frame.schema.json())
-    for field in found["fields"]:
+    document = json.loads(frame.schema.json())
+    for field in document["fields"]:
         field["metadata"].pop("spark.watermarkDelayMs", None)
-    return json.dumps(found, separators=(",", ":"), sort_keys=True)
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)

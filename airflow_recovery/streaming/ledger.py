@@ -49,7 +49,7 @@ class LossReport:
         if self.causes:
             told += f" ({', '.join(f'{cause.value} {count}' for cause, count in self.causes)})"
         if self.unknown:
-            attempts = ", ".join(str(each.attempt) for each in self.unknown)
+            attempts = ", ".join(str(loss.attempt) for loss in self.unknown)
             told += f", and an unknown number at the origin when producer attempt {attempts} began"
         return f"{told}; {self.verdict.value}"
 
@@ -57,7 +57,7 @@ class LossReport:
 def loss_report(edge: str, state: ChannelState) -> LossReport:
     """What the log says about the losses of a channel."""
     records, lost = sum(state.done), state.lost
-    counts = {cause: sum(each.records for each in state.ledger if each.cause is cause) for cause in LossCause}
+    counts = {cause: sum(entry.records for entry in state.ledger if entry.cause is cause) for cause in LossCause}
     return LossReport(
         edge=edge,
         records=records,
@@ -83,7 +83,7 @@ def excess_of(state: ChannelState, lost: int, upto: Iterable[int]) -> str | None
     run = state.budget.excess(state.lost + lost, end)
     if run is not None:
         return f"in this run {run}"
-    since = sum(each.records for each in state.ledger if each.attempt == state.view)
+    since = sum(entry.records for entry in state.ledger if entry.attempt == state.view)
     restart = state.restart_budget.excess(since + lost, end - sum(state.view_began))
     return None if restart is None else f"since the restart as attempt {state.view} {restart}"
 
@@ -95,7 +95,7 @@ def check_ledger(state: ChannelState) -> None:
     looks at all of it, as an audit does.
     """
     for number, sub in enumerate(state.subs):
-        entries = [(each.start, each.stop) for each in state.ledger if each.sub == number]
+        entries = [(entry.start, entry.stop) for entry in state.ledger if entry.sub == number]
         if common(sub.committed, sub.lost) or size(entries) != size(sub.lost) or merged(entries) != sub.lost:
             raise ChannelInconsistent(
                 f"subpartition {number}: expected every record once, found committed {sub.committed}, lost {sub.lost}, "

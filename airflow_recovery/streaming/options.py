@@ -68,8 +68,8 @@ class ApproximateResult(ModeResult):
             overflow = Overflow(options.get("overflow", self.overflow))
         except ValueError as error:
             raise JobDefinitionError(
-                f"APPROXIMATE: {error}; reconnect is one of {', '.join(each.value for each in Reconnect)}, overflow "
-                f"one of {', '.join(each.value for each in Overflow)}"
+                f"APPROXIMATE: {error}; reconnect is one of {', '.join(reconnect.value for reconnect in Reconnect)}, overflow "
+                f"one of {', '.join(overflow.value for overflow in Overflow)}"
             ) from None
         partition_by = _names(options.get("partition_by", self.partition_by))
         return replace(self, **{**options, "reconnect": reconnect, "overflow": overflow, "partition_by": partition_by})
@@ -150,6 +150,6 @@ class Streaming(ModeOption):
 
 def _names(given: object) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else given
-    if not isinstance(names, (tuple, list)) or not all(isinstance(each, str) and each for each in names):
+    if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) and name for name in names):
         raise JobDefinitionError(f"APPROXIMATE: expected partition_by as names of columns, found {given!r}")
     return tuple(names)

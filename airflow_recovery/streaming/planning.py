@@ -109,7 +109,7 @@ class StreamingPlanning(PlanningMode):
         """The earlier attempts stay: their resets name the generations of its channels, for both ends."""
         before = state.of(region.name)
         channels = StreamingPlan.of(region).channels
-        pins = tuple(ChannelRef(each.result, state.of(each.producer).generations[-1]) for each in channels)
+        pins = tuple(ChannelRef(channel.result, state.of(channel.producer).generations[-1]) for channel in channels)
         if attempt.outcome is not None:
             attempt = replace(attempt, outcome=replace(attempt.outcome, mode=StreamingOutcome(pins)))
         return RegionState({**before.attempts, attempt.number: attempt}, before.closed_at)

@@ -102,11 +102,11 @@ class ChannelProducer:
 
     def publish_written(self, epoch: int, parts: Sequence[Part], consumed: tuple[Consumed, ...] = ()) -> bool:
         """As `publish`, with segments that other processes have written already."""
-        self._wait_for_room(sum(each.bytes for each in parts))
+        self._wait_for_room(sum(part.bytes for part in parts))
         record = self.client.append(lambda state: publish(state, self.attempt, epoch, parts, consumed))
         if record is None:
             # Published in the meantime by an earlier write of this attempt's own; after an error the sweep decides.
-            self.client.delete(each.key for each in parts)
+            self.client.delete(part.key for part in parts)
         return record is not None
 
     def finish(self) -> None:

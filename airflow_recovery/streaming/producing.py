@@ -72,22 +72,22 @@ def publish(
     """
     if is_published(state, attempt, epoch, consumed):
         return None
-    ordered = sorted(parts, key=lambda each: (each.sub, each.task))
+    ordered = sorted(parts, key=lambda part: (part.sub, part.task))
     if not ordered and not consumed:
         return None
     if state.is_finished:
         raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected no more data, the channel is finished")
-    if len({each.key for each in ordered}) < len(ordered):
+    if len({part.key for part in ordered}) < len(ordered):
         raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected segments with keys of their own")
     segments: list[Segment] = []
     ends = list(state.ends)
-    open_record = [each.trailing_of == attempt for each in state.subs]
-    for each in ordered:
-        _check_continues(state, attempt, each, open_record)
-        first = ends[each.sub]
-        segments.append(Segment(each.sub, each.key, first, each.count, each.bytes, each.leading, each.trailing))
-        ends[each.sub] += each.count
-        open_record[each.sub] = each.trailing > 0
+    open_record = [sub.trailing_of == attempt for sub in state.subs]
+    for part in ordered:
+        _check_continues(state, attempt, part, open_record)
+        first = ends[part.sub]
+        segments.append(Segment(part.sub, part.key, first, part.count, part.bytes, part.leading, part.trailing))
+        ends[part.sub] += part.count
+        open_record[part.sub] = part.trailing > 0
     return EpochPublished(attempt, epoch, tuple(segments), consumed)
 
 
@@ -116,11 +116,11 @@ def give_up(state: ChannelState, attempt: int, reason: str) -> GaveUp:
 
 def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ...]) -> None:
     """A batch that was published counts as this one only if it was made of the same input."""
-    for each in consumed:
-        if (found := state.consumed.get(each.edge)) != each:
+    for candidate in consumed:
+        if (found := state.consumed.get(candidate.edge)) != candidate:
             raise ChannelInconsistent(
                 f"epoch {epoch}: epochs up to {state.epoch} are published and made of {found}; this batch was made of "
-                f"{each}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of both "
+                f"{candidate}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of both "
                 "logs"
             )
 

@@ -113,7 +113,7 @@ class QueryBatches:
             assert self._stage.source is not None
             self._stage.source.commit(batch, planned)
             self._told(batch, planned)
-        self._log.debug("Batch %d: %d records in %d segments.", batch, sum(each.count for each in parts), len(parts))
+        self._log.debug("Batch %d: %d records in %d segments.", batch, sum(part.count for part in parts), len(parts))
 
     def _segments(self, output: ChannelOutput) -> Target:
         channel = output.channel
@@ -132,10 +132,10 @@ class QueryBatches:
         name = f"out/{self._spec.attempt}/{batch}-{uuid.uuid4().hex[:12]}"
         folder = ChannelFolder(source.identity).prefix
         target = Target(self._spec.results, folder, name, self._stage.schema, Body.PARQUET)
-        parts = sorted(write_parts(frame, target), key=lambda each: each.task)
+        parts = sorted(write_parts(frame, target), key=lambda part: part.task)
         if not parts and StreamingSpec.of(self._spec).output_mode == "complete":
             return (empty_file(self._stage.region.store, target),)  # the running table is empty now
-        return tuple(each.key for each in parts)
+        return tuple(part.key for part in parts)
 
     def _told(self, batch: int, planned: PlannedBatch) -> None:
         self._log.debug("Batch %d: %d records are committed.", batch, sum(planned.records))
@@ -224,5 +224,5 @@ def has_ended(source: ChannelInput, state: ChannelState) -> bool:
 
 def told(stage: OpenStream) -> str:
     """How far the stage is, in words."""
-    ends = [each.text() for each in (stage.source, stage.output) if each is not None]
+    ends = [input.text() for input in (stage.source, stage.output) if input is not None]
     return "; ".join(ends)

@@ -29,7 +29,7 @@ def merged(ranges: Iterable[Range]) -> Ranges:
 
 def minus(whole: Ranges, holes: Ranges) -> Ranges:
     """What is in ``whole`` and not in ``holes``."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for start, stop in whole:
         at = start
         for hole_start, hole_stop in holes:
@@ -38,11 +38,11 @@ def minus(whole: Ranges, holes: Ranges) -> Ranges:
             if hole_start >= stop:
                 break
             if at < hole_start:
-                found.append((at, hole_start))
+                ranges.append((at, hole_start))
             at = hole_stop
         if at < stop:
-            found.append((at, stop))
-    return tuple(found)
+            ranges.append((at, stop))
+    return tuple(ranges)
 
 
 def common(left: Ranges, right: Ranges) -> Ranges:

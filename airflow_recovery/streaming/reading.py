@@ -38,7 +38,7 @@ def is_opened(store: ObjectStore, identity: ChannelIdentity) -> bool:
 def control_logs(store: ObjectStore, run: RunIdentity) -> list[ObjectInfo]:
     """The slots of all control logs of a run, as listed: to copy them. Segments are listed with them, and left out."""
     prefix = JournalLayout(run).channels
-    return [each for each in store.list(prefix) if _SLOT.fullmatch(each.key, len(prefix))]
+    return [channel for channel in store.list(prefix) if _SLOT.fullmatch(channel.key, len(prefix))]
 
 
 def committed_outputs(client: ChannelClient, *, newest_batch: bool = False) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def committed_outputs(client: ChannelClient, *, newest_batch: bool = False) -> t
 
 def newest_of(outputs: Iterable[str]) -> tuple[str, ...]:
     """Those of the newest batch. Raises `ValueError` for a key that is no output."""
-    batches = [(batch_of(each), each) for each in outputs]
+    batches = [(batch_of(output), output) for output in outputs]
     newest = max((batch for batch, _ in batches), default=-1)
     return tuple(each for batch, each in batches if batch == newest)
 

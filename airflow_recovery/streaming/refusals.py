@@ -106,14 +106,14 @@ def refusals(
     ``channels`` by result, ``stages`` by vertex; what is not declared has the defaults. ``max_active_tasks`` of the
     DAG, where it is known.
     """
-    found = _Declared(topology, channels, stages)
-    if not found.results:
+    declared = _Declared(topology, channels, stages)
+    if not declared.results:
         advice = (
             "expected a PIPELINED_APPROXIMATE result, found none: approximate recovery is for stages that run at the "
             "same time; take BLOCKING results and the failover strategy 'region'"
         )
         return (Refusal(RefusalRule.NO_CHANNEL, "job", advice),)
-    return (*found.of_shape(), *found.of_slots(max_active_tasks), *found.of_stages(), *found.of_channels())
+    return (*declared.of_shape(), *declared.of_slots(max_active_tasks), *declared.of_stages(), *declared.of_channels())
 
 
 class _Declared:
@@ -173,7 +173,7 @@ class _Declared:
                 )
 
     def of_stages(self) -> Iterator[Refusal]:
-        for vertex in sorted({each for result in self.results for each in self._ends(result)}):
+        for vertex in sorted({end for result in self.results for end in self._ends(result)}):
             name = self._topology.vertices[vertex].name
             stage = self._stages.get(name, StageDeclaration())
             if stage.sink in (SinkGuarantee.EXACTLY_ONCE, SinkGuarantee.FOREIGN) and not stage.allow_approximate:
@@ -243,7 +243,7 @@ class _Declared:
 
     def _read_by(self, vertex: int) -> list[int]:
         read = [self._topology.result_of[edge] for edge in self._topology.inputs_of[vertex]]
-        return [each for each in read if each in self.results]
+        return [number for number in read if number in self.results]
 
     def _group(self, vertex: int) -> int:
         return self._group_of[self._topology.region_of[vertex]]
@@ -258,10 +258,10 @@ class _Declared:
         try:
             topological_order(waits)
         except CycleFound as found:
-            groups = dict.fromkeys(each for each in found.cycle if isinstance(each, int))
-            return " and ".join(self._named(each) for each in groups)
+            groups = dict.fromkeys(number for number in found.cycle if isinstance(number, int))
+            return " and ".join(self._named(group) for group in groups)
         return None
 
     def _named(self, group: int) -> str:
         vertices = range(len(self._topology.vertices))
-        return ", ".join(self._topology.vertices[each].name for each in vertices if self._group(each) == group)
+        return ", ".join(self._topology.vertices[vertex].name for vertex in vertices if self._group(vertex) == group)

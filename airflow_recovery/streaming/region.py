@@ -78,7 +78,7 @@ class _StreamingRegion:
     def _result_name(self) -> str:
         if self._stage.output is not None:
             return self._stage.output.result
-        (name,) = (each.name for each in self._region.spec.vertices if each.is_result)
+        (name,) = (vertex.name for vertex in self._region.spec.vertices if vertex.is_result)
         return name
 
     def run(self) -> tuple[PartitionManifest, ...]:
@@ -161,13 +161,13 @@ class _StreamingRegion:
             published = earlier if earlier is not None and published.epoch < 0 else published
         completed, begins = -1 if published is None else published.epoch, None
         if self._source is not None:
-            draining = [self._source.begin_draining(each, published) for each in self._source.channel.drained]
+            draining = [self._source.begin_draining(number, published) for number in self._source.channel.drained]
             state = self._source.connect(published)
-            completed = max(state.checkpoint, *(each.completed for each in draining), -1)
+            completed = max(state.checkpoint, *(candidate.completed for candidate in draining), -1)
             check_both_logs(completed, published)
             begins = Place(self._source.channel.generation, state.done)
         keeps = self._keeps_state or stage.stateful
-        left = [each for each in draining if each.rest]
+        left = [candidate for candidate in draining if candidate.rest]
         folder = StageFolder(spec.identity, spec.region)
         if self._is_over():
             checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
@@ -182,9 +182,9 @@ class _StreamingRegion:
             begins=begins,
             skips=1 if left else 0,
         )
-        for each in left:
-            region.log.warning("%d records of an altered channel's generation are lost, and counted.", each.rest)
-            each.discard_remaining(checkpoint.cut_to)
+        for candidate in left:
+            region.log.warning("%d records of an altered channel's generation are lost, and counted.", candidate.rest)
+            candidate.discard_remaining(checkpoint.cut_to)
         return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
 
     def _writer(self, opened: OpenStream, frame: DataFrame) -> DataStreamWriter:

@@ -104,7 +104,7 @@ def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_
         return StageMode.ANEW, f"{ended}: {failure.type}"
     strategy = stages.plan.failover_strategy
     if failure is not None and failure.type == ALTERED:
-        stateful = [each for each in stages.readers(region) if StreamingPlan.of(stages.regions[each]).stateful]
+        stateful = [reader for reader in stages.readers(region) if StreamingPlan.of(stages.regions[reader]).stateful]
         if strategy in _GOES_ON_WHERE_ALTERED and not stateful:
             return StageMode.ALTERED, f"{ended}: {failure.type}"
         why = f"{stateful[0]} keeps state of it" if stateful else f"the failover strategy is {strategy.value}"
@@ -188,17 +188,17 @@ def _scenario(state: RunState, regions: Mapping[str, str]) -> RunState:
 
 def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputRef, ...]:
     """Of each stage before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
-    found = []
+    refs = []
     for name in stages.before(region):
         ended = [n for n, each in state.of(name).attempts.items() if each.is_claimed and each.has_outcome]
         if ended:
-            found.append(InputRef(name, max(ended)))
-    return tuple(found)
+            refs.append(InputRef(name, max(ended)))
+    return tuple(refs)
 
 
 def has_restarted_behind(claim: Claim, region: str, attempt: int) -> bool:
     """The attempt of ``claim`` has begun behind the end of ``region@attempt``: it need not restart for that."""
-    return any(each.region == region and each.attempt >= attempt for each in StreamingClaim.of(claim).after)
+    return any(ref.region == region and ref.attempt >= attempt for ref in StreamingClaim.of(claim).after)
 
 
 def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
@@ -206,8 +206,8 @@ def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
 
     Some stage before it has ended an attempt since it began.
     """
-    known = {each.region: each.attempt for each in StreamingClaim.of(claim).after}
-    return any(each.attempt > known.get(each.region, 0) for each in ended_before(stages, state, claim.region))
+    known = {ref.region: ref.attempt for ref in StreamingClaim.of(claim).after}
+    return any(ref.attempt > known.get(ref.region, 0) for ref in ended_before(stages, state, claim.region))
 
 
 def should_restart(stages: Stages, state: RunState, claim: Claim) -> bool:
@@ -216,10 +216,10 @@ def should_restart(stages: Stages, state: RunState, claim: Claim) -> bool:
     Under ``approximate-downstream`` that is every end of an attempt before it; else one whose output was altered.
     """
     every = stages.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
-    known = {each.region: each.attempt for each in StreamingClaim.of(claim).after}
-    for each in ended_before(stages, state, claim.region):
-        resets = (one.reset for n, one in state.of(each.region).attempts.items() if n > known.get(each.region, 0))
-        if each.attempt > known.get(each.region, 0) and (
+    known = {ref.region: ref.attempt for ref in StreamingClaim.of(claim).after}
+    for ref in ended_before(stages, state, claim.region):
+        resets = (one.reset for n, one in state.of(ref.region).attempts.items() if n > known.get(ref.region, 0))
+        if ref.attempt > known.get(ref.region, 0) and (
             every or any(reset is not None and reset.altered for reset in resets)
         ):
             return True

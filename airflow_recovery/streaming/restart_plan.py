@@ -63,7 +63,7 @@ class _Planning:
         self._stages = stages
         self._run = run
         self._seen = seen
-        self._code = {each.name: each.fingerprint for each in today.regions}
+        self._code = {region.name: region.fingerprint for region in today.regions}
         self._evaluate = evaluate
         self._must: set[str] = set()
         self._restarts: dict[str, StageRestart] = {}
@@ -107,7 +107,7 @@ class _Planning:
         """Who takes others along: the stage itself, else one that was reset."""
         if own is not None:
             return name
-        return next((each for each in self._stages.connected(name) if each in self._restarts), None)
+        return next((text for text in self._stages.connected(name) if text in self._restarts), None)
 
     def _own(self, evaluation: Evaluation, name: str) -> str | None:
         """Why a stage begins anew, if it does so by itself. Notes how it restarts."""
@@ -118,9 +118,9 @@ class _Planning:
         changed, is_lost = self._why_changed(evaluation, name, live[-1]), self._is_lost(name)
         if state.of(name).open_attempt is not None and changed is None and not is_lost:
             return None
-        found = stage_restart(self._stages, state, name, changed=changed, is_lost=is_lost)
-        self._restarts[name] = found
-        return found.why if found.mode is StageMode.ANEW else None
+        restart = stage_restart(self._stages, state, name, changed=changed, is_lost=is_lost)
+        self._restarts[name] = restart
+        return restart.why if restart.mode is StageMode.ANEW else None
 
     def _why_changed(self, evaluation: Evaluation, name: str, newest: int) -> str | None:
         """As far as outcomes and open claims tell; the stage's own pre-check reads every claim."""
@@ -131,7 +131,7 @@ class _Planning:
         before = attempt.outcome.fingerprint if attempt.outcome is not None else self._code.get(name)
         if before is not None and before != planned.fingerprint:
             return f"the code of {name} has changed since {name}@{newest}"
-        remade = [each for each in planned.inputs if each in self._must and evaluation.always_follows(name, each)]
+        remade = [input for input in planned.inputs if input in self._must and evaluation.always_follows(name, input)]
         if remade:
             return f"{name}@{newest} has read {remade[0]}, which is to be made again"
         inputs = attempt.claim.inputs if attempt.claim is not None else ()
@@ -140,7 +140,7 @@ class _Planning:
 
     def _is_lost(self, name: str) -> bool:
         return any(
-            each.result in self._run.lost_results for each in StreamingPlan.of(self._stages.regions[name]).channels_in
+            plan.result in self._run.lost_results for plan in StreamingPlan.of(self._stages.regions[name]).channels_in
         )
 
     def _pins(self, name: str, n: int) -> tuple[ChannelRef, ...]:
@@ -155,8 +155,8 @@ class _Planning:
             return ()
         planned = self._stages.regions[name]
         return tuple(
-            ChannelRef(each.result, self._seen.of(each.producer).generations[-1])
-            for each in (*StreamingPlan.of(planned).channels_in, *StreamingPlan.of(planned).channels_out)
+            ChannelRef(plan.result, self._seen.of(plan.producer).generations[-1])
+            for plan in (*StreamingPlan.of(planned).channels_in, *StreamingPlan.of(planned).channels_out)
         )
 
     def _mode(self, name: str, along: Iterable[str]) -> StageMode:
@@ -177,7 +177,7 @@ class _Planning:
                     max(known.loss, found.loss, key=list(LossPreview).index),
                     max(known.repeat, found.repeat, key=list(RepeatPreview).index),
                 )
-        return tuple(self._channel(each) for each in worst.values())
+        return tuple(self._channel(candidate) for candidate in worst.values())
 
     def _channel(self, found: ChannelPreview) -> PlannedChannel:
         producer = next(

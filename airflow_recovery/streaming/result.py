@@ -45,7 +45,7 @@ def compact(stage: OpenStream, result: str) -> PartitionManifest:
         if found
         else region.spark.createDataFrame([], schema)
     )
-    planned = next(each for each in spec.vertices if each.name == result)
+    planned = next(vertex for vertex in spec.vertices if vertex.name == result)
     written = write_result(
         region.spark,
         frame,
@@ -66,4 +66,4 @@ def compact(stage: OpenStream, result: str) -> PartitionManifest:
 
 
 def _uris(client: ChannelClient, base_uri: str, *, newest: bool) -> list[str]:
-    return [f"{base_uri}/{client.folder.object(each)}" for each in committed_outputs(client, newest_batch=newest)]
+    return [f"{base_uri}/{client.folder.object(output)}" for output in committed_outputs(client, newest_batch=newest)]

@@ -47,7 +47,7 @@ class StreamingResults(ResultsMode):
         self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, now_s: float
     ) -> None:
         """As the table above says."""
-        if not any(isinstance(each.mode, StreamingPlan) for each in run.plan.regions):
+        if not any(isinstance(region.mode, StreamingPlan) for region in run.plan.regions):
             return
         sweep = _ChannelSweep(run, results, report, options, now_s)
         prefix = run.journal.layout.channels
@@ -57,9 +57,9 @@ class StreamingResults(ResultsMode):
             path = info.key[len(prefix) :]
             if (of_stage := _OF_STAGE.fullmatch(path)) is not None:
                 stages.setdefault((of_stage["region"], int(of_stage["attempt"])), []).append(info)
-            elif (found := _IN_CHANNEL.fullmatch(path)) is not None:
-                if found["kind"] != "log":
-                    channels.setdefault((found["edge"], int(found["generation"])), []).append(info)
+            elif (match := _IN_CHANNEL.fullmatch(path)) is not None:
+                if match["kind"] != "log":
+                    channels.setdefault((match["edge"], int(match["generation"])), []).append(info)
             else:
                 report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no channel's", 1, info.size)
         for (edge, generation), listed in channels.items():
@@ -74,11 +74,11 @@ class StreamingResults(ResultsMode):
         if not has_come_back:
             return listed
         producers = {
-            encode(each.result): region.name
+            encode(plan.result): region.name
             for region in run.plan.regions
-            for each in StreamingPlan.of(region).channels_out
+            for plan in StreamingPlan.of(region).channels_out
         }
-        found = []
+        infos = []
         for info in listed:
             path = info.key[len(prefix) :]
             of_stage, in_channel = _OF_STAGE.fullmatch(path), _IN_CHANNEL.fullmatch(path)
@@ -90,8 +90,8 @@ class StreamingResults(ResultsMode):
             else:
                 continue
             if region is not None and number <= run.state.of(region).closed_at:
-                found.append(info)
-        return found
+                infos.append(info)
+        return infos
 
     def committed(
         self, results: ObjectStore, journal: Journal, run: RunInUse, result: str, *, newest_batch: bool
@@ -110,7 +110,9 @@ class _ChannelSweep:
         self._latest_s = now_s - CLOCK_MARGIN_S - options.grace_s
         self._grace_s = options.grace_s
         self._dry_run = options.dry_run
-        self._known = {(encode(each.edge), each.generation): each for each in run_channels(run.plan, run.state)}
+        self._known = {
+            (encode(channel.edge), channel.generation): channel for channel in run_channels(run.plan, run.state)
+        }
 
     def channel(self, edge: str, generation: int, listed: list[ObjectInfo]) -> None:
         channel = self._known.get((edge, generation))
@@ -118,7 +120,7 @@ class _ChannelSweep:
         if channel is None:
             self._kept(what, listed, "the plan in use has no such channel")
             return
-        why, found = self._why_all(channel), listed
+        why, infos = self._why_all(channel), listed
         if why is None:
             try:
                 state = read_channel(self._results, channel.identity(self._run.journal.identity))
@@ -129,13 +131,13 @@ class _ChannelSweep:
                 self._kept(what, listed, "it is open")
                 return
             skip = len(f"{self._run.journal.layout.channels}{edge}/{generation}/")
-            gone = set(orphans(state, (each.key[skip:] for each in listed)))
-            found = [each for each in listed if each.key[skip:] in gone]
+            gone = set(orphans(state, (info.key[skip:] for info in listed)))
+            infos = [info for info in listed if info.key[skip:] in gone]
             why = "no record names it"
-            if len(found) < len(listed):
-                rest = [each for each in listed if each.key[skip:] not in gone]
+            if len(infos) < len(listed):
+                rest = [info for info in listed if info.key[skip:] not in gone]
                 self._kept(what, rest, "its records name them, and its consumer has not finished")
-        self._delete(what, found, why)
+        self._delete(what, infos, why)
 
     def stage(self, name: str, attempt: int, listed: list[ObjectInfo]) -> None:
         region = self._run.names.get(name)
@@ -156,26 +158,26 @@ class _ChannelSweep:
             return "both sides have begun anew since"
         state = self._run.state.of(channel.consumer or "")
         outcome = state.current.outcome if state.current is not None else None
-        newest = max(each.generation for each in self._known.values() if each.edge == channel.edge)
+        newest = max(candidate.generation for candidate in self._known.values() if candidate.edge == channel.edge)
         if outcome is not None and ChannelRef(channel.edge, newest) in StreamingOutcome.of(outcome).channels:
             return f"its consumer {channel.consumer}@{outcome.attempt} has finished"
         return None
 
     def _delete(self, what: str, listed: Iterable[ObjectInfo], why: str) -> None:
         """What is old enough."""
-        old = [each for each in listed if modified_s(each) <= self._latest_s]
-        new = [each for each in listed if modified_s(each) > self._latest_s]
+        old = [info for info in listed if modified_s(info) <= self._latest_s]
+        new = [info for info in listed if modified_s(info) > self._latest_s]
         if old:
             if not self._dry_run:
-                self._results.delete([each.key for each in old])
+                self._results.delete([info.key for info in old])
             self._report.add(
-                f"{self._run.where} / {what}", Action.DELETED, why, len(old), sum(each.size for each in old)
+                f"{self._run.where} / {what}", Action.DELETED, why, len(old), sum(info.size for info in old)
             )
         if new:
             self._kept(what, new, f"{why}, within the grace time of {duration_text(self._grace_s)}")
 
     def _kept(self, what: str, listed: list[ObjectInfo], why: str) -> None:
-        size = sum(each.size for each in listed)
+        size = sum(info.size for info in listed)
         self._report.add(f"{self._run.where} / {what}", Action.KEPT, why, len(listed), size)
 
 

@@ -107,7 +107,7 @@ class ChannelReport:
             "ledger_records": self.loss.lost,
             "lost_records": self.loss.total_lost,
             "lost_by_cause": {cause.value: count for cause, count in self.loss.causes},
-            "unknown_at_producer_attempts": [each.attempt for each in self.loss.unknown],
+            "unknown_at_producer_attempts": [loss.attempt for loss in self.loss.unknown],
             "max_lost_records": self.budget.max_lost_records,
             "max_lost_fraction": self.budget.max_lost_fraction,
             "verdict": self.loss.verdict.value,
@@ -119,7 +119,9 @@ def run_channels(plan: PlanRecord, state: RunState) -> tuple[RunChannel, ...]:
 
     In topological order, generations ascending. A generation that was named and never opened is among them.
     """
-    consumers = {each.result: region.name for region in plan.regions for each in StreamingPlan.of(region).channels_in}
+    consumers = {
+        candidate.result: region.name for region in plan.regions for candidate in StreamingPlan.of(region).channels_in
+    }
     return tuple(
         RunChannel(
             edge=channel.result,
@@ -143,7 +145,7 @@ def channel_reports(
 
     A generation that was never opened is left out, unless it is the one of now.
     """
-    found = ((each, read_channel(store, each.identity(run))) for each in run_channels(plan, state))
+    found = ((channel, read_channel(store, channel.identity(run))) for channel in run_channels(plan, state))
     return tuple(report_of(each, log) for each, log in found if log.slots or each.is_newest)
 
 
@@ -157,7 +159,7 @@ def report_of(channel: RunChannel, state: ChannelState) -> ChannelReport:
         epochs=state.epoch + 1,
         batches=state.checkpoint + 1,
         published=sum(state.ends),
-        committed=sum(size(each.committed) for each in state.subs),
+        committed=sum(size(sub.committed) for sub in state.subs),
         loss=loss_report(channel.edge, state),
         budget=state.budget,
     )
@@ -188,7 +190,7 @@ def ledger_counters(report: ChannelReport) -> list[tuple[str, float]]:
 def _generations(region: RegionState) -> list[int]:
     """A reset begins a new one, numbered after the attempt that it names; so does a purge."""
     resets = (number + 1 for number, each in region.attempts.items() if each.is_reset)
-    return sorted({region.closed_at + 1, *(each for each in resets if each > region.closed_at)})
+    return sorted({region.closed_at + 1, *(reset for reset in resets if reset > region.closed_at)})
 
 
 def _invalid(channel: RunChannel, state: ChannelState) -> ChannelStanding:

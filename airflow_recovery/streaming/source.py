@@ -177,22 +177,22 @@ class ChannelReader(DataSourceStreamReader):
 
     def _reads(self, identity: ChannelIdentity, state: ChannelState, wanted: Sequence[Ranges]) -> list[InputPartition]:
         folder = ChannelFolder(identity)
-        found: list[InputPartition] = []
+        partitions: list[InputPartition] = []
         for number, ranges in enumerate(wanted):
             segments = tuple(
-                PlannedSegment(folder.object(each.key), each.first, each.count, each.bytes, inside)
-                for each in state.segments_of(number)
-                if (inside := common(ranges, between(each.first, each.end)))
+                PlannedSegment(folder.object(segment.key), segment.first, segment.count, segment.bytes, inside)
+                for segment in state.segments_of(number)
+                if (inside := common(ranges, between(segment.first, segment.end)))
             )
-            planned, held = _records(ranges), sum(_records(each.ranges) for each in segments)
+            planned, held = _records(ranges), sum(_records(segment.ranges) for segment in segments)
             if planned != held:
                 raise ChannelInconsistent(
                     f"subpartition {number}: expected {planned} records to be retained, found {held}: what was "
                     "committed is released already, and can't be read again; the stage begins anew"
                 )
             if segments:
-                found.append(SubpartitionRead(segments))
-        return found
+                partitions.append(SubpartitionRead(segments))
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: exactly the planned records, or an error. It is here that rows are counted.
@@ -204,8 +204,8 @@ class ChannelReader(DataSourceStreamReader):
         """
         assert isinstance(partition, SubpartitionRead)
         store = shared_store(self._reading.store)
-        for each in partition.segments:
-            yield from self._records_of(store, each)
+        for segment in partition.segments:
+            yield from self._records_of(store, segment)
 
     def _records_of(self, store: ObjectStore, segment: PlannedSegment) -> Iterator[pa.RecordBatch]:
         table = self._table(store, segment)

@@ -13,8 +13,8 @@ def sweep(client: ChannelClient) -> int:
     errors; what is left then is found by the next sweep.
     """
     store, prefix = client.store, f"{client.folder.prefix}/"
-    listed = [each.key.removeprefix(prefix) for kind in ("seg/", "out/") for each in store.list(prefix + kind)]
+    listed = [info.key.removeprefix(prefix) for kind in ("seg/", "out/") for info in store.list(prefix + kind)]
     # The log is read after the listing: what was listed and is named by now is no orphan.
-    found = orphans(client.refresh(), listed)
-    store.delete([client.folder.object(each) for each in found])
-    return len(found)
+    text = orphans(client.refresh(), listed)
+    store.delete([client.folder.object(orphan) for orphan in text])
+    return len(text)

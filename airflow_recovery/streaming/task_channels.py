@@ -40,24 +40,24 @@ class InputChannel:
 
 def input_channel(run: RunIdentity, region: RegionPlan, state: RunState) -> InputChannel | None:
     """What ``region`` reads as of ``state``; `None` for one that reads no channel."""
-    for each in StreamingPlan.of(region).channels_in:
-        return InputChannel(ChannelIdentity(run, each.result, state.of(each.producer).generations[-1]), each.producer)
+    for plan in StreamingPlan.of(region).channels_in:
+        return InputChannel(ChannelIdentity(run, plan.result, state.of(plan.producer).generations[-1]), plan.producer)
     return None
 
 
 def output_channel(run: RunIdentity, region: RegionPlan, state: RunState) -> ChannelIdentity | None:
     """What ``region`` feeds as of ``state``; `None` for one that feeds no channel."""
-    for each in StreamingPlan.of(region).channels_out:
-        return ChannelIdentity(run, each.result, state.of(region.name).generations[-1])
+    for plan in StreamingPlan.of(region).channels_out:
+        return ChannelIdentity(run, plan.result, state.of(region.name).generations[-1])
     return None
 
 
 def stage_reports(run: Run, region: str, store: ObjectStore) -> tuple[ChannelReport, ...]:
     """The accounts of the channels at the ends of ``region``, in the generations of now. Raises as `read_channel`."""
     return tuple(
-        report_of(each, read_channel(store, each.identity(run.journal.identity)))
-        for each in run_channels(run.today, run.load())
-        if each.is_newest and region in (each.producer, each.consumer)
+        report_of(channel, read_channel(store, channel.identity(run.journal.identity)))
+        for channel in run_channels(run.today, run.load())
+        if channel.is_newest and region in (channel.producer, channel.consumer)
     )
 
 
@@ -76,10 +76,10 @@ def give_up_input(run: Run, region: str, store: ObjectStore, state: str) -> bool
 
     Killed in its last try, marked as failed by a person: ``state`` is what Airflow says.
     """
-    found = input_channel(run.journal.identity, run.regions[region], run.load())
-    if found is None:
+    channel = input_channel(run.journal.identity, run.regions[region], run.load())
+    if channel is None:
         return False
-    return _give_up(run, found.identity, store, f"the task of {found.producer} is {state} in Airflow")
+    return _give_up(run, channel.identity, store, f"the task of {channel.producer} is {state} in Airflow")
 
 
 def _give_up(run: Run, channel: ChannelIdentity, store: ObjectStore, reason: str) -> bool:

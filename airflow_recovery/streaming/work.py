@@ -42,11 +42,11 @@ class StageWork(AttemptWork):
 def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:
     """Of ``region``, a stage, as of ``state``. ``stages``: all of the run."""
     planned = StreamingPlan.of(region)
-    pins = [ChannelRef(each.result, state.of(each.producer).generations[-1]) for each in planned.channels]
+    pins = [ChannelRef(channel.result, state.of(channel.producer).generations[-1]) for channel in planned.channels]
     return StageWork(
         tuple(pins),
         tuple(live_attempts(state, region.name)),
-        tuple(number for each in planned.channels_in for number in state.of(each.producer).generations[:-1]),
+        tuple(number for plan in planned.channels_in for number in state.of(plan.producer).generations[:-1]),
         code_of(region),
         ended_before(stages, state, region.name),
     )

@@ -70,7 +70,7 @@ def write_parts(frame: DataFrame, target: Target, partition_by: tuple[str, ...] 
         place = F.pmod(F.xxhash64(*partition_by), F.lit(target.subpartitions)).cast("int")
         frame = frame.withColumn(SUB, place)
     rows = frame.mapInArrow(task_of(target), WRITTEN).collect()
-    return [Part(each["sub"], each["task"], each["key"], each["count"], each["bytes"]) for each in rows]
+    return [Part(row["sub"], row["task"], row["key"], row["count"], row["bytes"]) for row in rows]
 
 
 def task_of(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

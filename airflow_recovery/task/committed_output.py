@@ -41,11 +41,11 @@ def check_prepared(sink: CommittingSink, manifest: PartitionManifest, where: str
     """
     if not sink.reads_rows:
         return
-    unfit = [each.path for each in manifest.objects if "/" in each.path or not each.path.endswith(".parquet")]
+    unfit = [object.path for object in manifest.objects if "/" in object.path or not object.path.endswith(".parquet")]
     if unfit or not manifest.objects:
-        found = f"{unfit[0]!r}" if unfit else "nothing"
+        text = f"{unfit[0]!r}" if unfit else "nothing"
         raise UserCodeError(
             f"{where}: expected Parquet files beside each other in {manifest.location}, as {type(sink).__name__} reads "
-            f"them, found {found}. Let the application write with .write.parquet(...) and without partitionBy; nothing "
+            f"them, found {text}. Let the application write with .write.parquet(...) and without partitionBy; nothing "
             "was committed."
         )

@@ -95,8 +95,8 @@ def publish_tasks_of(dag: Any, group_id: str | None = None) -> tuple[str, ...]:
 
 def retention_of(dag: Any, group_id: str) -> Retention | None:
     """What the task group declares about the release of its results; `None`: as the job, or the configuration, says."""
-    found: Retention | None = getattr(dag.task_group_dict.get(group_id), "retention", None)
-    return found
+    retention: Retention | None = getattr(dag.task_group_dict.get(group_id), "retention", None)
+    return retention
 
 
 def batch_size_of(dag: Any, group_id: str) -> Callable[[int], int]:
@@ -110,8 +110,8 @@ def batch_size_of(dag: Any, group_id: str) -> Callable[[int], int]:
 
 def job_recovery_of(dag: Any, group_id: str) -> DeclaredJobRecovery:
     """What the task group, and its job, declare of FLIP-383's options."""
-    found: DeclaredJobRecovery = getattr(dag.task_group_dict.get(group_id), "job_recovery", NOTHING_DECLARED)
-    return found
+    recovery: DeclaredJobRecovery = getattr(dag.task_group_dict.get(group_id), "job_recovery", NOTHING_DECLARED)
+    return recovery
 
 
 def recovers(dag: Any, group_id: str | None) -> bool:
@@ -125,5 +125,5 @@ def recovers(dag: Any, group_id: str | None) -> bool:
 
 def strategy_of(dag: Any, group_id: str) -> FailoverStrategy | None:
     """The failover strategy that the task group declares; `None`: as the job says."""
-    found: FailoverStrategy | None = getattr(dag.task_group_dict.get(group_id), "failover_strategy", None)
-    return found
+    strategy: FailoverStrategy | None = getattr(dag.task_group_dict.get(group_id), "failover_strategy", None)
+    return strategy

@@ -210,8 +210,8 @@ def _check_same_places(told: Mapping[str, Any], settings: RecoverySettings | Non
         return
     yield wrong(
         name,
-        expected=", ".join(f"{each} = {here[each]}" for each in differing),
-        found=", ".join(f"{each} = {told.get(each)}" for each in differing),
+        expected=", ".join(f"{item} = {here[item]}" for item in differing),
+        found=", ".join(f"{item} = {told.get(item)}" for item in differing),
         next_step="Give every component the same; where this one is wrong, it would begin a second journal.",
     )
 
@@ -429,20 +429,20 @@ class AirflowChecks:
         yield from check_master(connection, self._environment)
 
 
-def spark_connection(found: Connection) -> SparkConnection:
+def spark_connection(connection: Connection) -> SparkConnection:
     """Where ``found`` leads, as the provider's hooks read it."""
     from airflow_recovery.task.spark_connection import CONNECT, connect_url
 
-    if found.conn_type == CONNECT:
+    if connection.conn_type == CONNECT:
         from airflow_recovery.driver.connect_session import host_of
 
-        host = host_of(connect_url(found))
+        host = host_of(connect_url(connection))
         has_port = ":" in host.rpartition("]")[2]
-        return SparkConnection(found.conn_id, f"sc://{host if has_port else f'{host}:15002'}", is_connect=True)
+        return SparkConnection(connection.conn_id, f"sc://{host if has_port else f'{host}:15002'}", is_connect=True)
     from airflow_recovery.task.spark_submission import resolved_connection
 
-    master, binary, is_cluster = resolved_connection(found.conn_id)
-    return SparkConnection(found.conn_id, master, binary, is_cluster=is_cluster)
+    master, binary, is_cluster = resolved_connection(connection.conn_id)
+    return SparkConnection(connection.conn_id, master, binary, is_cluster=is_cluster)
 
 
 def _timed(ask: Callable[[], Mapping[str, Any]]) -> Asked:

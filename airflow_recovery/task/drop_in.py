@@ -115,11 +115,11 @@ class DropInSubmission(SparkSubmission):
         for manifest in last.outputs:
             if manifest.managed or comparable(manifest.location) not in targets:
                 continue
-            found = probe_manifest(self._stores.open_external(manifest.location), manifest)
-            if found.altered or found.added:
+            availability = probe_manifest(self._stores.open_external(manifest.location), manifest)
+            if availability.altered or availability.added:
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
-                    f"{last.attempt} left it ({found.evidence[0]}): it may hold newer data, so it is not overwritten. "
+                    f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not overwritten. "
                     "Move that data away and clear this task, or declare on_altered='recompute'."
                 )
 
@@ -202,7 +202,7 @@ class DropInSubmission(SparkSubmission):
         store = self._stores.results
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
         try:
-            store.delete([each.key for each in store.list(f"{below}/")])
+            store.delete([info.key for info in store.list(f"{below}/")])
         except StoreError as error:
             self._run.log.warning("The outputs of attempt %d are left behind: %s", claim.attempt, error)
 
@@ -215,14 +215,14 @@ class DropInSubmission(SparkSubmission):
             if isinstance(given, str):
                 found["input", name] = spark_path(given)
             else:
-                outputs = {each.result: each for each in attempt.inputs[given.task_id].outputs}
+                outputs = {output.result: output for output in attempt.inputs[given.task_id].outputs}
                 found["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
         return found
 
     def _manifests_read(self, attempt: ClaimedAttempt) -> list[PartitionManifest]:
         references = self._drop_in.references.values()
-        read = {qualified(each.task_id, each.name) for each in references}
-        return [each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read]
+        read = {qualified(reference.task_id, reference.name) for reference in references}
+        return [output for outcome in attempt.inputs.values() for output in outcome.outputs if output.result in read]
 
     def _managed(self, claim: Claim, name: str) -> str:
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
@@ -237,7 +237,7 @@ class DropInSubmission(SparkSubmission):
                 f"{claim.region}@{claim.attempt}: the application ended without an error and wrote nothing to output "
                 f"{name!r} at {location}. Does it write to the location that it is given?"
             )
-        objects = tuple(ResultObject(each.key, each.size, each.etag) for each in listed if not _is_hidden(each.key))
+        objects = tuple(ResultObject(info.key, info.size, info.etag) for info in listed if not _is_hidden(info.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
 
@@ -263,7 +263,7 @@ def _rests_on_key(claim: Claim) -> str:
 
 def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
     """What the application was submitted with that no claim tells: its code and arguments, and its external inputs."""
-    read = sorted([each.vertex, each.uri, each.size, each.etag] for each in externals)
+    read = sorted([external.vertex, external.uri, external.size, external.etag] for external in externals)
     return hashlib.sha256(canonical_json([fingerprint, read]).encode()).hexdigest()
 
 
@@ -283,7 +283,7 @@ def _is_hidden(key: str) -> bool:
 
 
 def _listed(names: str | None) -> list[str]:
-    return [each.strip() for each in (names or "").split(",") if each.strip()]
+    return [piece.strip() for piece in (names or "").split(",") if piece.strip()]
 
 
 def _content(path: str) -> str:

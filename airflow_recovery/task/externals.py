@@ -67,9 +67,9 @@ class RegionSplits:
         enumerator raises, and the errors of the stores.
         """
         return tuple(
-            each.external(vertex)
+            split.external(vertex)
             for vertex, source in self._region.sources.items()
-            for each in self._splits(vertex, source)
+            for split in self._splits(vertex, source)
         )
 
     def _splits(self, vertex: str, source: SplitSource) -> Sequence[Split]:
@@ -90,7 +90,7 @@ class RegionSplits:
             return self._listed(vertex, source)
         if isinstance(source, FilePattern) and isinstance(self._job.parallelism_of(vertex), PerFile):
             every = self._listed(vertex, source)
-            found = [each for each in every if object_key(source.pattern, each.uri) == subtask.key]
+            found = [info for info in every if object_key(source.pattern, info.uri) == subtask.key]
         else:
             journal = self._journal
             assignments = AssignmentLog(journal.store, journal.identity, vertex, writer=journal.writer)
@@ -112,8 +112,8 @@ class RegionSplits:
         if not gone:
             return []
         committed = committed_splits(self._journal, self._region.name, vertex)
-        kept = [each for each in gone if each.key in committed]
-        self._gone |= {each.key for each in kept}
+        kept = [split for split in gone if split.key in committed]
+        self._gone |= {split.key for split in kept}
         return kept
 
     def check_readable(self, work: AttemptWork) -> None:
@@ -127,7 +127,7 @@ class RegionSplits:
 
     def _listed(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         if isinstance(source, FilePattern):
-            return [Split.of_external(each) for each in list_external(self._stores, source.pattern, vertex)]
+            return [Split.of_external(external) for external in list_external(self._stores, source.pattern, vertex)]
         return source.enumerate(self._job.vertices[vertex].where)
 
 

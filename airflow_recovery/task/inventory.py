@@ -29,18 +29,18 @@ def list_objects(
     base, segments = _split(pattern)
     literal = _GLOB.split(segments[0], maxsplit=1)[0] if segments else ""
     store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
-    matchers = [_matcher(each) for each in segments]
-    found = tuple(
+    matchers = [_matcher(segment) for segment in segments]
+    externals = tuple(
         ExternalObject(vertex, f"{store.base_uri}/{info.key}", info.size, info.etag)
         for info in store.list(literal)
         if _matches(info.key.split("/"), segments, matchers)
     )
-    if not found:
+    if not externals:
         raise ObjectMissing(
             f"Input {pattern!r} of vertex {vertex!r} names no object. The store answered, so this is not an access "
             "problem: check the pattern, and whether the data has arrived."
         )
-    return found
+    return externals
 
 
 def object_key(pattern: str, uri: str) -> str:
@@ -50,7 +50,7 @@ def object_key(pattern: str, uri: str) -> str:
 
 
 def _path(uri: str) -> list[str]:
-    return [each for each in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if each]  # type: ignore[index]
+    return [piece for piece in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if piece]  # type: ignore[index]
 
 
 def _split(pattern: str) -> tuple[str, list[str]]:
@@ -58,7 +58,7 @@ def _split(pattern: str) -> tuple[str, list[str]]:
     root = _ROOT.match(pattern)
     scheme = root[0] if root else ""
     is_absolute = pattern[len(scheme) :].startswith("/")
-    segments = [each for each in pattern[len(scheme) :].split("/") if each]
+    segments = [piece for piece in pattern[len(scheme) :].split("/") if piece]
     # One segment at least stays below: a single object is found by listing its folder.
     fixed = next((at for at, each in enumerate(segments) if _GLOB.search(each)), max(len(segments) - 1, 0))
     return scheme + ("/" if is_absolute else "") + "/".join(segments[:fixed]), segments[fixed:]
@@ -68,10 +68,10 @@ def _matcher(segment: str) -> re.Pattern[str]:
     """A regular expression for one segment. Alternatives do not nest; within them nothing else is special."""
     parts = _ALTERNATIVES.split(segment)
     expressions = [
-        "|".join(re.escape(each) for each in part.split(",")) if at % 2 else _glob(part)
+        "|".join(re.escape(piece) for piece in part.split(",")) if at % 2 else _glob(part)
         for at, part in enumerate(parts)
     ]
-    return re.compile("".join(f"(?:{each})" for each in expressions))
+    return re.compile("".join(f"(?:{expression})" for expression in expressions))
 
 
 def _glob(text: str) -> str:

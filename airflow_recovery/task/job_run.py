@@ -42,9 +42,9 @@ class OpenJobRun:
         self.opened.prepare_journal()
         run = self.opened.run
         keys: dict[str, list[str]] = {}
-        for each in self.plan.regions.values():
-            if each.subtask is not None:
-                keys.setdefault(each.region.name, []).append(each.subtask.key)
+        for candidate in self.plan.regions.values():
+            if candidate.subtask is not None:
+                keys.setdefault(candidate.region.name, []).append(candidate.subtask.key)
         for region, found in keys.items():
             run.events.record(
                 JobVertexInitialized(
@@ -81,8 +81,8 @@ def open_job_run(
                 f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
             )
     plan = plan_job(job, ref, facts, keys)
-    with open_planned(context, plan, facts, place, group_id, dag, log, ask_cached) as found:
-        yield found
+    with open_planned(context, plan, facts, place, group_id, dag, log, ask_cached) as planned:
+        yield planned
 
 
 @contextmanager

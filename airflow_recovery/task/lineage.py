@@ -71,7 +71,7 @@ def lineage_of(run: Run, result: RegionResult) -> Lineage:
     kept = LineageRun(result.region, result.decision.value, result.attempt, identity.run_key, result.seconds_saved)
     return Lineage(
         inputs=(*_results_read(run, outcome), *_folders_read(outcome.externals)),
-        outputs=tuple(_made(identity, outcome.attempt, each) for each in outcome.outputs),
+        outputs=tuple(_made(identity, outcome.attempt, output) for output in outcome.outputs),
         runs=(kept,),
     )
 
@@ -91,13 +91,13 @@ def _results_read(run: Run, outcome: Outcome) -> Iterable[LineageDataset]:
 
 def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDataset]:
     found: dict[str, list[ExternalObject]] = {}
-    for each in externals:
-        if each.uri.startswith(SCHEME):
+    for external in externals:
+        if external.uri.startswith(SCHEME):
             continue
-        found.setdefault(each.uri.rpartition("/")[0], []).append(each)
+        found.setdefault(external.uri.rpartition("/")[0], []).append(external)
     for folder, objects in found.items():
         namespace, name = _physical(folder)
-        yield LineageDataset(namespace, name, bytes=sum(each.size for each in objects), files=len(objects))
+        yield LineageDataset(namespace, name, bytes=sum(object.size for object in objects), files=len(objects))
 
 
 def _made(identity: RunIdentity, attempt: int, manifest: PartitionManifest) -> LineageDataset:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def note_of(result: RegionResult | BatchResult) -> str:
     """Of a try that has succeeded."""
     if isinstance(result, BatchResult):
-        kept = sum(each.decision is Decision.KEPT for each in result.results.values())
+        kept = sum(candidate.decision is Decision.KEPT for candidate in result.results.values())
         return f"{len(result.results) - kept} subtasks ran, {kept} were kept"
     if result.decision is Decision.RAN:
         splits = result.why.partition("; ")[2]
@@ -34,7 +34,7 @@ def note_of(result: RegionResult | BatchResult) -> str:
 
 def note_of_publish(publish: Publish) -> str:
     """Of a publish."""
-    return f"published {publish.number}: {', '.join(f'{each.region}@{each.attempt}' for each in publish.regions)}"
+    return f"published {publish.number}: {', '.join(f'{region.region}@{region.attempt}' for region in publish.regions)}"
 
 
 @contextmanager

@@ -16,9 +16,9 @@ def operator_lineage(lineage: Lineage) -> Any:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     return OperatorLineage(
-        inputs=[_input(each) for each in lineage.inputs],
-        outputs=[_output(each) for each in lineage.outputs],
-        run_facets={"recovery": _run_facet([asdict(each) for each in lineage.runs])} if lineage.runs else {},
+        inputs=[_input(input) for input in lineage.inputs],
+        outputs=[_output(output) for output in lineage.outputs],
+        run_facets={"recovery": _run_facet([asdict(run) for run in lineage.runs])} if lineage.runs else {},
     )
 
 

@@ -77,7 +77,7 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
             f"{task_id}: expected outputs= as a list of names or a mapping from names to URIs, found {shown(outputs)}: "
             "write outputs=['cleaned']"
         )
-    if unfit := [each for each in outputs if not isinstance(each, str) or not _NAME.fullmatch(each)]:
+    if unfit := [output for output in outputs if not isinstance(output, str) or not _NAME.fullmatch(output)]:
         raise JobDefinitionError(
             f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it"
         )
@@ -97,7 +97,7 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
     """Inputs by name: another operator's output, or a URI. Raises `JobDefinitionError`."""
     if inputs is None:
         return {}
-    if not isinstance(inputs, Mapping) or not all(isinstance(each, str) and each for each in inputs):
+    if not isinstance(inputs, Mapping) or not all(isinstance(input, str) and input for input in inputs):
         raise JobDefinitionError(
             f"{task_id}: expected inputs= as a mapping from names to URIs or to outputs of other operators, found "
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
@@ -134,20 +134,20 @@ def check_targets(
 def placeholders(arguments: Any) -> set[tuple[str, str]]:
     """All ``(input | output, name)`` that occur in ``arguments``; none where they are not plain strings yet."""
     return {
-        (found[1], found[2])
+        (match[1], match[2])
         for argument in (arguments if isinstance(arguments, (list, tuple)) else ())
-        for found in _PLACEHOLDER.finditer(str(argument))
+        for match in _PLACEHOLDER.finditer(str(argument))
     }
 
 
 def filled(arguments: Sequence[Any] | None, locations: Mapping[tuple[str, str], str]) -> list[str]:
     """``arguments`` with every placeholder replaced. Raises `JobDefinitionError` for one that stands for nothing."""
 
-    def locate(found: re.Match[str]) -> str:
-        key = (found[1], found[2])
+    def locate(match: re.Match[str]) -> str:
+        key = (match[1], match[2])
         if key not in locations:
             known = ", ".join(sorted(f"{{{kind}:{name}}}" for kind, name in locations))
-            raise JobDefinitionError(f"argument {found.string!r}: {found[0]} is not declared; there are {known}.")
+            raise JobDefinitionError(f"argument {match.string!r}: {match[0]} is not declared; there are {known}.")
         return locations[key]
 
-    return [_PLACEHOLDER.sub(locate, str(each)) for each in arguments or ()]
+    return [_PLACEHOLDER.sub(locate, str(argument)) for argument in arguments or ()]

@@ -96,7 +96,7 @@ class RegionProgram:
 
     def _spec(self, attempt: ClaimedAttempt, folder: Path) -> RegionSpec:
         claim = attempt.claim
-        read = {each.result for each in self._region.region.inputs}
+        read = {input.result for input in self._region.region.inputs}
         data = JournalLayout(self.identity).data_of(claim.region, claim.attempt)
         return RegionSpec(
             job=self.ref,
@@ -105,7 +105,7 @@ class RegionProgram:
             tag=claim.tag,
             vertices=tuple(self._vertex(name) for name in self._region.region.vertices),
             inputs=tuple(
-                each for outcome in attempt.inputs.values() for each in outcome.outputs if each.result in read
+                output for outcome in attempt.inputs.values() for output in outcome.outputs if output.result in read
             ),
             run=self._facts.dates,
             location=f"{self.stores.results.base_uri}/{data}",
@@ -124,12 +124,14 @@ class RegionProgram:
         return answers_of(planned.name, "attempt", AttemptMode).driver_spec(attempt, region, vertices)
 
     def _read_elsewhere(self) -> set[str]:
-        return {each.result for region in self.job.regions().regions for each in region.inputs}
+        return {input.result for region in self.job.regions().regions for input in region.inputs}
 
     def _vertex(self, name: str) -> VertexSpec:
         vertex = self.job.vertices[name]
         region = self._region.region
-        readers = sum(1 for each in region.vertices for read in self.job.vertices[each].inputs if read.vertex == name)
+        readers = sum(
+            1 for vertex in region.vertices for read in self.job.vertices[vertex].inputs if read.vertex == name
+        )
         is_result = name in region.results
         return VertexSpec(
             name=name,
@@ -160,7 +162,7 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
         # A driver whose Spark is ending tells of whatever that breaks first; the exit code tells why it ended.
         failure = replace(failure, chain=(*failure.chain, exit_code[0]))
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
-    condition = ", ".join(each for each in (failure.condition, failure.sql_state) if each)
+    condition = ", ".join(name for name in (failure.condition, failure.sql_state) if name)
     told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
     advice = start_advice(failure)
     if is_user_error(failure):

@@ -70,7 +70,7 @@ class RegionTrial:
         check = f"a region on {self._conn_id}"
         try:
             outcome = self._run()
-            rows = [each.rows for each in outcome.outputs]
+            rows = [output.rows for output in outcome.outputs]
             if rows == [ROWS]:
                 told = f"{ROWS} rows in {outcome.spark_seconds or 0:.1f} s of Spark, read back from the journal"
                 yield ok(check, told)

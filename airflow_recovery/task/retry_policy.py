@@ -63,14 +63,16 @@ class RecoveryRetryPolicy(RetryPolicy):
         self, exception: errors.SubtasksFailed, try_number: int, max_tries: int, context: Context | None
     ) -> RetryDecision:
         """The longest pause of those that may be retried: none of them starts before its own is over."""
-        asked = [each for each in exception.errors.values() if not errors.kind_of(each).is_final]
-        decisions = [self.evaluate(each, try_number, max_tries, context) for each in asked]
-        retried = [each for each in decisions if each.action is not RetryAction.FAIL]
+        asked = [error for error in exception.errors.values() if not errors.kind_of(error).is_final]
+        decisions = [self.evaluate(error, try_number, max_tries, context) for error in asked]
+        retried = [decision for decision in decisions if decision.action is not RetryAction.FAIL]
         if not retried:
             return RetryDecision.fail(reason=mask_secrets(str(exception)))
-        if any(each.action is RetryAction.DEFAULT for each in retried):
+        if any(decision.action is RetryAction.DEFAULT for decision in retried):
             return RetryDecision.default()
-        return self._retry(max(each.retry_delay or timedelta(0) for each in retried).total_seconds(), str(exception))
+        return self._retry(
+            max(decision.retry_delay or timedelta(0) for decision in retried).total_seconds(), str(exception)
+        )
 
     def serialize(self) -> dict[str, Any]:
         """Plain JSON."""

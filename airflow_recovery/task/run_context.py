@@ -77,7 +77,7 @@ def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
     clears: tuple[RecoveryClear, ...] = ()
     if int(instance.try_number) > 1:
         clears = clears_from_json(context["task_state_store"].get(CLEARS_KEY))
-    by_recovery = {each.try_number: each.max_tries for each in clears}
+    by_recovery = {clear.try_number: clear.max_tries for clear in clears}
     grant = int(max_tries)
     # Each step goes back to an earlier clear, so this ends.
     while (before := by_recovery.get(grant - retries)) is not None and before < grant:

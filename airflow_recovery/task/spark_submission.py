@@ -260,8 +260,8 @@ def resolved_connection(conn_id: str) -> tuple[str, str, bool]:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     hook = SparkSubmitHook(conn_id=conn_id)
-    found = hook._connection
-    return str(found["master"]), hook._get_spark_binary_path()[0], found["deploy_mode"] == "cluster"
+    document = hook._connection
+    return str(document["master"]), hook._get_spark_binary_path()[0], document["deploy_mode"] == "cluster"
 
 
 def _key_of(name: str) -> str:

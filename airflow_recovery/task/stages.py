@@ -161,12 +161,12 @@ def told_ledger(run: Run, region: str, results: ObjectStore) -> tuple[ChannelRep
 
 def ledger_text(reports: tuple[ChannelReport, ...]) -> str:
     """One line for all channels of a stage: the end of its task's log, and its note."""
-    return "; ".join(_line(each) for each in reports)
+    return "; ".join(_line(report) for report in reports)
 
 
 def ledger_summary(reports: tuple[ChannelReport, ...]) -> dict[str, Any]:
     """By channel, for the task's return value."""
-    return {each.channel.edge: each.to_json() for each in reports}
+    return {report.channel.edge: report.to_json() for report in reports}
 
 
 def log_ledger(reports: tuple[ChannelReport, ...], log: logging.Logger) -> str:

@@ -57,7 +57,9 @@ class BatchResult:
     @property
     def decision(self) -> Decision:
         """``kept`` where every one of them is."""
-        return Decision.RAN if any(each.decision is Decision.RAN for each in self.results.values()) else Decision.KEPT
+        return (
+            Decision.RAN if any(result.decision is Decision.RAN for result in self.results.values()) else Decision.KEPT
+        )
 
 
 def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None) -> tuple[str, ...] | None:
@@ -68,12 +70,12 @@ def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None
     mine: list[RegionPlan] = []
     keys: list[str] = []
     in_batches = False
-    for each in plan.regions:
-        if each.subtask is not None and each.subtask.of == region and each.subtask.batch is not None:
+    for candidate in plan.regions:
+        if candidate.subtask is not None and candidate.subtask.of == region and candidate.subtask.batch is not None:
             in_batches = True
-            if each.subtask.batch == map_index:
-                mine.append(each)
-                keys.append(each.subtask.key)
+            if candidate.subtask.batch == map_index:
+                mine.append(candidate)
+                keys.append(candidate.subtask.key)
     if not in_batches:
         return None
     if not mine or batch_label(keys) != label:
@@ -83,7 +85,7 @@ def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None
             "or max_map_length have changed since this run was mapped. Clear the task group with its downstream tasks; "
             "what is valid is kept."
         )
-    return tuple(each.name for each in mine)
+    return tuple(region.name for region in mine)
 
 
 class SubtaskBatch:
@@ -171,12 +173,12 @@ class _Ended:
 
     @property
     def is_waiting_for_inputs(self) -> bool:
-        return any(isinstance(each, errors.InputLost) for each in self.errors.values())
+        return any(isinstance(error, errors.InputLost) for error in self.errors.values())
 
     def raise_any(self) -> None:
         """What a retry may cure goes first: it tries the others again as well. Then waiting, failing, skipping."""
-        waiting = [each for each in self.errors.values() if isinstance(each, BuiltElsewhere) and each.build]
-        skipped = [each for each in self.errors.values() if isinstance(each, errors.InputSkipped)]
+        waiting = [error for error in self.errors.values() if isinstance(error, BuiltElsewhere) and error.build]
+        skipped = [error for error in self.errors.values() if isinstance(error, errors.InputSkipped)]
         failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
         if failed and not all(errors.kind_of(error).is_final for error in failed.values()):
             raise self._told(failed)

@@ -22,8 +22,13 @@ def summary_of(result: RegionResult | BatchResult) -> dict[str, Any]:
         "spark_seconds": result.outcome.spark_seconds,
         "spark_seconds_saved": result.seconds_saved,
         "results": {
-            each.result: {"location": each.location, "rows": each.rows, "files": len(each.objects), "bytes": each.size}
-            for each in result.outcome.outputs
+            output.result: {
+                "location": output.location,
+                "rows": output.rows,
+                "files": len(output.objects),
+                "bytes": output.size,
+            }
+            for output in result.outcome.outputs
         },
         **story_of(result.outcome).summary(result.outcome),
     }
@@ -35,10 +40,10 @@ def _summary_of_batch(batch: BatchResult) -> dict[str, Any]:
     return {
         "region": batch.region,
         "decision": batch.decision.value,
-        "ran": sum(each.decision is Decision.RAN for each in found),
-        "kept": sum(each.decision is Decision.KEPT for each in found),
-        "files_checked": sum(each.files_checked for each in found),
-        "spark_seconds": sum(each.outcome.spark_seconds or 0.0 for each in found),
-        "spark_seconds_saved": sum(each.seconds_saved for each in found),
-        "subtasks": {each.region: {"decision": each.decision.value, "attempt": each.attempt} for each in found},
+        "ran": sum(result.decision is Decision.RAN for result in found),
+        "kept": sum(result.decision is Decision.KEPT for result in found),
+        "files_checked": sum(result.files_checked for result in found),
+        "spark_seconds": sum(result.outcome.spark_seconds or 0.0 for result in found),
+        "spark_seconds_saved": sum(result.seconds_saved for result in found),
+        "subtasks": {result.region: {"decision": result.decision.value, "attempt": result.attempt} for result in found},
     }

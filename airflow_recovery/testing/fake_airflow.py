@@ -64,7 +64,7 @@ class FakeAirflow:
     @property
     def is_green(self) -> bool:
         """Every task has succeeded."""
-        return all(each.state == "success" for each in self._tries.values())
+        return all(task_try.state == "success" for task_try in self._tries.values())
 
     def ready(self) -> list[str]:
         """Tasks that would be started now. Marks what can't ever start: ``upstream_failed`` and ``skipped``."""
@@ -72,7 +72,7 @@ class FakeAirflow:
         for task, upstream in self.upstream.items():
             if self.state(task) not in STARTABLE:
                 continue
-            states = {self.state(each) for each in upstream}
+            states = {self.state(name) for name in upstream}
             if states <= {"success"}:
                 found.append(task)
             elif states & BLOCKING:
@@ -114,8 +114,8 @@ class FakeAirflow:
 
     def clear(self, task: str, *, downstream: bool = False) -> None:
         """A user's clear: whatever the state; with ``downstream``, of everything below it too."""
-        for each in self._below({task}) if downstream else ():
-            self.clear(each)
+        for name in self._below({task}) if downstream else ():
+            self.clear(name)
         self._clear(task)
         self._grants[task] = RetryGrant(self._max_tries[task], is_renewed=True)
 
@@ -128,9 +128,9 @@ class FakeAirflow:
         """A user marks a task; it stays the same task instance. After a success, what it had held up is cleared."""
         self._set(task, state)
         if state == "success":
-            for each in self._below({task}):
-                if self.state(each) in BLOCKING:
-                    self.clear(each)
+            for name in self._below({task}):
+                if self.state(name) in BLOCKING:
+                    self.clear(name)
 
     # what a task process does
 
@@ -181,7 +181,7 @@ class FakeAirflow:
     def _below(self, roots: set[str]) -> set[str]:
         found: set[str] = set()
         for task, upstream in self.upstream.items():  # topological order
-            if any(each in roots or each in found for each in upstream):
+            if any(name in roots or name in found for name in upstream):
                 found.add(task)
         return found
 

@@ -120,9 +120,9 @@ class FaultyStore:
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """A read, with faults."""
         fault = self._before(Verb.GET, key)
-        found = self.inner.get(key, max_bytes)
+        stored = self.inner.get(key, max_bytes)
         self._after(Verb.GET, key, fault)
-        return found
+        return stored
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """A listing, with faults (of its first request)."""
@@ -182,7 +182,7 @@ class SeededFaults(FaultyStore):
             if self._left == 0 or self._rng.random() >= self._rate:
                 return None
             self._left -= 1
-            return self._rng.choice([each for each in FaultKind if each is not FaultKind.DENIED])
+            return self._rng.choice([kind for kind in FaultKind if kind is not FaultKind.DENIED])
 
 
 class CountingStore:

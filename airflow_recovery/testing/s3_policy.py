@@ -86,7 +86,9 @@ class Enforced:
         with self._lock:
             for action, resource in request.actions():
                 prefix = request.query.get("prefix", "") if not request.key else None
-                by = next((each for each in self._allowed[who] if each.allows(action, resource, prefix)), None)
+                by = next(
+                    (statement for statement in self._allowed[who] if statement.allows(action, resource, prefix)), None
+                )
                 if by is None:
                     self.denied.append(f"{who}: {action} on {resource} (prefix {prefix!r})")
                     return Answer(403, "AccessDenied", f"not allowed: {action} on {resource}")
@@ -95,12 +97,13 @@ class Enforced:
 
     def unused(self, access_key: str) -> set[tuple[str, str]]:
         """What is allowed and nobody has needed: pairs of an action and the first resource of its statement."""
-        everything = {(each, action) for each in self._allowed[access_key] for action in each.actions}
+        everything = {(statement, action) for statement in self._allowed[access_key] for action in statement.actions}
         return {(action, each.resources[0]) for each, action in everything - self._used[access_key]}
 
 
 def _fits(text: str, patterns: tuple[str, ...]) -> bool:
     """As IAM: ``*`` and ``?`` are the wildcards; everything else means itself."""
     return any(
-        re.fullmatch(re.escape(each).replace(r"\*", ".*").replace(r"\?", "."), text, re.DOTALL) for each in patterns
+        re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), text, re.DOTALL)
+        for pattern in patterns
     )

@@ -42,8 +42,8 @@ class S3Request:
     @property
     def access_key(self) -> str:
         """Whose credentials signed it; empty where nobody did."""
-        found = _CREDENTIAL.search(self.headers.get("authorization", ""))
-        return found[1] if found else ""
+        match = _CREDENTIAL.search(self.headers.get("authorization", ""))
+        return match[1] if match else ""
 
     @property
     def is_conditional(self) -> bool:
@@ -66,7 +66,11 @@ class S3Request:
 
     def _bucket_actions(self) -> list[tuple[str, str]]:
         if self.method == "POST" and "delete" in self.query:
-            names = [each.text or "" for each in ElementTree.fromstring(self.body).iter() if each.tag.endswith("Key")]
+            names = [
+                element.text or ""
+                for element in ElementTree.fromstring(self.body).iter()
+                if element.tag.endswith("Key")
+            ]
             return [("s3:DeleteObject", f"{self.bucket}/{name}") for name in names]
         for parameter, action in (
             ("uploads", "s3:ListBucketMultipartUploads"),
@@ -163,9 +167,9 @@ class S3Proxy:
         with self._lock:
             self.requests.append(request)
             for rule in self.rules:
-                found = rule(request)
-                if found is not None:
-                    return found
+                answer = rule(request)
+                if answer is not None:
+                    return answer
         return None
 
     def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> http.client.HTTPResponse:

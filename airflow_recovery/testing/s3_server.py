@@ -251,11 +251,11 @@ SERVERS: dict[str, type[S3Server]] = {each.name: each for each in (MotoServer, V
 
 def find_versitygw() -> str | None:
     """The versitygw binary: on the PATH, or where ``go install`` puts it. `None` where it is not installed."""
-    found = shutil.which("versitygw")
-    if found is not None:
-        return found
-    folders = [os.environ.get("GOBIN"), *(f"{each}/bin" for each in _go_paths())]
-    return next((path for each in folders if each and os.access(path := f"{each}/versitygw", os.X_OK)), None)
+    text = shutil.which("versitygw")
+    if text is not None:
+        return text
+    folders = [os.environ.get("GOBIN"), *(f"{path}/bin" for path in _go_paths())]
+    return next((path for folder in folders if folder and os.access(path := f"{folder}/versitygw", os.X_OK)), None)
 
 
 def _go_paths() -> list[str]:
@@ -263,7 +263,7 @@ def _go_paths() -> list[str]:
     if go is None:
         return [os.path.expanduser("~/go")]
     answer = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, timeout=30, check=False)
-    return [each for each in answer.stdout.strip().split(os.pathsep) if each] or [os.path.expanduser("~/go")]
+    return [piece for piece in answer.stdout.strip().split(os.pathsep) if piece] or [os.path.expanduser("~/go")]
 
 
 def _free_port() -> int:

@@ -35,13 +35,13 @@ class StandaloneCluster:
 
     def applications(self) -> list[str]:
         """The names of all applications that it has run or runs."""
-        found = _json(self.ui_url) or {}
-        return [str(each["name"]) for key in ("activeapps", "completedapps") for each in found.get(key, [])]
+        document = _json(self.ui_url) or {}
+        return [str(each["name"]) for key in ("activeapps", "completedapps") for each in document.get(key, [])]
 
     def drivers(self) -> list[str]:
         """The ids of all drivers that were submitted to it in deploy mode ``cluster``."""
-        found = _json(self.ui_url) or {}
-        return [str(each["id"]) for key in ("activedrivers", "completeddrivers") for each in found.get(key, [])]
+        document = _json(self.ui_url) or {}
+        return [str(each["id"]) for key in ("activedrivers", "completeddrivers") for each in document.get(key, [])]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def connect_server(
             **(conf or {}),
         }
         arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
-        arguments += ["--master", master, *(each for key in settings for each in ("--conf", f"{key}={settings[key]}"))]
+        arguments += ["--master", master, *(name for key in settings for name in ("--conf", f"{key}={settings[key]}"))]
         # The wheel has no start-connect-server.sh.
         with _child(Path(folder), "spark-submit", [*arguments, "spark-internal"]) as running:
             _wait(running, lambda: _accepts(port))
@@ -121,8 +121,8 @@ def free_port() -> int:
 
 def spark_home() -> Path:
     """The Spark of the installed wheel."""
-    found = importlib.util.find_spec("pyspark")
-    folders = [Path(each) for each in (found.submodule_search_locations if found is not None else None) or ()]
+    spec = importlib.util.find_spec("pyspark")
+    folders = [Path(location) for location in (spec.submodule_search_locations if spec is not None else None) or ()]
     if not folders or not (folders[0] / "bin" / "spark-submit").exists():
         # pyspark-client, which Airflow's Spark provider needs, is a pyspark without Spark.
         raise ConfigurationError(
@@ -197,7 +197,7 @@ def _accepts(port: int) -> bool:
 def _json(ui_url: str) -> dict[str, Any] | None:
     try:
         with urllib.request.urlopen(f"{ui_url}/json/", timeout=2) as answer:
-            found = json.load(answer)
+            document = json.load(answer)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

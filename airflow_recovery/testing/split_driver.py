@@ -54,7 +54,7 @@ class SplitDriver:
             outputs = tuple(self._write(attempt, result, number, batch) for result in names)
             if self._journal.read_outcome(claim.region, claim.attempt) is not None:
                 raise AttemptLost(f"{claim.region}@{claim.attempt} was fenced")
-            keys = tuple(each.key for each in batch)
+            keys = tuple(split.key for split in batch)
             part = Part(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
             self._journal.put_part(part)
             own.append(part)
@@ -76,14 +76,14 @@ class SplitDriver:
     def _write(self, attempt: ClaimedAttempt, result: str, number: int, batch: list[Split]) -> PartitionManifest:
         claim = attempt.claim
         folder = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}/{number:04d}"
-        rows = [self._made_of(each, result) for each in batch]
+        rows = [self._made_of(split, result) for split in batch]
         info = self._results.put(f"{folder}/part-0", "\n".join(rows).encode())
-        found = ResultObject("part-0", info.size, info.etag)
-        return PartitionManifest(result, f"{self._results.base_uri}/{folder}", (found,), rows=len(rows))
+        obj = ResultObject("part-0", info.size, info.etag)
+        return PartitionManifest(result, f"{self._results.base_uri}/{folder}", (obj,), rows=len(rows))
 
 
 def rows_of(results: ObjectStore, manifest: PartitionManifest) -> list[str]:
     """The rows that a manifest names, in no order: sorted. Raises `ObjectMissing`."""
     prefix = manifest.location.removeprefix(f"{results.base_uri}/")
-    bodies = [results.get(f"{prefix}/{each.path}").body.decode() for each in manifest.objects]
+    bodies = [results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects]
     return sorted(row for body in bodies for row in body.split("\n"))

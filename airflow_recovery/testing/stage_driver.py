@@ -97,7 +97,7 @@ class StageDriver:
             self.process = subprocess.Popen(
                 [
                     *("spark-submit", "--master", "local[2]"),
-                    *(each for item in settings.items() for each in ("--conf", "=".join(item))),
+                    *(name for item in settings.items() for name in ("--conf", "=".join(item))),
                     *(str(application), str(folder)),
                 ],
                 env=submit_environment({**os.environ, **(environment or {}), "PYTHONPATH": path}),

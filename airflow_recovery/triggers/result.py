@@ -63,15 +63,15 @@ class ResultPublishedTrigger(BaseTrigger):
         hook = RecoveryResultHook()
         while True:
             try:
-                found = await look(hook)
+                result = await look(hook)
             except NOT_YET as reason:
                 self.log.info("Not yet: %s", reason)
             except RecoveryError as error:
                 event = {"status": "error", "message": f"{type(error).__name__}: {error}"}
                 break
             else:
-                event = {"status": "published", "location": found.location}
-                event |= {"attempt": str(found.attempt), "publish": str(found.publish)}
+                event = {"status": "published", "location": result.location}
+                event |= {"attempt": str(result.attempt), "publish": str(result.publish)}
                 break
             await asyncio.sleep(self.poll_interval_s)
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]

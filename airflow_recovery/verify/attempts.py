@@ -55,7 +55,7 @@ def growing(history: History) -> Answer:
                     )
                 )
             before[region] = max(attempt, before.get(region, 0))
-    count = sum(len(each.claimed) for each in history.regions.values())
+    count = sum(len(region.claimed) for region in history.regions.values())
     return answer(2, f"{count} attempts of {len(history.regions)} regions", findings)
 
 
@@ -104,9 +104,9 @@ def one_commit(history: History, *, ended: bool) -> Answer:
     owners: dict[str, Attempt] = {}
     results = 0
     for attempt, outcome in history.finished():
-        names = [each.result for each in outcome.outputs]
+        names = [output.result for output in outcome.outputs]
         results += len(names)
-        twice = sorted({each for each in names if names.count(each) > 1})
+        twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             findings.append(
                 Finding(
@@ -116,22 +116,22 @@ def one_commit(history: History, *, ended: bool) -> Answer:
                     _REPAIR,
                 )
             )
-        for each in outcome.outputs:
-            if not each.managed or outcome.shared is not None or not is_in_a_store(each.location):
+        for output in outcome.outputs:
+            if not output.managed or outcome.shared is not None or not is_in_a_store(output.location):
                 continue
             if outcome.parts:
                 continue  # of several attempts: I14
-            other = owners.setdefault(each.location, attempt)
+            other = owners.setdefault(output.location, attempt)
             if other is not attempt:
                 findings.append(
                     Finding(
-                        (each.location,),
+                        (output.location,),
                         f"a location of its own for {attempt.of.text}",
                         f"that of {other.of.text}: one may have overwritten the other",
                         _REPAIR,
                     )
                 )
-    commits = sum(each.committed is not None and each.committed.is_done for each in history.attempts())
+    commits = sum(attempt.committed is not None and attempt.committed.is_done for attempt in history.attempts())
     return answer(
         10, f"{results} results, {commits} commits to sinks", [*findings, *wrong_commits(history, ended=ended)]
     )

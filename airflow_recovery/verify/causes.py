@@ -75,7 +75,8 @@ def _has_cause(
         or not attempt.outcome.is_finished
         or attempt.outcome.externals != finish.externals
         or any(
-            not each.managed or not is_in_a_store(each.location) or registered.wrong(each) for each in finish.outputs
+            not output.managed or not is_in_a_store(output.location) or registered.wrong(output)
+            for output in finish.outputs
         )
     )
 
@@ -94,10 +95,10 @@ def _has_other_code(region: str, plan: Plan | None, finish: Outcome, attempt: At
 def _reads_otherwise(
     history: History, region: str, plan: Plan | None, before: tuple[Pin, ...], now: tuple[Pin, ...]
 ) -> bool:
-    old = {each.of.region: each for each in before}
-    if old.keys() != {each.of.region for each in now}:
+    old = {pin.of.region: pin for pin in before}
+    if old.keys() != {pin.of.region for pin in now}:
         return True
-    return any(each.of != old[each.of.region].of and _differs(plan, region, old[each.of.region], each) for each in now)
+    return any(pin.of != old[pin.of.region].of and _differs(plan, region, old[pin.of.region], pin) for pin in now)
 
 
 def _differs(plan: Plan | None, consumer: str, old: Pin, new: Pin) -> bool:
@@ -123,7 +124,7 @@ def rests_on(
         made = history.attempt(now)
         if now == pin.of or made is None or made.outcome is None:
             continue
-        digests = {each.result: each.digest for each in made.outcome.outputs if each.digest is not None}
+        digests = {output.result: output.digest for output in made.outcome.outputs if output.digest is not None}
         if _differs(plan, consumer.of.region, pin, Pin(now, digests)):
             found.append((pin.of, now))
     return found

@@ -66,22 +66,22 @@ class ChannelAccount:
     @property
     def published(self) -> int:
         """Records."""
-        return sum(each.published for each in self.subs)
+        return sum(sub.published for sub in self.subs)
 
     @property
     def committed(self) -> int:
         """Records."""
-        return sum(each.committed for each in self.subs)
+        return sum(sub.committed for sub in self.subs)
 
     @property
     def lost(self) -> int:
         """Records."""
-        return sum(each.lost for each in self.subs)
+        return sum(sub.lost for sub in self.subs)
 
     @property
     def is_drained(self) -> bool:
         """Its producer is through, and everything is committed or lost."""
-        return self.is_finished and all(each.done == each.published for each in self.subs)
+        return self.is_finished and all(sub.done == sub.published for sub in self.subs)
 
 
 def folder_of(run: RunName, channel: Channel) -> str:
@@ -94,9 +94,9 @@ def read_account(results: ObjectStore, run: RunName, channel: Channel) -> Channe
     account = ChannelAccount(channel)
     prefix = folder_of(run, channel)
     keys = {
-        int(found[1]): each.key
-        for each in results.list(f"{prefix}log/")
-        if (found := _SLOT.match(each.key, len(prefix)))
+        int(match[1]): info.key
+        for info in results.list(f"{prefix}log/")
+        if (match := _SLOT.match(info.key, len(prefix)))
     }
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
         bodies = pool.map(lambda slot: results.get(keys[slot]).body, sorted(keys))
@@ -113,7 +113,7 @@ def _take(account: ChannelAccount, key: str, slot: int, raw: bytes, run: RunName
     try:
         document = json.loads(raw)
         said = tuple(
-            document[each] for each in ("format", "dag_id", "run_key", "group_id", "edge", "generation", "slot")
+            document[name] for name in ("format", "dag_id", "run_key", "group_id", "edge", "generation", "slot")
         )
         body = document["body"]
         canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
@@ -214,7 +214,7 @@ def _complete(account: ChannelAccount, key: str, attempt: int, batch: int, outpu
         if end > sub.published:
             account.wrong.append((key, f"records below {sub.published}, which are published", f"up to {end}"))
         kept = [(first, stop) for at, first, stop in account.retained.values() if at == number]
-        gone = [each for each in read if not _covers(kept, each)]
+        gone = [candidate for candidate in read if not _covers(kept, candidate)]
         if gone:
             account.wrong.append((key, f"records of kept segments of subpartition {number}", f"read {gone}"))
         sub.done = max(sub.done, end)
@@ -262,7 +262,7 @@ def _is_consumer(account: ChannelAccount, body: dict[str, Any]) -> bool:
 def _tiles(start: int, end: int, ranges: Iterable[Range]) -> bool:
     """The ranges lie side by side from ``start`` to ``end``: none overlaps, nothing is left out."""
     at = start
-    for first, stop in sorted(each for each in ranges if each[0] < each[1]):
+    for first, stop in sorted(range_ for range_ in ranges if range_[0] < range_[1]):
         if first != at:
             return False
         at = stop

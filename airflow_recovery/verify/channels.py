@@ -25,17 +25,19 @@ class Channels:
         self._run = run
         plan = plan_in_use(history)
         regions = plan.regions if plan is not None else ()
-        self.producers = {channel: each.name for each in regions for channel in each.channels_out}
-        self.consumers = {channel: each.name for each in regions for channel in each.channels_in}
-        pins = (each for attempt in history.attempts() if attempt.claim is not None for each in attempt.claim.channels)
-        self.claimed = sorted({each for each in pins if each.result in self.producers})
+        self.producers = {channel: region.name for region in regions for channel in region.channels_out}
+        self.consumers = {channel: region.name for region in regions for channel in region.channels_in}
+        pins = (
+            channel for attempt in history.attempts() if attempt.claim is not None for channel in attempt.claim.channels
+        )
+        self.claimed = sorted({pin for pin in pins if pin.result in self.producers})
 
     @cached_property
     def accounts(self) -> dict[Channel, ChannelAccount]:
         """By channel, those that somebody has opened."""
         if self.results is None:
             return {}
-        found = {each: read_account(self.results, self._run, each) for each in self.claimed}
+        found = {channel: read_account(self.results, self._run, channel) for channel in self.claimed}
         return {channel: each for channel, each in found.items() if each.slots or each.wrong}
 
     def folder(self, channel: Channel) -> str:
@@ -54,7 +56,7 @@ def within_budget(channels: Channels, history: History) -> Answer:
     for channel, account in channels.accounts.items():
         unknown = f" and an unknown number at {len(account.unknown)} restarts" if account.unknown else ""
         told.append(f"{channel.result}#{channel.generation} lost {account.lost}{unknown}")
-        findings += [Finding((key,), expected, found, _BUDGET) for key, expected, found in account.over_budget]
+        findings += [Finding((key,), expected, text, _BUDGET) for key, expected, text in account.over_budget]
     return answer(9, ", ".join(told), findings)
 
 
@@ -65,7 +67,7 @@ def every_record_once(channels: Channels, history: History, *, ended: bool, deep
         return not_applicable(15, "there are no channels" if not channels.claimed else _unread(channels))
     findings: list[Finding] = []
     for channel, account in channels.accounts.items():
-        findings += [Finding((key,), expected, found, _ANEW) for key, expected, found in account.wrong]
+        findings += [Finding((key,), expected, text, _ANEW) for key, expected, text in account.wrong]
         findings += _of_owners(channels, history, channel, account)
     for consumer in sorted(set(channels.consumers.values())):
         finish = _finish_of(history, consumer)
@@ -74,11 +76,11 @@ def every_record_once(channels: Channels, history: History, *, ended: bool, deep
             if deep:
                 findings += _of_rows(channels, history, finish)
         elif ended:
-            expected, found = f"a finish of {consumer} that counts: its run has ended", "none"
-            findings.append(Finding((), expected, found, f"Its success is not true. Clear the task of {consumer}."))
-    records = sum(each.committed + each.lost for each in channels.accounts.values())
-    slots = sum(each.slots for each in channels.accounts.values())
-    void = sum(each.void for each in channels.accounts.values())
+            expected, text = f"a finish of {consumer} that counts: its run has ended", "none"
+            findings.append(Finding((), expected, text, f"Its success is not true. Clear the task of {consumer}."))
+    records = sum(account.committed + account.lost for account in channels.accounts.values())
+    slots = sum(account.slots for account in channels.accounts.values())
+    void = sum(account.void for account in channels.accounts.values())
     outdated = f", {void} of them by attempts that had lost their end" if void else ""
     return answer(
         15, f"{records} records in {len(channels.accounts)} channels, {slots} entries of logs{outdated}", findings
@@ -104,8 +106,10 @@ def _of_owners(channels: Channels, history: History, channel: Channel, account: 
             assert region is not None
             attempt = region.attempts.get(number)
             claimed = attempt.claim.channels if attempt is not None and attempt.claim is not None else ()
-            same = [each.generation for each in claimed if each.result == channel.result]
-            is_owner = channel.generation in same or (may_leave and any(each > channel.generation for each in same))
+            same = [candidate.generation for candidate in claimed if candidate.result == channel.result]
+            is_owner = channel.generation in same or (
+                may_leave and any(generation > channel.generation for generation in same)
+            )
             if number > region.purged and not is_owner:
                 where = f"{channel.result}, generation {channel.generation}"
                 findings.append(Finding((key,), f"a claim of {region.name}@{number} that names {where}", "none", _ANEW))
@@ -135,7 +139,7 @@ def _of_finish(channels: Channels, history: History, finish: Attempt) -> list[Fi
             findings.append(Finding((key,), f"{where} read to its end by {finish.of.text}", behind, _ANEW))
         made = _finish_of(history, channels.producers[channel.result])
         pins = made.outcome.channels if made is not None and made.outcome is not None else ()
-        other = [each for each in pins if each.result == channel.result and each != channel]
+        other = [pin for pin in pins if pin.result == channel.result and pin != channel]
         if other:
             findings.append(
                 Finding(
@@ -158,7 +162,7 @@ def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Find
     for channel in _counting(channels, history, finish):
         account = channels.accounts.get(channel)
         for (batch, _), keys in account.outputs.items() if account is not None else ():
-            found = [rows for each in keys if (rows := _rows_at(results, channels.folder(channel) + each)) is not None]
+            found = [rows for key in keys if (rows := _rows_at(results, channels.folder(channel) + key)) is not None]
             if len(found) < len(keys):
                 return []
             counted[channel.generation, batch] = sum(found)
@@ -179,12 +183,14 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
             continue
         anew = (n for n, each in region.attempts.items() if each.reset is not None and not each.reset.altered)
         first = max(region.purged, *anew, 0) + 1
-        same = [each for each in channels.claimed if each.result == channel.result]
-        found += [each for each in same if first <= each.generation <= channel.generation]
+        same = [candidate for candidate in channels.claimed if candidate.result == channel.result]
+        found += [candidate for candidate in same if first <= candidate.generation <= channel.generation]
     return found
 
 
 def _rows_at(results: ObjectStore, key: str) -> int | None:
     """Of an output, be it a Parquet file or a folder of them; `None` where there is none."""
-    files = [each.key for each in results.list(key) if each.key.endswith(".parquet")]
-    return sum(rows_in(results.get(each, max_bytes=None).body, each) for each in files) if files else None
+    files = [info.key for info in results.list(key) if info.key.endswith(".parquet")]
+    return (
+        sum(rows_in(results.get(candidate, max_bytes=None).body, candidate) for candidate in files) if files else None
+    )

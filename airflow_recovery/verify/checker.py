@@ -40,7 +40,7 @@ def verify_run(
     run = RunName(dag_id, run_key, group_id)
     history = read_history(journal, run)
     shared = Shared(journal, run, history)
-    registered = Registered(open_location, (each for _, outcome in history.finished() for each in outcome.outputs))
+    registered = Registered(open_location, (output for _, outcome in history.finished() for output in outcome.outputs))
     channels = Channels(history, run, results)
     answers = (
         one_finish(history),

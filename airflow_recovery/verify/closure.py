@@ -45,7 +45,7 @@ def _of_decision(history: History, attempt: Attempt) -> list[Finding]:
     if attempt.lost is None:
         return []
     named = dict(attempt.lost.decided)
-    candidates = [plan for plan in history.plans.values() if named.keys() <= {each.name for each in plan.regions}]
+    candidates = [plan for plan in history.plans.values() if named.keys() <= {region.name for region in plan.regions}]
     missing: list[list[str]] = [_missing(plan, attempt.of.region, named) for plan in candidates]
     if not missing or not all(missing):
         return []
@@ -62,19 +62,23 @@ def _of_decision(history: History, attempt: Attempt) -> list[Finding]:
 def _missing(plan: Plan, lost: str, named: dict[str, str]) -> list[str]:
     found = [] if lost in named else [lost]
     running = {name for name, why in named.items() if not why.startswith(_WAITS)}
-    regions = {each.name: each for each in plan.regions}
-    for each in plan.regions:
-        followed = (name for name in each.inputs if name in running)
-        if each.name not in named and any("always" in plan.modes(each, regions[name]).values() for name in followed):
-            found.append(each.name)
+    regions = {region.name: region for region in plan.regions}
+    for region in plan.regions:
+        followed = (name for name in region.inputs if name in running)
+        if region.name not in named and any(
+            "always" in plan.modes(region, regions[name]).values() for name in followed
+        ):
+            found.append(region.name)
     return found
 
 
 def plan_in_use(history: History) -> Plan | None:
     """That of the newest claim, by the store's clock; of an only plan, that one."""
-    claims = [each for each in history.attempts() if each.claim is not None and each.claim.plan in history.plans]
+    claims = [
+        attempt for attempt in history.attempts() if attempt.claim is not None and attempt.claim.plan in history.plans
+    ]
     if not claims:
         return None
-    newest = max(claims, key=lambda each: (each.entries["claim"].stored_s or 0.0, each.entries["claim"].key))
+    newest = max(claims, key=lambda claim: (claim.entries["claim"].stored_s or 0.0, claim.entries["claim"].key))
     assert newest.claim is not None
     return history.plans[newest.claim.plan]

@@ -52,10 +52,15 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
 
 
 def _that_count(history: History) -> Iterator[tuple[Attempt, Outcome]]:
-    named: set[Named] = {each.current.of for each in history.regions.values() if each.current is not None}
+    named: set[Named] = {region.current.of for region in history.regions.values() if region.current is not None}
     if history.newest_publish:
-        named |= {each.of for each in history.publishes[history.newest_publish].regions}
-    named |= {pin.of for each in history.open_attempts if each.claim is not None for pin in each.claim.pins}
+        named |= {region.of for region in history.publishes[history.newest_publish].regions}
+    named |= {
+        pin.of
+        for open_attempt in history.open_attempts
+        if open_attempt.claim is not None
+        for pin in open_attempt.claim.pins
+    }
     for attempt, outcome in history.finished():
         if attempt.of in named:
             yield attempt, outcome
@@ -76,9 +81,9 @@ def nothing_deleted_under_a_pin(history: History, registered: Registered, shared
                 findings += _deleted(reader.entries["claim"].key, producer, producer.outcome, registered)
     final = _final_regions(history)
     publish = history.publishes.get(history.newest_publish)
-    for each in publish.regions if publish is not None else ():
-        named = history.attempt(each.of)
-        if each.of.region in final:
+    for region in publish.regions if publish is not None else ():
+        named = history.attempt(region.of)
+        if region.of.region in final:
             pins += 1
             # What a sink has taken over is read there.
             is_taken = named is not None and named.committed is not None and named.committed.is_done
@@ -86,9 +91,9 @@ def nothing_deleted_under_a_pin(history: History, registered: Registered, shared
                 findings.append(
                     Finding(
                         (named.entries["released"].key,),
-                        f"{each.of.text}, a final result of publish {history.newest_publish}, to be kept",
+                        f"{region.of.text}, a final result of publish {history.newest_publish}, to be kept",
                         "it was released",
-                        f"Readers outside the run find nothing. Clear the task of {each.of.region}.",
+                        f"Readers outside the run find nothing. Clear the task of {region.of.region}.",
                     )
                 )
     for attempt, outcome in history.finished():
@@ -111,7 +116,7 @@ def _came_first(reader: Attempt, producer: Attempt) -> bool:
 
 
 def _deleted(pin: str, producer: Attempt, outcome: Outcome, registered: Registered) -> list[Finding]:
-    wrong = [each for manifest in outcome.outputs if manifest.managed for each in registered.wrong(manifest)]
+    wrong = [name for manifest in outcome.outputs if manifest.managed for name in registered.wrong(manifest)]
     if not wrong:
         return []
     return [
@@ -127,8 +132,8 @@ def _deleted(pin: str, producer: Attempt, outcome: Outcome, registered: Register
 def _final_regions(history: History) -> set[str]:
     """Final in every plan that has them."""
     plans = history.plans.values()
-    inner = {each.name for plan in plans for each in plan.regions if not each.final}
-    return {each.name for plan in plans for each in plan.regions} - inner
+    inner = {region.name for plan in plans for region in plan.regions if not region.final}
+    return {region.name for plan in plans for region in plan.regions} - inner
 
 
 def _few(said: list[str]) -> str:

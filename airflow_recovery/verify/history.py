@@ -45,7 +45,7 @@ class Attempt:
     def oldest(self) -> int:
         """The first of the attempts that its finish is made of: its own, unless it took over parts."""
         parts = self.outcome.parts if self.outcome is not None else ()
-        return min((each.attempt for each in parts), default=self.of.attempt)
+        return min((part.attempt for part in parts), default=self.of.attempt)
 
     @property
     def is_open(self) -> bool:
@@ -102,9 +102,9 @@ class History:
 
     def finished(self) -> Iterator[tuple[Attempt, Outcome]]:
         """Every finished attempt with its outcome."""
-        for each in self.attempts():
-            if each.outcome is not None and each.outcome.is_finished:
-                yield each, each.outcome
+        for attempt in self.attempts():
+            if attempt.outcome is not None and attempt.outcome.is_finished:
+                yield attempt, attempt.outcome
 
     def attempt(self, of: Named) -> Attempt | None:
         """One attempt; `None` where there is no object of it."""
@@ -129,4 +129,4 @@ class History:
     @cached_property
     def open_attempts(self) -> list[Attempt]:
         """What is running, or was left."""
-        return [each for each in self.attempts() if each.is_open]
+        return [attempt for attempt in self.attempts() if attempt.is_open]

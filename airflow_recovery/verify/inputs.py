@@ -20,9 +20,9 @@ def accepted_inputs(history: History) -> Answer:
                 findings += _of_pin(history, attempt.entries[kind].key, attempt.of.text, pin)
         findings += _other_than_claimed(attempt)
     for number, publish in history.publishes.items():
-        for each in publish.regions:
+        for region in publish.regions:
             pins += 1
-            findings += _of_pin(history, f"publish/{number:08d}", f"publish {number}", Pin(each.of, {}))
+            findings += _of_pin(history, f"publish/{number:08d}", f"publish {number}", Pin(region.of, {}))
     return answer(3, f"{pins} inputs", findings)
 
 
@@ -42,9 +42,9 @@ def _of_pin(history: History, key: str, reader: str, pin: Pin) -> list[Finding]:
     findings = []
     for result, digest in pin.digests.items():
         manifest = outcome.manifest(result)
-        found = manifest.digest if manifest is not None else None
-        if found != digest:
-            said = f"the digest {found}" if found is not None else "no digest of such a result"
+        text = manifest.digest if manifest is not None else None
+        if text != digest:
+            said = f"the digest {text}" if text is not None else "no digest of such a result"
             where = (key, producer.entries["outcome"].key)
             expected = f"{result} of {pin.of.text} with the digest {digest}, as {reader} was told"
             findings.append(Finding(where, expected, said, _NEXT))
@@ -54,7 +54,7 @@ def _of_pin(history: History, key: str, reader: str, pin: Pin) -> list[Finding]:
 def _other_than_claimed(attempt: Attempt) -> list[Finding]:
     if attempt.claim is None or attempt.outcome is None or not attempt.outcome.is_finished:
         return []
-    claimed, read = (_named(each.pins) for each in (attempt.claim, attempt.outcome))
+    claimed, read = (_named(claim.pins) for claim in (attempt.claim, attempt.outcome))
     if claimed == read:
         return []
     return [
@@ -68,8 +68,8 @@ def _other_than_claimed(attempt: Attempt) -> list[Finding]:
 
 
 def _named(pins: tuple[Pin, ...]) -> set[Named]:
-    return {each.of for each in pins}
+    return {pin.of for pin in pins}
 
 
 def _text(named: set[Named]) -> str:
-    return ", ".join(each.text for each in sorted(named)) or "nothing"
+    return ", ".join(candidate.text for candidate in sorted(named)) or "nothing"

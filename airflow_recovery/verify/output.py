@@ -43,21 +43,21 @@ def published_is_coherent(history: History, registered: Registered, *, ended: bo
 def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -> list[Finding]:
     findings = []
     attempts = publish.attempts()
-    for each in publish.regions:
-        attempt = history.attempt(each.of)
+    for region in publish.regions:
+        attempt = history.attempt(region.of)
         if attempt is None or attempt.outcome is None or not attempt.is_finished:
             continue  # I3 says so
         outputs = {one.result for one in attempt.outcome.outputs}
-        missing = sorted(set(each.results) - outputs)
+        missing = sorted(set(region.results) - outputs)
         if missing:
-            expected = f"{', '.join(missing)} among the results of {each.of.text}, as it is published"
+            expected = f"{', '.join(missing)} among the results of {region.of.text}, as it is published"
             findings.append(Finding((where,), expected, f"it has {', '.join(sorted(outputs)) or 'none'}", _NEXT))
         for pin in attempt.outcome.pins:
             if pin.of.region not in attempts and not history.is_purged(pin.of):
-                expected = f"{pin.of.text} beside {each.of.text}, which has read it"
+                expected = f"{pin.of.text} beside {region.of.text}, which has read it"
                 findings.append(Finding((where,), expected, f"no {pin.of.region}", _NEXT))
         for read, in_background in rests_on(history, plan, attempt, attempts):
-            expected = f"{read.text} beside {each.of.text}, which has read it"
+            expected = f"{read.text} beside {region.of.text}, which has read it"
             findings.append(Finding((where,), expected, in_background.text, _NEXT))
     return findings
 
@@ -65,8 +65,8 @@ def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -
 def _of_finals(history: History, publish: Publish, where: str) -> list[Finding]:
     """All final regions of one of the plans: which one it was published by is not recorded."""
     told = {*publish.attempts(), *publish.skipped}
-    finals = [[each.name for each in plan.regions if each.final] for plan in history.plans.values()]
-    missing: list[list[str]] = [sorted(set(each) - told) for each in finals]
+    finals = [[region.name for region in plan.regions if region.final] for plan in history.plans.values()]
+    missing: list[list[str]] = [sorted(set(final) - told) for final in finals]
     if not missing or not all(missing):
         return []
     lacks = ", ".join(sorted(missing, key=len)[0])
@@ -76,25 +76,25 @@ def _of_finals(history: History, publish: Publish, where: str) -> list[Finding]:
 def _left_open(history: History, plan: Plan | None) -> list[Finding]:
     findings = [
         Finding(
-            (each.entries["claim"].key,),
-            f"{each.of.text} to have ended with its run",
+            (open_attempt.entries["claim"].key,),
+            f"{open_attempt.of.text} to have ended with its run",
             "it is open",
             "A process that nobody waits for may still write; the region's next try fences it. Clear its task.",
         )
-        for each in history.open_attempts
+        for open_attempt in history.open_attempts
     ]
     publish = history.publishes.get(history.newest_publish)
     skipped = publish.skipped if publish is not None else ()
     for region in plan.regions if plan is not None else ():
         known = history.regions.get(region.name)
         if region.final and region.name not in skipped and (known is None or known.current is None):
-            expected, found = f"a finish of {region.name} that counts: its run has ended", "none"
-            findings.append(Finding((), expected, found, f"Its success is not true. Clear the task of {region.name}."))
+            expected, text = f"a finish of {region.name} that counts: its run has ended", "none"
+            findings.append(Finding((), expected, text, f"Its success is not true. Clear the task of {region.name}."))
     return findings
 
 
 def _behind(history: History, plan: Plan | None, publish: Publish, where: str) -> list[Finding]:
-    in_use = {each.name for each in plan.regions} if plan is not None else set()
+    in_use = {region.name for region in plan.regions} if plan is not None else set()
     findings = []
     for name, attempt in publish.attempts().items():
         if name in in_use and history.counts.get(name, attempt) != attempt:
@@ -105,8 +105,8 @@ def _behind(history: History, plan: Plan | None, publish: Publish, where: str) -
 
 def _of_rows(history: History, registered: Registered, publish: Publish) -> tuple[int, list[Finding]]:
     total, findings = 0, []
-    for each in publish.regions:
-        attempt = history.attempt(each.of)
+    for region in publish.regions:
+        attempt = history.attempt(region.of)
         for manifest in attempt.outcome.outputs if attempt is not None and attempt.outcome is not None else ():
             files = [path for path in manifest.objects if path.endswith(".parquet")]
             if manifest.rows is None or len(files) != len(manifest.objects) or not is_in_a_store(manifest.location):
@@ -116,6 +116,6 @@ def _of_rows(history: History, registered: Registered, publish: Publish) -> tupl
             rows = sum(rows_in(registered.read(manifest, path), path) for path in files)
             total += rows
             if rows != manifest.rows:
-                expected = f"{manifest.rows} rows in {manifest.result} of {each.of.text}"
+                expected = f"{manifest.rows} rows in {manifest.result} of {region.of.text}"
                 findings.append(Finding((manifest.location,), expected, f"{rows} in its files", _NEXT))
     return total, findings

@@ -59,7 +59,7 @@ class RunName:
         """What all keys of its journal begin with."""
         if self.dag_id == _SHARED:
             return f"_shared/{encoded(self.run_key)}/"
-        return "".join(f"{encoded(each)}/" for each in (self.dag_id, self.run_key, self.group_id))
+        return "".join(f"{encoded(name)}/" for name in (self.dag_id, self.run_key, self.group_id))
 
 
 @dataclass
@@ -81,7 +81,7 @@ def read_history(store: ObjectStore, run: RunName) -> History:
 
     What is written while it is read may be seen or not.
     """
-    listed = {each.key: each for each in store.list(run.prefix)}
+    listed = {info.key: info for info in store.list(run.prefix)}
     wanted = [key for key in listed if _kind(key[len(run.prefix) :]) is not None]
     found = _Found()
     for key, body in _get_all(store, wanted):
@@ -91,7 +91,7 @@ def read_history(store: ObjectStore, run: RunName) -> History:
 
 def etags_now(store: ObjectStore, run: RunName) -> dict[str, str]:
     """Key -> etag of everything in the run's journal."""
-    return {each.key: each.etag for each in store.list(run.prefix)}
+    return {info.key: info.etag for info in store.list(run.prefix)}
 
 
 def _get_all(store: ObjectStore, keys: list[str]) -> Iterable[tuple[str, bytes]]:

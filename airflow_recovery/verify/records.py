@@ -193,7 +193,7 @@ class Outcome:
 
     def manifest(self, result: str) -> Manifest | None:
         """That of one result."""
-        return next((each for each in self.outputs if each.result == result), None)
+        return next((output for output in self.outputs if output.result == result), None)
 
 
 @dataclass(frozen=True)
@@ -289,12 +289,12 @@ class Plan:
 
     def modes(self, consumer: PlannedRegion, producer: PlannedRegion) -> dict[str, str]:
         """How the consumer is held to each result that it reads of the producer."""
-        read = [each for each in producer.results if not consumer.reads or each in consumer.reads]
-        return {each: producer.modes.get(each, "always") for each in read} or {"": "always"}
+        read = [result for result in producer.results if not consumer.reads or result in consumer.reads]
+        return {result: producer.modes.get(result, "always") for result in read} or {"": "always"}
 
     def region(self, name: str) -> PlannedRegion | None:
         """The region of that name."""
-        return next((each for each in self.regions if each.name == name), None)
+        return next((region for region in self.regions if region.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ class Publish:
 
     def attempts(self) -> dict[str, int]:
         """The attempt of each region that is named."""
-        return {each.of.region: each.of.attempt for each in self.regions}
+        return {region.of.region: region.of.attempt for region in self.regions}
 
 
 def highest_of(body: dict[str, Any]) -> dict[str, int]:

@@ -57,7 +57,7 @@ class Registered:
         store = self._open(folder)
         key = _below(store, folder)
         base = _one_spelling(store.base_uri)
-        return [(f"{base}/{each.key}", (each.size, each.etag)) for each in store.list(f"{key}/" if key else "")]
+        return [(f"{base}/{info.key}", (info.size, info.etag)) for info in store.list(f"{key}/" if key else "")]
 
 
 def _below_a_run(manifest: Manifest) -> int:

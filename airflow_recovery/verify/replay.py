@@ -23,11 +23,11 @@ def same_twice(history: History, etags_now: Mapping[str, str]) -> Answer:
         elif etags_now[key] != etag:
             findings.append(_changed(key, f"etag {etag} when it was listed, {etags_now[key]} a moment later"))
     for number, publish in history.publishes.items():
-        for each in publish.regions:
-            attempt = history.attempt(each.of)
+        for region in publish.regions:
+            attempt = history.attempt(region.of)
             entry = attempt.entries.get("outcome") if attempt is not None else None
-            if entry is not None and each.outcome_etag and entry.etag != each.outcome_etag:
-                said = f"etag {each.outcome_etag} when publish {number} named it, {entry.etag} now"
+            if entry is not None and region.outcome_etag and entry.etag != region.outcome_etag:
+                said = f"etag {region.outcome_etag} when publish {number} named it, {entry.etag} now"
                 findings.append(_changed(entry.key, said))
     return answer(11, f"{len(history.etags)} objects, listed twice", findings)
 
@@ -37,11 +37,11 @@ def _is_live(key: str) -> bool:
     return "/h/" in key or "/snap/" in key
 
 
-def _changed(key: str, found: str) -> Finding:
+def _changed(key: str, text: str) -> Finding:
     return Finding(
         (key,),
         "an object that is written once and never changes",
-        found,
+        text,
         "Somebody, or a store without conditional writes, overwrites the journal: find out who before going on.",
     )
 
@@ -94,8 +94,8 @@ def _causes(history: History) -> dict[Step, set[Step]]:
             found[kind, region, number] = causes
     for number, publish in history.publishes.items():
         before: set[Step] = {("publish", "", number - 1)}
-        found["publish", "", number] = before | {("outcome", *each.of) for each in publish.regions}
-    return {step: {each for each in causes if each in found} for step, causes in found.items()}
+        found["publish", "", number] = before | {("outcome", *region.of) for region in publish.regions}
+    return {step: {cause for cause in causes if cause in found} for step, causes in found.items()}
 
 
 def _ordered(causes: Mapping[Step, set[Step]]) -> tuple[list[Step], list[Step]]:

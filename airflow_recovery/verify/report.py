@@ -21,12 +21,13 @@ class Report:
     @property
     def violated(self) -> tuple[int, ...]:
         """The numbers of the invariants that something contradicts."""
-        return tuple(each.invariant for each in self.answers if each.verdict is Verdict.VIOLATED)
+        return tuple(answer.invariant for answer in self.answers if answer.verdict is Verdict.VIOLATED)
 
     def text(self) -> str:
         """A table, and below it everything that was found."""
         rows = [
-            (f"I{each.invariant}", each.verdict.value, INVARIANTS[each.invariant], each.said) for each in self.answers
+            (f"I{answer.invariant}", answer.verdict.value, INVARIANTS[answer.invariant], answer.said)
+            for answer in self.answers
         ]
         widths = [max(len(row[at]) for row in rows) for at in range(3)]
         lines = [f"DAG {self.dag_id}, run {self.run_key}, group {self.group_id}", self.where, ""]
@@ -34,11 +35,11 @@ class Report:
             "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
             for row in rows
         ]
-        for each in self.answers:
-            for finding in each.findings:
+        for answer in self.answers:
+            for finding in answer.findings:
                 lines += [
                     "",
-                    f"I{each.invariant} is violated: {', '.join(finding.objects) or 'the run'}",
+                    f"I{answer.invariant} is violated: {', '.join(finding.objects) or 'the run'}",
                     f"  expected  {finding.expected}",
                     f"  found     {finding.found}",
                     f"  next      {finding.next_step}",
@@ -54,10 +55,10 @@ class Report:
             "violated": list(self.violated),
             "invariants": [
                 {
-                    "invariant": each.invariant,
-                    "claim": INVARIANTS[each.invariant],
-                    "verdict": each.verdict.value,
-                    "said": each.said,
+                    "invariant": answer.invariant,
+                    "claim": INVARIANTS[answer.invariant],
+                    "verdict": answer.verdict.value,
+                    "said": answer.said,
                     "findings": [
                         {
                             "objects": list(finding.objects),
@@ -65,9 +66,9 @@ class Report:
                             "found": finding.found,
                             "next": finding.next_step,
                         }
-                        for finding in each.findings
+                        for finding in answer.findings
                     ],
                 }
-                for each in self.answers
+                for answer in self.answers
             ],
         }

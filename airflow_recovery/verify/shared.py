@@ -28,9 +28,9 @@ class Shared:
     def pins(self, shared: tuple[str, Named]) -> list[Attempt]:
         """This run's open claims there: for so long it holds the result."""
         return [
-            each
-            for each in self._histories[shared[0]].open_attempts
-            if each.claim is not None
-            and each.claim.owner == self._owner
-            and any(pin.of == shared[1] for pin in each.claim.pins)
+            open_attempt
+            for open_attempt in self._histories[shared[0]].open_attempts
+            if open_attempt.claim is not None
+            and open_attempt.claim.owner == self._owner
+            and any(pin.of == shared[1] for pin in open_attempt.claim.pins)
         ]

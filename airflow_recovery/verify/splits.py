@@ -30,7 +30,7 @@ def every_split_once(history: History) -> Answer:
         if claim is None or outcome is None or not outcome.is_finished or not outcome.parts:
             continue
         parts += len(outcome.parts)
-        splits += sum(len(each.splits) for each in outcome.parts)
+        splits += sum(len(part.splits) for part in outcome.parts)
         plan = history.plans.get(claim.plan)
         planned = plan.region(attempt.of.region) if plan is not None else None
         findings += _of_finish(region, attempt, claim, outcome)
@@ -50,22 +50,22 @@ def _of_base(region: Region, attempt: Attempt, claim: Claim) -> list[Finding]:
     """It is a prefix of what is there, of attempts that had ended and were made of the same."""
     key = attempt.entries["claim"].key
     findings = []
-    for each in claim.base:
-        if each.attempt <= region.purged:
+    for adopted in claim.base:
+        if adopted.attempt <= region.purged:
             continue
-        before = region.attempts.get(each.attempt)
+        before = region.attempts.get(adopted.attempt)
         there = len(before.parts) if before is not None else 0
-        found = None
-        if each.attempt >= attempt.of.attempt or before is None or not before.has("outcome"):
-            found = "an attempt that has not ended"
-        elif there < each.length:
-            found = f"{there} parts"
+        text = None
+        if adopted.attempt >= attempt.of.attempt or before is None or not before.has("outcome"):
+            text = "an attempt that has not ended"
+        elif there < adopted.length:
+            text = f"{there} parts"
         elif before.claim is not None and before.claim.reading != claim.reading:
-            found = "an attempt that was made of other code or side inputs"
-        if found is not None:
-            name = Named(region.name, each.attempt).text
-            expected = f"{each.length} parts of {name}, which {attempt.of.text} adopts"
-            findings.append(Finding((key,), expected, found, _RESTART))
+            text = "an attempt that was made of other code or side inputs"
+        if text is not None:
+            name = Named(region.name, adopted.attempt).text
+            expected = f"{adopted.length} parts of {name}, which {attempt.of.text} adopts"
+            findings.append(Finding((key,), expected, text, _RESTART))
     return findings
 
 
@@ -73,8 +73,8 @@ def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome)
     """Its parts are those of the base and its own, and its objects are those of its parts."""
     key = attempt.entries["outcome"].key
     number = attempt.of.attempt
-    named = {(each.attempt, each.number) for each in outcome.parts}
-    expected = set(_numbers(claim.base)) | {(number, each) for each in attempt.parts}
+    named = {(part.attempt, part.number) for part in outcome.parts}
+    expected = set(_numbers(claim.base)) | {(number, part) for part in attempt.parts}
     findings = []
     if named != expected:
         findings.append(
@@ -86,14 +86,16 @@ def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome)
             )
         )
     known: list[Part] = []
-    for each in outcome.parts:
-        of = region.attempts.get(each.attempt)
-        part = of.parts.get(each.number) if of is not None else None
-        if part is None and each.attempt <= region.purged:
+    for candidate in outcome.parts:
+        of = region.attempts.get(candidate.attempt)
+        part = of.parts.get(candidate.number) if of is not None else None
+        if part is None and candidate.attempt <= region.purged:
             return findings
-        if part is None or part.splits != each.splits:
+        if part is None or part.splits != candidate.splits:
             said = "none" if part is None else "one of other splits"
-            expected_part = f"part {each.number} of {Named(region.name, each.attempt).text}, with the same splits"
+            expected_part = (
+                f"part {candidate.number} of {Named(region.name, candidate.attempt).text}, with the same splits"
+            )
             findings.append(Finding((key,), expected_part, said, _RESTART))
         else:
             known.append(part)
@@ -113,7 +115,7 @@ def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome)
 
 
 def _of_cover(attempt: Attempt, outcome: Outcome, planned: PlannedRegion | None) -> list[Finding]:
-    counts = Counter(key for each in outcome.parts for key in each.splits)
+    counts = Counter(key for part in outcome.parts for key in part.splits)
     twice = [key for key, count in counts.items() if count > 1]
     source = planned.split_source if planned is not None else None
     assigned = {
@@ -135,15 +137,15 @@ def _of_subtasks(history: History) -> list[Finding]:
     findings = []
     plan = plan_in_use(history)
     groups: dict[str, list[PlannedRegion]] = {}
-    for each in plan.regions if plan is not None else ():
-        if each.pulls_splits:
-            groups.setdefault(each.subtask[0] if each.subtask is not None else each.name, []).append(each)
+    for region in plan.regions if plan is not None else ():
+        if region.pulls_splits:
+            groups.setdefault(region.subtask[0] if region.subtask is not None else region.name, []).append(region)
     for name, regions in groups.items():
-        known = [history.regions[each.name].current for each in regions if each.name in history.regions]
-        finished = [each for each in known if each is not None and each.outcome is not None]
-        outcomes = [each.outcome for each in finished if each.outcome is not None]
+        known = [history.regions[region.name].current for region in regions if region.name in history.regions]
+        finished = [current for current in known if current is not None and current.outcome is not None]
+        outcomes = [current.outcome for current in finished if current.outcome is not None]
         counts = Counter(key for outcome in outcomes for part in outcome.parts for key in part.splits)
-        keys = tuple(each.entries["outcome"].key for each in finished)
+        keys = tuple(current.entries["outcome"].key for current in finished)
         twice = [key for key, count in counts.items() if count > 1]
         same = {outcome.externals for outcome in outcomes}
         missing: list[str] = []
@@ -159,4 +161,9 @@ def _of_subtasks(history: History) -> list[Finding]:
 
 
 def _numbers(base: tuple[Adopted, ...]) -> list[tuple[int, int]]:
-    return [(each.attempt, number) for each in base for number in range(each.length) if number not in each.dropped]
+    return [
+        (adopted.attempt, number)
+        for adopted in base
+        for number in range(adopted.length)
+        if number not in adopted.dropped
+    ]

@@ -16,7 +16,7 @@ def plans_are_partitions(history: History) -> Answer:
     if not history.plans and not history.regions:
         return not_applicable(6, "nothing is recorded yet")
     findings = [finding for key, plan in history.plans.items() for finding in _of_plan(key, plan)]
-    known = {each.name for plan in history.plans.values() for each in plan.regions}
+    known = {region.name for plan in history.plans.values() for region in plan.regions}
     for attempt in history.attempts():
         claim = attempt.claim
         if claim is None:
@@ -46,7 +46,7 @@ def _of_plan(key: str, plan: Plan) -> list[Finding]:
     findings = []
     if plan.hash != key:
         findings.append(Finding(where, f"a plan whose content has the hash {key}", plan.hash, _NEXT))
-    names = [each.name for each in plan.regions]
+    names = [region.name for region in plan.regions]
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if twice:
         findings.append(Finding(where, "each region once", f"{', '.join(sorted(twice))} more than once", _NEXT))
@@ -55,12 +55,12 @@ def _of_plan(key: str, plan: Plan) -> list[Finding]:
         for name, regions in shared.items():
             findings.append(Finding(where, f"{what} {name} in one region", f"it is in {', '.join(regions)}", _NEXT))
     seen: set[str] = set()
-    for each in plan.regions:
-        later = sorted(set(each.inputs) - seen)
+    for candidate in plan.regions:
+        later = sorted(set(candidate.inputs) - seen)
         if later:
-            expected = f"the inputs of {each.name} before it: regions in topological order"
+            expected = f"the inputs of {candidate.name} before it: regions in topological order"
             findings.append(Finding(where, expected, f"{', '.join(later)} comes later or is no region", _NEXT))
-        seen.add(each.name)
+        seen.add(candidate.name)
     return findings
 
 

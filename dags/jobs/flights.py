@@ -153,7 +153,7 @@ def hourly_weather(raw_weather: DataFrame) -> DataFrame:
     """One row for each airport and hour: what its weather was called, the worst name first."""
     from pyspark.sql import functions as F
 
-    visib, precip, wind = (F.col(each).cast("double") for each in ("visib", "precip", "wind_speed"))
+    visib, precip, wind = (F.col(name).cast("double") for name in ("visib", "precip", "wind_speed"))
     hours = raw_weather.groupBy("origin", "time_hour").agg(
         F.min(visib).alias("visib"), F.max(precip).alias("precip"), F.max(wind).alias("wind_speed")
     )

@@ -33,8 +33,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave Airflow up at the end, until Ctrl-C")
     parser.add_argument("--s3a", action="store_true", help="sources and results on S3, too: Spark uses s3a://")
     arguments = parser.parse_args()
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, _stop)
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, _stop)
     try:
         with own_folder() as folder:
             return _run(folder, keep=arguments.keep, on_s3=arguments.s3a)
@@ -75,7 +75,7 @@ def _play(stage: Stage, folder: Path, lake: Path) -> bool:
         passed = passed and wrong is None
     output = folder / "output"
     copy_sinks(two.journal, output, stage.open_data)
-    again = sum(each.ran_again for each in stories)
+    again = sum(story.ran_again for story in stories)
     print(f"recovered: {len(stories) - again} regions kept, {again} run again")
     print(f"output: {output}", flush=True)
     return passed
@@ -86,16 +86,16 @@ def _keep(stage: Stage) -> None:
     print(f"\nAirflow stays up at {stage.airflow.url}  (user {login.user}, password {login.password})")
     print(f"Stop it with Ctrl-C here, or with: kill {os.getpid()}", flush=True)
     stopped = threading.Event()
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, lambda *_: stopped.set())
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, lambda *_: stopped.set())
     stopped.wait()
     print("Stopping ...", flush=True)
 
 
 def _stop(number: int, frame: object) -> NoReturn:
     # Once: a second signal may not interrupt the cleaning up.
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, signal.SIG_IGN)
     print("\nStopping ...", file=sys.stderr, flush=True)
     raise SystemExit(128 + number)
 

@@ -77,7 +77,7 @@ def _kill_reader(stage: Stage, run_id: str, pause: Path, watch: RunWatch) -> Non
         parts = JournalView(stage.journal, stage.identity(run_id)).parts(KILLED_READING, 1)
         if len(parts) < OTHER_BATCHES:
             return False
-        committed = sum(len(each.splits) for each in parts)
+        committed = sum(len(part.splits) for part in parts)
         kill_9(driver)
         pause.unlink()
         print(f"  >>> kill -9 {driver.pid}: it had committed {committed} of {DAYS} daily files of {MONTH}", flush=True)
@@ -113,7 +113,7 @@ def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) ->
 
     watch.until(alone)
     manifest = JournalView(stage.journal, stage.identity(run_id)).result(LOST)
-    stage.open_data(manifest.location).delete(each.path for each in manifest.objects)
+    stage.open_data(manifest.location).delete(object.path for object in manifest.objects)
     print(f"  >>> the {len(manifest.objects)} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
     (rehearsal / f"{FAILS}{GO}").touch()
 

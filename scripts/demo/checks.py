@@ -26,17 +26,19 @@ def all_checks(
         rows = len(reference[sink])
         yield f"{sink}: both acts are equal row for row ({rows} rows)", difference(first[sink], second[sink])
         yield f"{sink}: agrees with a computation without Spark", difference(reference[sink], second[sink])
-    undisturbed = [each.name for each in one.journal.stories() if each.attempts != 1]
+    undisturbed = [story.name for story in one.journal.stories() if story.attempts != 1]
     yield "act one: every region ran once", _unequal([], undisturbed)
-    again = {each.name for each in two.journal.stories() if each.ran_again}
+    again = {story.name for story in two.journal.stories() if story.ran_again}
     expected = {KILLED_READING, FAILS, KILLED, LOST, READS_LOST}
     yield "act two: exactly the regions that had to run again did", _unequal(sorted(expected), sorted(again))
-    kept, read = next((each.splits_kept, each.splits) for each in two.journal.stories() if each.name == KILLED_READING)
+    kept, read = next(
+        (story.splits_kept, story.splits) for story in two.journal.stories() if story.name == KILLED_READING
+    )
     yield (
         f"act two: of the {DAYS} files of {KILLED_READING}, {kept} were read once",
         (None if 0 < kept < read == DAYS else f"expected some of {DAYS} splits to be kept, found {kept} of {read}"),
     )
-    current = {each.name: each.attempts for each in two.journal.stories()}
+    current = {story.name: story.attempts for story in two.journal.stories()}
     yield "act two: the publish names every region's newest attempt", _unequal(current, dict(two.journal.published()))
 
 

@@ -43,13 +43,13 @@ class JournalView:
             raise ValueError(f"expected one plan, found {len(plans)}: was the job edited while the demo ran?")
         (plan,) = plans
         self.regions: tuple[RegionPlan, ...] = self._journal.read_plan(plan).regions
-        names = [each.name for each in self.regions]
+        names = [region.name for region in self.regions]
         self._state: RunState = self._journal.load(self._journal.list(names))
 
     @property
     def sinks(self) -> list[str]:
         """The final results of the job."""
-        return sorted(result for each in self.regions if each.final for result in each.results)
+        return sorted(result for region in self.regions if region.final for result in region.results)
 
     def result(self, name: str) -> PartitionManifest:
         """The manifest of a result, of its region's current attempt. Raises `KeyError`."""
@@ -57,7 +57,7 @@ class JournalView:
             if name in region.results:
                 current = self._state.of(region.name).current
                 if current is not None and current.outcome is not None:
-                    return next(each for each in current.outcome.outputs if each.result == name)
+                    return next(output for output in current.outcome.outputs if output.result == name)
         raise KeyError(name)
 
     def has_finished(self, region: str) -> bool:
@@ -71,11 +71,13 @@ class JournalView:
     def published(self) -> Mapping[str, int]:
         """Region and attempt of the newest publish; empty where there is none."""
         number = self._state.newest_publish
-        return {each.region: each.attempt for each in self._journal.read_publish(number).regions} if number else {}
+        return (
+            {region.region: region.attempt for region in self._journal.read_publish(number).regions} if number else {}
+        )
 
     def stories(self) -> list[RegionStory]:
         """Every region, in topological order."""
-        return [self._story(each) for each in self.regions]
+        return [self._story(region) for region in self.regions]
 
     def _story(self, region: RegionPlan) -> RegionStory:
         state = self._state.of(region.name)
@@ -83,8 +85,8 @@ class JournalView:
         outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
         parts = SplitOutcome.of(outcomes[-1]).parts if outcomes else ()
-        splits = sum(len(each.splits) for each in parts)
-        kept = sum(len(each.splits) for each in parts if each.attempt != numbers[-1])
+        splits = sum(len(part.splits) for part in parts)
+        kept = sum(len(part.splits) for part in parts if part.attempt != numbers[-1])
         if kept:
             whys.append(f"{kept} of {splits} splits kept")
         return RegionStory(
@@ -93,7 +95,7 @@ class JournalView:
             attempts=len(numbers),
             ran_again=len(numbers) > 1,
             why="; ".join(whys) or "its result stands",
-            spark_seconds=sum(each.spark_seconds or 0.0 for each in outcomes),
+            spark_seconds=sum(outcome.spark_seconds or 0.0 for outcome in outcomes),
             worker_seconds=self._seconds(outcomes[-1]) if outcomes else 0.0,
             splits=splits,
             splits_kept=kept,

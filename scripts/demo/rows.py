@@ -11,7 +11,7 @@ Rows = tuple[str, ...]
 
 def rows_of(rows: Iterable[Mapping[str, Any]]) -> Rows:
     """The rows of a table, in the one order that they have."""
-    return tuple(sorted(repr(sorted(each.items())) for each in rows))
+    return tuple(sorted(repr(sorted(row.items())) for row in rows))
 
 
 def difference(expected: Rows, found: Rows) -> str | None:

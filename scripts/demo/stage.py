@@ -75,8 +75,11 @@ class Stage:
     def states(self, run_id: str) -> States:
         """State and try of every task of a run."""
         return {
-            _name_of(each["task_id"], each["map_index"]): (each["state"] or "waiting", int(each["try_number"]))
-            for each in self.airflow.task_instances(DAG_ID, run_id)
+            _name_of(instance["task_id"], instance["map_index"]): (
+                instance["state"] or "waiting",
+                int(instance["try_number"]),
+            )
+            for instance in self.airflow.task_instances(DAG_ID, run_id)
         }
 
 
@@ -122,8 +125,8 @@ def open_stage(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[Sta
 
 
 def _upload(folder: Path, store: ObjectStore) -> None:
-    for each in folder.rglob("*.csv"):
-        store.put(str(each.relative_to(folder)), each.read_bytes())
+    for path in folder.rglob("*.csv"):
+        store.put(str(path.relative_to(folder)), path.read_bytes())
 
 
 @contextmanager
@@ -136,11 +139,11 @@ def own_folder() -> Iterator[Path]:
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for each in folder.iterdir():
-            if each.is_dir() and not each.is_symlink():
-                shutil.rmtree(each)
-            elif each.name != "lock":
-                each.unlink()
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
         yield folder
 
 

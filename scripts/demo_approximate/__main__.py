@@ -31,8 +31,8 @@ from scripts.demo_approximate.stage import LiveStage, date_files, open_stage  # 
 def main() -> int:
     """Run the demo; its exit code."""
     argparse.ArgumentParser(prog="make demo-approximate", description=__doc__).parse_args()
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, _stop)
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, _stop)
     try:
         with own_folder() as folder:
             return _run(folder)
@@ -61,7 +61,7 @@ def _run(folder: Path) -> int:
 def _play(stage: LiveStage, flights: FlightsByDay) -> bool:
     one, two = act_single(stage, flights), act_regional(stage, flights)
     state = one.run.state()
-    restarts = (f"{each} {len([n for n in state.of(each).attempts if n]) - 1}" for each in STAGES)
+    restarts = (f"{stage} {len([n for n in state.of(stage).attempts if n]) - 1}" for stage in STAGES)
     print(f"\nRestarts in act one: {', '.join(restarts)}\n")
     ledger = ledger_of(view_run(one.run.journal()), stage.results)
     print(f"{ledger.text()}\n")
@@ -76,8 +76,8 @@ def _play(stage: LiveStage, flights: FlightsByDay) -> bool:
 
 def _stop(number: int, frame: object) -> NoReturn:
     # Once: a second signal may not interrupt the cleaning up.
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, signal.SIG_IGN)
     print("\nStopping ...", file=sys.stderr, flush=True)
     raise SystemExit(128 + number)
 

@@ -57,15 +57,15 @@ def act_regional(stage: LiveStage, flights: FlightsByDay) -> Act:
     print("\nAct two: the same chain restarts as a whole (region)", flush=True)
     run = LiveRun(stage, "live_flights_regional")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
-    found = kill_and_measure(run, SINK, flights, "region")
+    recovery = kill_and_measure(run, SINK, flights, "region")
     print("  enough: the rest of this run is not waited for", flush=True)
     run.stop()
-    return Act(run, (found,))
+    return Act(run, (recovery,))
 
 
 def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
     """Kill a stage of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
-    tops = {each: run.state().of(each).latest_attempt for each in STAGES}
+    tops = {stage: run.state().of(stage).latest_attempt for stage in STAGES}
     before = run.look()
     assert before is not None
     run.kill(region)
@@ -93,7 +93,7 @@ def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy:
     )
     state = run.state()
     again = tuple(
-        f"{each}@{state.of(each).latest_attempt}" for each in STAGES if state.of(each).latest_attempt > tops[each]
+        f"{stage}@{state.of(stage).latest_attempt}" for stage in STAGES if state.of(stage).latest_attempt > tops[stage]
     )
     return Recovery(region, strategy, again, times[0] if times else fresh_s, fresh_s, commits[0].newest)
 

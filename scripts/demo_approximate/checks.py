@@ -20,7 +20,7 @@ def published_table(run: LiveRun) -> dict[date, int]:
     """Flights by day in the published result, from exactly the files that its manifest names."""
     manifest = JournalView(run.stage.journal, run.identity).result(SINK)
     store = run.stage.journal.sibling(manifest.location)
-    files = (io.BytesIO(store.get(each.path).body) for each in manifest.objects)
+    files = (io.BytesIO(store.get(object.path).body) for object in manifest.objects)
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return {row["date"]: row["flights"] for row in rows}
 
@@ -28,7 +28,7 @@ def published_table(run: LiveRun) -> dict[date, int]:
 def missing(flights: FlightsByDay, table: Mapping[date, int]) -> dict[date, int]:
     """How many flights of each day are in the CSV files and not in the table; negative where there are too many."""
     days = sorted({*flights.counts, *table})
-    found = {each: flights.counts.get(each, 0) - table.get(each, 0) for each in days}
+    found = {day: flights.counts.get(day, 0) - table.get(day, 0) for day in days}
     return {each: count for each, count in found.items() if count}
 
 
@@ -39,14 +39,14 @@ def all_checks(
     run = one.run
     yield "act one: the run is a success in Airflow", _unequal("success", run.airflow_state)
     state = run.state()
-    tops = {each: state.of(each).latest_attempt for each in STAGES}
+    tops = {stage: state.of(stage).latest_attempt for stage in STAGES}
     yield (
         "act one: one restart of the sink, one of the scorer, none of the source",
         _unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
     )
     table = published_table(run)
     gone = missing(flights, table)
-    reports = {each.channel.edge: each for each in ledger}
+    reports = {report.channel.edge: report for report in ledger}
     lost = sum(gone.values())
     yield (
         f"independent count: {flights.total:,} flights in the CSV files, {sum(table.values()):,} in the published "
@@ -83,8 +83,14 @@ def recovery_table(recoveries: Sequence[Recovery]) -> str:
     """One line a kill."""
     rows = [("killed", "strategy", "restarted", "first table", "fresh table")]
     rows += [
-        (each.killed, each.strategy, ", ".join(each.restarted), f"{each.first_s:.1f} s", f"{each.fresh_s:.1f} s")
-        for each in recoveries
+        (
+            recovery.killed,
+            recovery.strategy,
+            ", ".join(recovery.restarted),
+            f"{recovery.first_s:.1f} s",
+            f"{recovery.fresh_s:.1f} s",
+        )
+        for recovery in recoveries
     ]
     wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip() for row in rows]
@@ -98,8 +104,8 @@ def _days(gone: Mapping[date, int]) -> str:
 def not_in_a_row(flights: FlightsByDay, gone: Mapping[date, int]) -> str | None:
     """A skip is one stretch of the stream. A batch of days is shuffled among subpartitions, so its ends may be frayed;
     days in the middle of it are gone as a whole."""
-    days = [each for each in flights.counts if gone and min(gone) <= each <= max(gone)]
-    whole = [each for each in days[8:-8] if gone.get(each, 0) != flights.counts[each]]
+    days = [count for count in flights.counts if gone and min(gone) <= count <= max(gone)]
+    whole = [day for day in days[8:-8] if gone.get(day, 0) != flights.counts[day]]
     return f"days in between are there: {whole[:5]}" if whole else None
 
 

@@ -19,8 +19,8 @@ class FlightsByDay:
     @classmethod
     def of_lake(cls, lake: Path) -> FlightsByDay:
         """From the daily files. Raises `ValueError` where a file's name is no date."""
-        files = sorted((lake / "flights").glob("*/*.csv"), key=lambda each: each.name)
-        return cls({date.fromisoformat(each.stem): _rows(each) for each in files})
+        files = sorted((lake / "flights").glob("*/*.csv"), key=lambda path: path.name)
+        return cls({date.fromisoformat(candidate.stem): _rows(candidate) for candidate in files})
 
     @property
     def total(self) -> int:

@@ -100,7 +100,7 @@ class LiveRun:
         batch = batch_of(keys[0])
         if self.seen is None or (self.seen.generation, self.seen.batch) != (generation, batch):
             try:
-                rows = [row for each in keys for row in _rows(client.get(each))]
+                rows = [row for key in keys for row in _rows(client.get(key))]
             except ObjectMissing:
                 return self.seen  # swept since, at the end of the run
             if rows:
@@ -148,9 +148,9 @@ class LiveRun:
         return self._clients[edge, generation]
 
     def _print_changes(self) -> None:
-        for each in self.stage.airflow.task_instances(self.dag_id, self.run_id):
-            name = each["task_id"].removeprefix(f"{GROUP}.")
-            now = (each["state"] or "waiting", int(each["try_number"]))
+        for instance in self.stage.airflow.task_instances(self.dag_id, self.run_id):
+            name = instance["task_id"].removeprefix(f"{GROUP}.")
+            now = (instance["state"] or "waiting", int(instance["try_number"]))
             if self._shown.get(name) != now and now[0] in SHOWN:
                 self._shown[name] = now
                 print(f"  {self.seconds:6.1f} s  {name:14} try {now[1]}: {now[0]}", flush=True)
@@ -164,9 +164,9 @@ class LiveRun:
 def kill_family(driver: psutil.Process) -> int:
     """``kill -9`` of a process and of all below it, which would die each in its own time; how many they were."""
     family = [driver, *driver.children(recursive=True)]
-    for each in family:
+    for child in family:
         with suppress(psutil.NoSuchProcess):
-            each.kill()
+            child.kill()
     psutil.wait_procs(family, timeout=10)
     return len(family)
 

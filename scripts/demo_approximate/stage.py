@@ -60,7 +60,7 @@ def open_stage(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags") -> It
 def date_files(lake: Path) -> None:
     """Give the daily files times in the order of their days: a stream of files goes by these."""
     begun = 1_357_000_000
-    for number, file in enumerate(sorted((lake / "flights").glob("*/*.csv"), key=lambda each: each.name)):
+    for number, file in enumerate(sorted((lake / "flights").glob("*/*.csv"), key=lambda path: path.name)):
         os.utime(file, (begun + number, begun + number))
 
 

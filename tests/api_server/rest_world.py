@@ -61,8 +61,8 @@ class KeptWorld(fakes.World):
     def keep_events(self, writer: str = "writer") -> None:
         """Write the events so far as one stream."""
         stream = EventWriter(self.journal_store, self.identity, writer)
-        for each in self.events:
-            stream.record(each)
+        for event in self.events:
+            stream.record(event)
         self.events.clear()
         assert stream.close().failed is None
 

@@ -43,9 +43,9 @@ class Manager:
 
 @pytest.fixture
 def rest(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
-    found = RestWorld(tmp_path, monkeypatch)
-    found.world.go_all()
-    return found
+    world = RestWorld(tmp_path, monkeypatch)
+    world.world.go_all()
+    return world
 
 
 @pytest.fixture

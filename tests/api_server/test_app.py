@@ -26,10 +26,10 @@ LOCKED = OperationalError("UPDATE", {}, Exception("database is locked"))
 @pytest.fixture
 def open_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed: dict[Any, Any] = {
-        each.dependency: lambda: None
+        dependency.dependency: lambda: None
         for route in module.app.routes
         if isinstance(route, APIRoute)
-        for each in route.dependencies
+        for dependency in route.dependencies
     }
     allowed[get_user] = lambda: SimpleNamespace(get_name=lambda: "ann")
     monkeypatch.setattr(module.app, "dependency_overrides", allowed)

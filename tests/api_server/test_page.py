@@ -12,7 +12,7 @@ from airflow_recovery.api_server.app import app
 from airflow_recovery.api_server.plugin import RecoveryPlugin
 
 STATIC = files("airflow_recovery.api_server") / "static"
-OWN = sorted(each.name for each in STATIC.iterdir() if each.is_file())
+OWN = sorted(path.name for path in STATIC.iterdir() if path.is_file())
 
 
 def get(path: str) -> tuple[int, str, dict[str, str]]:
@@ -43,7 +43,7 @@ def test_nothing_else_is(name: str) -> None:
 def test_everything_that_a_file_names_is_there(name: str) -> None:
     text = (STATIC / name).read_text()
     named = re.findall(r'(?:from|src=|href=|new URL\() ?"(?:\./)?([\w.]+\.(?:js|css))"', text)
-    assert all(get(f"/ui/{each}")[0] == 200 for each in named)
+    assert all(get(f"/ui/{match}")[0] == 200 for match in named)
     if name.endswith(".html"):
         assert named
 
@@ -51,8 +51,8 @@ def test_everything_that_a_file_names_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_no_text_ever_becomes_markup_and_nothing_comes_from_elsewhere(name: str) -> None:
     text = (STATIC / name).read_text()
-    for each in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser", "https:"):
-        assert each not in text
+    for candidate in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser", "https:"):
+        assert candidate not in text
     assert re.sub(r'"http://www\.w3\.org/2000/svg"', "", text).count("http:") == 0
     if name.endswith(".html"):
         assert "<style" not in text
@@ -60,8 +60,8 @@ def test_no_text_ever_becomes_markup_and_nothing_comes_from_elsewhere(name: str)
 
 
 def test_the_tabs_are_a_dag_runs_and_a_dags() -> None:
-    views = {each["destination"]: each for each in RecoveryPlugin.external_views}
+    views = {external_view["destination"]: external_view for external_view in RecoveryPlugin.external_views}
 
     assert views["dag_run"]["href"] == "airflow-recovery/v1/ui/run.html?dag_id={DAG_ID}&run_id={RUN_ID}"
     assert views["dag"]["href"] == "airflow-recovery/v1/ui/dag.html?dag_id={DAG_ID}"
-    assert len({each["url_route"] for each in views.values()}) == 2
+    assert len({view["url_route"] for view in views.values()}) == 2

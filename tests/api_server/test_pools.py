@@ -41,7 +41,7 @@ def asked(session: Session, name: str) -> Answer:
 
 
 def test_the_slots_of_a_pool_that_the_callers_run_uses(session: Session) -> None:
-    assert [asked(session, each).slots for each in ("own", "endless", "nobody's")] == [3, -1, None]
+    assert [asked(session, name).slots for name in ("own", "endless", "nobody's")] == [3, -1, None]
 
 
 def test_how_large_the_pool_of_another_team_is_no_task_is_told(session: Session) -> None:

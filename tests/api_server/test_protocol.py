@@ -49,7 +49,7 @@ def test_a_call_that_nobody_answered_is_no_answer() -> None:
         {"producers": {}},
         {"producers": 1, "consumers": {}, "unblock": False},
         {"producers": {"a": 1}, "consumers": {}, "unblock": False},
-        {"producers": {str(each): "x" for each in range(MAX_KEYS + 1)}, "consumers": {}, "unblock": False},
+        {"producers": {str(number): "x" for number in range(MAX_KEYS + 1)}, "consumers": {}, "unblock": False},
     ],
 )
 def test_what_is_no_clear_request_is_refused(value: Any) -> None:

@@ -63,9 +63,7 @@ def found(session: Session, run_id: str) -> dict[str, tuple[str | None, str | No
     from airflow.models.taskinstance import TaskInstance
 
     rows = session.scalars(select(TaskInstance).where(TaskInstance.run_id == run_id))
-    return {
-        each.task_id + (f"|{each.map_index}" if each.map_index >= 0 else ""): (each.state, each.note) for each in rows
-    }
+    return {row.task_id + (f"|{row.map_index}" if row.map_index >= 0 else ""): (row.state, row.note) for row in rows}
 
 
 def test_only_what_has_never_run_is_set_and_doing_it_again_does_nothing(session: Session) -> None:

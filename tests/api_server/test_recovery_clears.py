@@ -91,8 +91,8 @@ def test_under_the_runs_lock_many_tasks_are_noted_with_a_few_statements(database
 
 def test_control_task_by_task_every_task_has_statements_of_its_own(database: Database) -> None:
     """As Airflow's backend offers it: the caller of a clear of 10,000 tasks gives up before they are noted."""
-    for each in range(MANY):
-        MetastoreBackend().get(TaskScope("d", "r", "t", each), CLEARS_KEY, session=database.session)
+    for number in range(MANY):
+        MetastoreBackend().get(TaskScope("d", "r", "t", number), CLEARS_KEY, session=database.session)
     assert database.statements >= MANY
 
 

@@ -17,9 +17,9 @@ from airflow_recovery.errors import Failure, RegionFailed
 
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
-    found = RestWorld(tmp_path, monkeypatch)
-    found.world.go_all()
-    return found
+    world = RestWorld(tmp_path, monkeypatch)
+    world.world.go_all()
+    return world
 
 
 def actions(plan: dict[str, Any]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def test_two_presses_at_once_clear_once(rest: RestWorld) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: rest.run_plan(plan), range(4)))
 
-    assert {each.status_code for each in answers} <= {200, 409}
+    assert {answer.status_code for answer in answers} <= {200, 409}
     assert sorted(rest.world.airflow.cleared) == ["busiest", "by_route"]
     rest.world.until_green()
     assert rest.world.current("by_route") == 2

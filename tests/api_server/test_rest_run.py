@@ -99,7 +99,7 @@ def test_what_is_kept_lost_released_failed_and_skipped(tmp_path: Path, monkeypat
     world.new_airflow()
     world.until_green()
     world.keep_events()
-    assert {each["status"] for each in regions(rest).values()} == {"kept"}
+    assert {region["status"] for region in regions(rest).values()} == {"kept"}
     assert rest.get().json()["run"]["saved"] == {
         "regions": 4,
         "again": ["raw", "by_route", "by_carrier"],
@@ -240,7 +240,7 @@ def test_the_openapi_document_has_every_route_and_one_shape_of_errors(rest: Rest
 
     run = "/dags/{dag_id}/runs/{run_id}"
     ours = {"/dags/{dag_id}/runs": "get", run: "get"}
-    ours |= {f"{run}/{each}": "post" for each in ("plan", "plan/run", "release/plan", "release", "pin")}
+    ours |= {f"{run}/{name}": "post" for name in ("plan", "plan/run", "release/plan", "release", "pin")}
     for path, method in ours.items():
         answers = document["paths"][path][method]["responses"]
         assert {"200", "401", "403", "404", "409", "422", "503"} <= set(answers)
@@ -256,12 +256,12 @@ LONG_GROUP = "\u8d44\u6599" * 20
 
 @pytest.fixture
 def long_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
-    found = RestWorld(tmp_path, monkeypatch, group=LONG_GROUP)
-    found.world.go_all()
+    world = RestWorld(tmp_path, monkeypatch, group=LONG_GROUP)
+    world.world.go_all()
     # A heartbeat sorts before every record, and is none.
-    layout = found.world.journal().layout
-    found.world.journal_store.put(layout.heartbeat("raw", 1), b"alive")
-    return found
+    layout = world.world.journal().layout
+    world.world.journal_store.put(layout.heartbeat("raw", 1), b"alive")
+    return world
 
 
 def test_a_group_with_a_long_name_is_shown_as_any_other(long_group: RestWorld) -> None:

@@ -28,15 +28,15 @@ ROUTES: dict[str, tuple[str, Any]] = {
     "/release": ("POST", {"region": "raw", "attempt": 1}),
     "/pin": ("POST", {"region": "raw", "attempt": 1}),
 }
-OF_RECORDS = [each for each in ROUTES if each != "/channels"]
+OF_RECORDS = [route for route in ROUTES if route != "/channels"]
 """The ledger has logs of its own: it can be read where the records can't."""
 
 
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
-    found = RestWorld(tmp_path, monkeypatch)
-    found.world.go_all()
-    return found
+    world = RestWorld(tmp_path, monkeypatch)
+    world.world.go_all()
+    return world
 
 
 def ask(rest: RestWorld, route: str) -> Any:
@@ -119,10 +119,10 @@ def lie(rest: RestWorld, location: str, *, managed: bool, objects: Sequence[Any]
 @pytest.fixture
 def payroll(tmp_path: Path) -> Path:
     """A file that is nobody's business."""
-    found = tmp_path / "elsewhere"
-    found.mkdir()
-    (found / "payroll.csv").write_text("names and numbers")
-    return found
+    path = tmp_path / "elsewhere"
+    path.mkdir()
+    (path / "payroll.csv").write_text("names and numbers")
+    return path
 
 
 def test_fault_86_a_managed_result_outside_the_results_is_not_looked_for(rest: RestWorld, payroll: Path) -> None:
@@ -235,8 +235,8 @@ def test_fault_36_a_hole_in_the_history_is_told_and_nothing_beyond_it(rest: Rest
     world = rest.world
     stream = EventWriter(world.journal_store, world.identity, "writer", buffer_bytes=2000, flush_interval_s=3600)
     with stream._changed:  # so that nothing is written before all of it waits
-        for each in world.events:
-            stream.record(each)
+        for event in world.events:
+            stream.record(event)
     assert stream.close().failed is None
     whole = rest.get().json()["run"]
     segments = [each.key for each in world.journal_store.list("_streams/")]

@@ -26,7 +26,7 @@ def serialized() -> Any:
     from airflow.providers.standard.operators.empty import EmptyOperator
 
     with DAG("d", schedule=None) as dag:
-        start, p, long, stop, c = (EmptyOperator(task_id=each) for each in ("start", "P", "L", "stop", "C"))
+        start, p, long, stop, c = (EmptyOperator(task_id=name) for name in ("start", "P", "L", "stop", "C"))
         start.as_setup()
         stop.as_teardown(setups=start)
         start >> [p, long] >> stop
@@ -38,8 +38,8 @@ def set_up_again(states: Mapping[str, str | None]) -> set[str]:
     """What is cleared beside P, where every task is in the given state."""
     instances = [SimpleNamespace(task_id=name, map_index=-1, state=state) for name, state in states.items()]
     session: Any = SimpleNamespace(scalars=lambda statement: instances)
-    cleared: Any = [each for each in instances if each.task_id == "P"]
-    return {each.task_id for each in _setups(session, RUN, serialized(), cleared, "C")}  # type: ignore[arg-type]
+    cleared: Any = [instance for instance in instances if instance.task_id == "P"]
+    return {setup.task_id for setup in _setups(session, RUN, serialized(), cleared, "C")}  # type: ignore[arg-type]
 
 
 DONE = {"start": "success", "P": "success", "L": "success", "stop": "success", "C": "running"}

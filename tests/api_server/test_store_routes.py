@@ -37,9 +37,9 @@ class Clock:
 
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
-    found = RestWorld(tmp_path, monkeypatch)
-    found.world.go_all()
-    return found
+    world = RestWorld(tmp_path, monkeypatch)
+    world.world.go_all()
+    return world
 
 
 @pytest.fixture
@@ -67,24 +67,24 @@ class Store:
 
 @pytest.fixture
 def asked_store(rest: RestWorld) -> Store:
-    rest.stores.journal = found = Store(rest.stores.journal)
-    return found
+    rest.stores.journal = store = Store(rest.stores.journal)
+    return store
 
 
 def test_every_route_that_waits_for_a_store_has_threads_of_its_own() -> None:
     routes = [
-        each
+        route
         for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin)
-        for each in module.router.routes
-        if isinstance(each, APIRoute)
+        for route in module.router.routes
+        if isinstance(route, APIRoute)
     ]
     assert len(routes) == 8
-    paths = {each.path for each in routes}
-    served = [each for each in app_module.app.routes if isinstance(each, APIRoute) and each.path in paths]
+    paths = {route.path for route in routes}
+    served = [route for route in app_module.app.routes if isinstance(route, APIRoute) and route.path in paths]
     assert len(served) == len(routes)
-    for each in (*routes, *served):
-        assert isinstance(each, StoreRoute)
-        assert inspect.iscoroutinefunction(each.endpoint)
+    for route in (*routes, *served):
+        assert isinstance(route, StoreRoute)
+        assert inspect.iscoroutinefunction(route.endpoint)
 
 
 def test_after_a_time_out_nobody_asks_the_store_for_a_while(rest: RestWorld, asked_store: Store, clock: Clock) -> None:

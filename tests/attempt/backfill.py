@@ -92,7 +92,9 @@ class SharedWorld(World):
     @property
     def plan(self) -> PlanRecord:
         plan = super().plan
-        return replace(plan, regions=tuple(replace(each, persistent=each.name in self.shared) for each in plan.regions))
+        return replace(
+            plan, regions=tuple(replace(region, persistent=region.name in self.shared) for region in plan.regions)
+        )
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
         return super().journal(process, writer).sibling(self.identity, listener=self.listener())
@@ -160,12 +162,12 @@ class Backfill:
 
     def journal(self) -> Journal:
         """Of the only shared result that there is."""
-        (key,) = {each.split("/")[1] for each in self.journal_store.objects if each.startswith("_shared/")}
+        (key,) = {object.split("/")[1] for object in self.journal_store.objects if object.startswith("_shared/")}
         return Journal(self.journal_store, shared_identity(key), writer="test")
 
     def pins(self) -> int:
         """How many runs hold the shared result."""
-        return sum(1 for each in self.journal().open_claims() if each.inputs)
+        return sum(1 for claim in self.journal().open_claims() if claim.inputs)
 
     def run(self) -> None:
         """Until every date is green."""
@@ -186,7 +188,7 @@ class Backfill:
             else:
                 self.trace.append(f"{world.run_id} {actor.name}: {actor.next}")
                 actor.step()
-            actors = [each for each in actors if not each[1].is_done]
+            actors = [actor for actor in actors if not actor[1].is_done]
         raise AssertionError("no end:\n" + "\n".join(self.trace[-100:]))
 
     def _start(self, world: SharedWorld, task: str) -> tuple[SharedWorld, Actor]:

@@ -69,7 +69,7 @@ def sweep(world: World, **options: object) -> SweepReport:
 
 def told(report: SweepReport) -> dict[str, str]:
     """Entries as ``P@1`` -> ``deleted: why``; other entries by their whole name."""
-    return {each.what.rpartition(" / ")[2]: f"{each.action.value}: {each.why}" for each in report.entries}
+    return {entry.what.rpartition(" / ")[2]: f"{entry.action.value}: {entry.why}" for entry in report.entries}
 
 
 def has_data(world: World, region: str, attempt: int) -> bool:

@@ -121,8 +121,8 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         with self._lock:
-            found = {key: body for key, body in self.objects.items() if key.startswith(prefix) and key > start_after}
-        yield from (self._info(key, found[key]) for key in sorted(found))
+            bodies = {key: body for key, body in self.objects.items() if key.startswith(prefix) and key > start_after}
+        yield from (self._info(key, bodies[key]) for key in sorted(bodies))
 
     def delete(self, keys: Iterable[str]) -> None:
         with self._lock:
@@ -251,7 +251,7 @@ class FakeApplication(SparkApplication):
         claim = attempt.claim
         self._world.ran.append((claim.region, claim.attempt))
         self._hooks.on_start()
-        read = [self._read(each) for outcome in attempt.inputs.values() for each in outcome.outputs]
+        read = [self._read(output) for outcome in attempt.inputs.values() for output in outcome.outputs]
         self._hooks.on_read()
         content = self._world.content_of(self._region, claim.attempt, str(read))
         body = content.encode() if self._hooks.rows else b""
@@ -276,7 +276,7 @@ class FakeApplication(SparkApplication):
     def _read(self, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         try:
-            return ", ".join(self._results.get(f"{prefix}/{each.path}").body.decode() for each in manifest.objects)
+            return ", ".join(self._results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects)
         except ObjectMissing as error:
             said = f"{manifest.location} is not there"
             raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
@@ -337,7 +337,7 @@ class World:
 
     def new_airflow(self) -> None:
         """Another DAG run of the same key: nothing is left of the task instances."""
-        read = {each for inputs in self.upstream.values() for each in inputs}
+        read = {input for inputs in self.upstream.values() for input in inputs}
         leaves = tuple(name for name in self.upstream if name not in read or name in self.finals)
         self.leaves = leaves
         self.airflow = FakeAirflow({**self.upstream, PUBLISH: leaves}, retries=self.retries)

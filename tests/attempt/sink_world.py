@@ -29,7 +29,7 @@ class SinkWorld(World):
     @property
     def plan(self) -> PlanRecord:
         commit = fake_commit(SINK, self.kind, self.commit_mode)
-        regions = (replace(each, commit=commit) if each.name == SINK else each for each in super().plan.regions)
+        regions = (replace(region, commit=commit) if region.name == SINK else region for region in super().plan.regions)
         return replace(super().plan, regions=tuple(regions))
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:

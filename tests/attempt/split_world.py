@@ -42,11 +42,11 @@ class SplitApplication(FakeApplication):
         assert isinstance(world, SplitWorld)
         world.ran.append((claim.region, claim.attempt))
         self._hooks.on_start()
-        side = [self._read(each) for outcome in attempt.inputs.values() for each in outcome.outputs]
+        side = [self._read(output) for outcome in attempt.inputs.values() for output in outcome.outputs]
 
-        def made_of(found: Split, result: str) -> str:
-            world.read.append((claim.attempt, found.name.removeprefix("s3://lake/").removesuffix(".csv")))
-            return f"{found.etag} by {world.fingerprints.get(SOURCE, 'code 1')} with {side}"
+        def made_of(split: Split, result: str) -> str:
+            world.read.append((claim.attempt, split.name.removeprefix("s3://lake/").removesuffix(".csv")))
+            return f"{split.etag} by {world.fingerprints.get(SOURCE, 'code 1')} with {side}"
 
         driver = SplitDriver(self._journal, self._results, made_of, batch=world.batch, begins=world.begins)
         try:
@@ -71,8 +71,8 @@ class SplitWorld(World):
     def plan(self) -> PlanRecord:
         found = super().plan
         regions = (
-            replace(each, mode=SplitPlan(split_source=SOURCE)) if each.name == SOURCE else each
-            for each in found.regions
+            replace(region, mode=SplitPlan(split_source=SOURCE)) if region.name == SOURCE else region
+            for region in found.regions
         )
         return replace(found, regions=tuple(regions))
 

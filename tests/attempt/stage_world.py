@@ -67,7 +67,7 @@ class StageWorld(World):
         options: Mapping[str, Any] | None = None,
         **settings: object,
     ) -> None:
-        self.links = [(each[0], each[2]) for each in drawn.split()]
+        self.links = [(piece[0], piece[2]) for piece in drawn.split()]
         self.stateful, self.not_replayed, self.options = stateful, not_replayed, dict(options or {})
         self.lost_channels: set[ChannelRef] = set()
         self.worked: list[ClaimedAttempt] = []
@@ -88,12 +88,12 @@ class StageWorld(World):
     @property
     def plan(self) -> PlanRecord:
         regions = []
-        for each in super().plan.regions:
-            reads = tuple(ChannelPlan(left, left, **self.options) for left, right in self.links if right == each.name)
-            feeds = tuple(ChannelPlan(left, left, **self.options) for left, _ in self.links if left == each.name)[:1]
-            results = () if feeds else each.results
-            mode = StreamingPlan(reads, feeds, each.name in self.stateful, each.name not in self.not_replayed)
-            regions.append(replace(each, mode=mode if mode.channels else BATCH, results=results))
+        for region in super().plan.regions:
+            reads = tuple(ChannelPlan(left, left, **self.options) for left, right in self.links if right == region.name)
+            feeds = tuple(ChannelPlan(left, left, **self.options) for left, _ in self.links if left == region.name)[:1]
+            results = () if feeds else region.results
+            mode = StreamingPlan(reads, feeds, region.name in self.stateful, region.name not in self.not_replayed)
+            regions.append(replace(region, mode=mode if mode.channels else BATCH, results=results))
         return replace(super().plan, regions=tuple(regions))
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:

@@ -94,7 +94,7 @@ class StagedRun:
 
     def client(self, edge: str, generation: int | None = None) -> ChannelClient:
         state = self.state()
-        outputs = {each.name: StreamingPlan.of(each).channels_out for each in self.plan.regions}
+        outputs = {region.name: StreamingPlan.of(region).channels_out for region in self.plan.regions}
         producer = next(name for name, channels in outputs.items() if edge in [one.result for one in channels])
         generation = generation or state.of(producer).generations[-1]
         return ChannelClient(
@@ -186,7 +186,7 @@ class StagedRun:
         while (batch := consumer.next_batch()) is not None:
             rows = read(consumer, batch)
             key = f"out/{consumer.attempt}/{batch.number}-{uuid.uuid4().hex[:6]}/part-0.parquet"
-            flat = [row for each in rows for row in each]
+            flat = [row for candidate in rows for row in candidate]
             consumer.client.put(key, parquet(flat))
             consumer.commit(batch, tuple(map(len, rows)), (key,))
             self.committed[key] = flat
@@ -204,10 +204,10 @@ class StagedRun:
     def publish(self) -> None:
         state = self.state()
         named = []
-        for each in self.plan.regions:
-            current = state.of(each.name).current
+        for region in self.plan.regions:
+            current = state.of(region.name).current
             assert current is not None
-            named.append(PublishedRegion(each.name, current.number, current.outcome_etag or "", each.results))
+            named.append(PublishedRegion(region.name, current.number, current.outcome_etag or "", region.results))
         self.journal().publish(Publish(state.newest_publish + 1, tuple(named)))
 
     def to_the_end(self) -> None:
@@ -237,7 +237,9 @@ class Scorer:
     def work(self) -> None:
         while (batch := self.input.next_batch()) is not None:
             rows = read(self.input, batch)
-            publish(self.output, batch.number, [1000 + row for each in rows for row in each], (batch.consumed,))
+            publish(
+                self.output, batch.number, [1000 + row for candidate in rows for row in candidate], (batch.consumed,)
+            )
             self.input.commit(batch, tuple(map(len, rows)))
 
 
@@ -250,10 +252,10 @@ def publish(producer: ChannelProducer, epoch: int, rows: Sequence[int], consumed
 def read(consumer: ChannelConsumer, batch: Batch) -> list[list[int]]:
     """By subpartition."""
     found: list[list[int]] = [[] for _ in range(SUBS)]
-    for each in batch.slices:
-        content = json.loads(consumer.read(each))
-        for start, stop in each.ranges:
-            found[each.sub] += content[start - each.first : stop - each.first]
+    for slice in batch.slices:
+        content = json.loads(consumer.read(slice))
+        for start, stop in slice.ranges:
+            found[slice.sub] += content[start - slice.first : stop - slice.first]
     return found
 
 

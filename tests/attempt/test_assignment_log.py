@@ -50,7 +50,7 @@ def advanced(
 
 
 def generations(store: ObjectStore) -> list[str]:
-    return [each.key.rpartition("/")[2] for each in store.list(JournalLayout(IDENTITY).splits)]
+    return [split.key.rpartition("/")[2] for split in store.list(JournalLayout(IDENTITY).splits)]
 
 
 def test_it_lies_beside_the_truth(store: ObjectStore) -> None:
@@ -161,7 +161,7 @@ def test_fault_56_control_without_put_if_absent_two_subtasks_have_one_split(
     others: list[Assignment] = []
     big = file("0", 100)
     mine = advanced(local_store, A, B, C, meanwhile=lambda: others.append(advanced(local_store, big, A, B, C)))
-    assert any(mine.homes[each] != others[0].homes[each] for each in mine.homes)
+    assert any(mine.homes[home] != others[0].homes[home] for home in mine.homes)
 
 
 def test_the_same_assignment_of_another_process_is_as_good(local_store: LocalStore) -> None:

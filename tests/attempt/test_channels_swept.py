@@ -36,13 +36,13 @@ def sweep(run: StagedRun, **options: object) -> SweepReport:
 
 
 def told(report: SweepReport) -> dict[str, str]:
-    return {each.what.rpartition(" / ")[2]: f"{each.action.value}: {each.why}" for each in report.entries}
+    return {entry.what.rpartition(" / ")[2]: f"{entry.action.value}: {entry.why}" for entry in report.entries}
 
 
 def objects(run: StagedRun, *kinds: str) -> list[str]:
     """Keys below the run's channels, without the prefix."""
     prefix = run.journal().layout.channels
-    found = [each.key[len(prefix) :] for each in run.results.list(prefix)]
+    found = [channel.key[len(prefix) :] for channel in run.results.list(prefix)]
     return [each for each in found if not kinds or each.split("/")[2] in kinds or each.split("/")[0] in kinds]
 
 
@@ -93,7 +93,7 @@ def test_orphans_of_a_channel_that_has_ended_go_and_what_is_named_stays(run: Sta
     dead = orphan(run)
     source.finish()
     clock.passes(2 * HOUR_S)
-    found = [f"{each.action.value}: {each.why}" for each in sweep(run).entries if "channel raw" in each.what]
+    found = [f"{entry.action.value}: {entry.why}" for entry in sweep(run).entries if "channel raw" in entry.what]
     assert found == [
         "kept: its records name them, and its consumer has not finished",
         "deleted: no record names it",
@@ -147,7 +147,7 @@ def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StagedRun
     assert found["channel raw, generation 2"] == "kept: it is open"
     assert found["checkpoints of source@1"] == "deleted: the stage has begun anew since"
     assert found["checkpoints of source@2"] == "kept: the next attempt goes on from them"
-    assert {each.split("/")[1] for each in objects(run, "seg")} == {"2"}
+    assert {object.split("/")[1] for object in objects(run, "seg")} == {"2"}
 
 
 def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StagedRun, clock: Clock) -> None:
@@ -187,7 +187,7 @@ def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: St
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StreamingResults, "purged", late)
         sweep(run, purge_older_than_s=30 * DAY_S)
-    assert {(each.split("/")[0], each.split("/")[1]) for each in objects(run)} == {("raw", "2")}
+    assert {(object.split("/")[0], object.split("/")[1]) for object in objects(run)} == {("raw", "2")}
 
 
 def test_what_is_no_channels_is_left_alone(run: StagedRun, clock: Clock) -> None:

@@ -15,12 +15,12 @@ class Server:
     def clear(self, request: ClearRequest) -> ClearResult:
         self.requests.append(request)
         named = [*request.producers, *request.consumers]
-        gone = {each: (2, "running") for each in named if each in self._unmoved}
-        return ClearResult(tuple(each for each in named if each not in gone), gone)
+        gone = {producer: (2, "running") for producer in named if producer in self._unmoved}
+        return ClearResult(tuple(producer for producer in named if producer not in gone), gone)
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
-        return [(len(each.producers), len(each.consumers)) for each in self.requests]
+        return [(len(request.producers), len(request.consumers)) for request in self.requests]
 
 
 def tasks(name: str, number: int) -> dict[str, str]:
@@ -36,16 +36,16 @@ def test_what_can_be_answered_at_once_is_one_request() -> None:
 
 def test_more_are_asked_for_one_part_after_the_other() -> None:
     server = Server("p|3", "c|1")
-    found = clear_in_slices(server.clear, ClearRequest(tasks("p", 5), tasks("c", 6), unblock=True), at_once=4)
+    clear = clear_in_slices(server.clear, ClearRequest(tasks("p", 5), tasks("c", 6), unblock=True), at_once=4)
     assert server.sizes == [(4, 0), (1, 0), (0, 4), (0, 2)]
-    assert all(each.unblock for each in server.requests)
-    assert (len(found.cleared), set(found.unmoved)) == (9, {"p|3", "c|1"})
+    assert all(request.unblock for request in server.requests)
+    assert (len(clear.cleared), set(clear.unmoved)) == (9, {"p|3", "c|1"})
 
 
 def test_where_no_producer_moved_no_consumer_is_asked_for() -> None:
     server = Server("p|0")
-    found = clear_in_slices(server.clear, ClearRequest(tasks("p", 1), tasks("c", 9)), at_once=4)
-    assert (server.sizes, found.cleared, set(found.unmoved)) == ([(1, 0)], (), {"p|0"})
+    clear = clear_in_slices(server.clear, ClearRequest(tasks("p", 1), tasks("c", 9)), at_once=4)
+    assert (server.sizes, clear.cleared, set(clear.unmoved)) == ([(1, 0)], (), {"p|0"})
 
 
 def test_consumers_alone_are_cleared_as_they_are() -> None:

@@ -294,4 +294,4 @@ def test_fault_66_control_where_the_mark_is_believed_nothing_is_read(monkeypatch
     world = World(PAIR)
     world.go("P")
     world.airflow.mark("C", "success")
-    assert "C" not in [each.region for each in world.publish().regions]
+    assert "C" not in [region.region for region in world.publish().regions]

@@ -68,7 +68,7 @@ def test_success_needs_committed(kind, mode):
 
 def test_the_commit_comes_after_the_finish_and_before_success():
     seen = requests_of_a_try(TOKEN, APPEND)
-    kinds = [each.rpartition(".")[2] for each in seen if each.startswith("PUT") and "/t/" in each]
+    kinds = [request.rpartition(".")[2] for request in seen if request.startswith("PUT") and "/t/" in request]
     assert kinds == ["claim", "outcome", "committed"]
     at = next(n for n, each in enumerate(seen) if each.startswith("sink: commit"))
     assert seen[at - 1].endswith(".outcome")
@@ -394,7 +394,7 @@ def test_control_a_target_that_does_not_refuse_takes_the_late_one(monkeypatch):
     assert world.target.applied == [(SINK, 2), (SINK, 1)]
 
 
-@pytest.mark.parametrize(("kind", "mode"), [each for each in KINDS if each != (TOKEN, REPLACE)])
+@pytest.mark.parametrize(("kind", "mode"), [kind for kind in KINDS if kind != (TOKEN, REPLACE)])
 def test_where_the_target_can_not_refuse_a_late_one_it_is_in_doubt_first(kind, mode):
     world = sink_world(kind, mode)
     killed_before(world, "sink: commit")
@@ -446,8 +446,8 @@ def test_the_events_fold_to_the_same_state():
     world.confirm()
     assert world.try_sink() is None
     fold = EventFold({})
-    for each in world.events:
-        fold.add(each)
+    for event in world.events:
+        fold.add(event)
     assert differences(world.state(), fold.state()) == ()
     assert fold.state().of(SINK).attempts[1].turns == 2
 

@@ -40,7 +40,7 @@ class Volatile:
         self.mine: list[int] = []
 
     def take(self) -> list[int]:
-        self.mine = [each for each in range(NUMBERS) if each not in self.taken][:2]
+        self.mine = [number for number in range(NUMBERS) if number not in self.taken][:2]
         return self.mine
 
 
@@ -139,16 +139,16 @@ def test_a_snapshot_rides_in_the_outcome_and_in_the_event_and_later_attempts_are
     world.go_all()
     assert world.given == {A: [0, 1], B: [2, 3], C: [4, 5]}
     outcome = world.state().of(B).current.outcome
-    told = [each for each in world.events if each.type == "ExecutionVertexFinished" and each.subject.region == B]
-    assert [each.subject.coordinators for each in told] == [outcome.coordinators] != [()]
+    told = [event for event in world.events if event.type == "ExecutionVertexFinished" and event.subject.region == B]
+    assert [event.subject.coordinators for event in told] == [outcome.coordinators] != [()]
 
 
 def test_replaying_the_events_comes_to_the_same_snapshots():
     world = Coordinated(GivesOut)
     world.go_all()
     fold = EventFold({})
-    for each in world.events:
-        fold.add(each)
+    for event in world.events:
+        fold.add(event)
     assert differences(world.state(), fold.state()) == ()
 
 
@@ -324,7 +324,7 @@ def test_the_plan_says_beforehand_who_restarts(kind: type[Volatile], runs: set[s
     world.go_all()
     for request in (RegionFailure(B), RestartRegion(B)):
         planned = plan(world.plan, world.state(), lambda region, attempt: None, request)
-        assert {each.name for each in planned.regions if each.action is Action.RUN} == runs
+        assert {region.name for region in planned.regions if region.action is Action.RUN} == runs
 
 
 def test_a_restart_that_is_applied_resets_the_whole_vertex():
@@ -332,4 +332,4 @@ def test_a_restart_that_is_applied_resets_the_whole_vertex():
     world.go_all()
     planned = plan(world.plan, world.state(), lambda region, attempt: None, RestartRegion(B))
     assert planned.resets is not None
-    assert {each.region for each in planned.resets} == set(READ)
+    assert {reset.region for reset in planned.resets} == set(READ)

@@ -96,7 +96,7 @@ class PullingApplication(FakeApplication):
                     break
                 self.world.begins(claim.region, number)
                 outputs = (self._write(claim.region, claim.attempt, number, batch.splits),)
-                keys = tuple(each.key for each in batch.splits)
+                keys = tuple(split.key for split in batch.splits)
                 part = Part(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
                 self._journal.put_part(part)
                 own.append(part)
@@ -105,7 +105,7 @@ class PullingApplication(FakeApplication):
                 own.append(Part(claim.region, claim.attempt, 0, claim.writer, (), outputs, "now", 1.0))
                 self._journal.put_part(own[0])
             parts = (*adopted, *own)
-            kept = {key for each in adopted for key in each.splits}
+            kept = {key for part in adopted for key in part.splits}
             check_cover((*(each for each in work.assigned if each.key in kept), *pulled.taken.values()), parts)
             root = f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}"
             whole = union_of(root, ("S",), parts)
@@ -117,7 +117,7 @@ class PullingApplication(FakeApplication):
 
     def _write(self, region: str, attempt: int, number: int, batch: tuple[Split, ...]) -> PartitionManifest:
         folder = f"{self._journal.layout.data_of(region, attempt)}/S/{number:04d}"
-        body = "".join(letter(each) for each in batch)
+        body = "".join(letter(split) for split in batch)
         info = self._results.put(f"{folder}/part-0", body.encode())
         where = f"{self._results.base_uri}/{folder}"
         return PartitionManifest("S", where, (ResultObject("part-0", info.size, info.etag),), len(batch), "schema")
@@ -215,7 +215,7 @@ class DynamicWorld(World):
             if current is not None and current.outcome is not None:
                 (manifest,) = current.outcome.outputs
                 prefix = manifest.location.removeprefix(f"{self.results.base_uri}/")
-                bodies = (self.results.get(f"{prefix}/{each.path}").body.decode() for each in manifest.objects)
+                bodies = (self.results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects)
                 found[region] = "".join(sorted("".join(bodies)))
         return found
 
@@ -247,7 +247,7 @@ def test_an_index_that_finds_nothing_finishes_without_spark(world: DynamicWorld)
     assert world.ran == [(ONE, 1)]
     outcome = world.state().of(TWO).current.outcome
     assert outcome is not None
-    assert [(each.rows, each.schema, each.objects) for each in outcome.outputs] == [(0, "schema", ())]
+    assert [(output.rows, output.schema, output.objects) for output in outcome.outputs] == [(0, "schema", ())]
 
 
 def test_an_index_that_finds_nothing_before_anybody_has_shown_the_columns_asks_spark(world: DynamicWorld):
@@ -488,11 +488,11 @@ def test_fault_92_what_was_given_back_between_the_look_and_the_return_is_not_ado
     world.dies(ONE, 2)
     log_ = SplitLogStore(world.journal_store, IDENTITY, "S", writer="zombie")
     base = world.journal().read_parts(ONE, 1, 2)
-    assert [letter(log_.read().known[key]) for each in base for key in each.splits] == ["a", "b"]
+    assert [letter(log_.read().known[key]) for part in base for key in part.splits] == ["a", "b"]
     return_rest(log_, 0, 2, base=())
     with pytest.raises(AttemptLost, match="2 parts that it adopts were given back while it was claimed"):
         return_rest(SplitLogStore(world.journal_store, IDENTITY, "S", writer="next"), 0, 3, base)
-    assert log_.read().next_batch(0, 30) == tuple(each.key for each in splits("abc"))  # who adopts it reads it twice
+    assert log_.read().next_batch(0, 30) == tuple(split.key for split in splits("abc"))  # who adopts it reads it twice
 
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["as it is", "control: the log is not asked"])
@@ -591,9 +591,9 @@ def test_fault_95_control_a_state_that_is_kept_apart_from_the_splits_loses_some(
     real = ResumedEnumerator.goes_on
 
     def goes_on(self: ResumedEnumerator, state: object, known: Mapping[str, Split]) -> Enumeration:
-        found = real(self, apart[-1] if apart else state, known)
-        apart.append(found.state)
-        return found
+        enumeration = real(self, apart[-1] if apart else state, known)
+        apart.append(enumeration.state)
+        return enumeration
 
     monkeypatch.setattr(ResumedEnumerator, "goes_on", goes_on)
     world.enumerator = ResumedEnumerator(lambda: Numbered(world), "letters", where="S")

@@ -69,7 +69,7 @@ def test_fault_51_under_assume_another_number_of_rows_is_a_warning(caplog: pytes
     with caplog.at_level(logging.WARNING, logger="tests.execution"):
         world.go("P", rows=2)
     assert caplog.messages == ["C keeps its result; assumed: C read P@1, now @2 (P had 1 rows, has 2)."]
-    kept = [each for each in world.events if isinstance(each, ConsumerKept)]
+    kept = [event for event in world.events if isinstance(event, ConsumerKept)]
     assert kept == [
         ConsumerKept(
             occurred_at="now", region="C", producer="P", read=1, now=2, by="assume", detail="P had 1 rows, has 2"
@@ -92,7 +92,7 @@ def test_a_kept_consumer_says_why() -> None:
     ran_after_restart(world)
     world.airflow.clear("C")
     assert world.go("C").why.endswith("; digest equal: C read P@1, now @2")
-    assert [each.region for each in world.events if isinstance(each, RegionKept)] == ["C"]
+    assert [event.region for event in world.events if isinstance(event, RegionKept)] == ["C"]
 
 
 def test_the_trace_names_the_digests_of_what_was_read() -> None:
@@ -130,7 +130,7 @@ def test_what_runs_later_reads_the_new_attempt_beside_one_that_read_the_old() ->
     reads = {name: world.state().of(name).current.outcome.inputs[0].attempt for name in ("C", "D")}
     assert reads == {"C": 1, "D": 2}
     newest = world.journal().read_publish(world.state().newest_publish)
-    assert {each.region: each.attempt for each in newest.regions} == {"P": 2, "C": 1, "D": 2, "E": 1}
+    assert {region.region: region.attempt for region in newest.regions} == {"P": 2, "C": 1, "D": 2, "E": 1}
 
 
 def test_a_mode_that_is_declared_later_holds_for_what_is_read_from_then_on() -> None:
@@ -198,7 +198,7 @@ def test_the_plan_says_what_is_read_and_which_results_are_not_always() -> None:
     declared = job("declared", deterministic="verify")
     declared.source(name="made", result=BLOCKING)(made)
     declared.sink(name="read", deterministic="always")(read)
-    regions = {each.name: each for each in plan_job(declared, "ref", FACTS).record.regions}
+    regions = {region.name: region for region in plan_job(declared, "ref", FACTS).record.regions}
     assert (regions["made"].reads, regions["made"].determinism) == ((), (("made", VERIFY),))
     assert (regions["read"].reads, regions["read"].determinism) == (("made",), ())
 
@@ -209,5 +209,5 @@ def test_declaring_it_otherwise_is_no_change_of_the_code() -> None:
         declared = job("declared", deterministic=mode)
         declared.source(name="made", result=BLOCKING)(made)
         declared.sink(name="read")(read)
-        fingerprints.add(tuple(each.fingerprint for each in plan_job(declared, "ref", FACTS).record.regions))
+        fingerprints.add(tuple(region.fingerprint for region in plan_job(declared, "ref", FACTS).record.regions))
     assert len(fingerprints) == 1

@@ -131,7 +131,9 @@ def test_an_inner_region_at_its_first_attempt_and_try_asks_nobody():
     requests: list[str] = []
     process = Process(gate=requests.append)
     world.go("P", process=process)
-    assert [each.split()[0] for each in requests if "results" not in each][-1] == "PUT"  # the outcome is the last
+    assert [request.split()[0] for request in requests if "results" not in request][
+        -1
+    ] == "PUT"  # the outcome is the last
 
 
 def test_a_kept_leaf_settles():

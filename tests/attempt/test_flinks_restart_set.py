@@ -60,7 +60,7 @@ def troubles(draw: st.DrawFn, modes: st.SearchStrategy[Determinism]) -> Trouble:
     finished = names[: draw(st.integers(1, len(names)))]
     # In topological order all inputs of the next one have finished.
     failed = draw(st.sampled_from(names[: len(finished) + 1]))
-    read = {each for inputs in upstream.values() for each in inputs}
+    read = {input for inputs in upstream.values() for input in inputs}
     some = st.frozensets(st.sampled_from(names))
     return Trouble(
         upstream=upstream,

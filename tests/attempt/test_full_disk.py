@@ -25,7 +25,7 @@ class Disk:
         self._fsync = os.fsync
 
     def fsync(self, descriptor: int) -> None:
-        used = sum(each.stat().st_size for each in self.folder.rglob("*") if each.is_file())
+        used = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         if used > self.room:
             raise OSError(errno.ENOSPC, "No space left on device")
         self._fsync(descriptor)

@@ -128,7 +128,7 @@ def test_the_plan_says_so_beforehand(request_: object):
     world.go_all("ABDE")
     state = world.state()
     planned = plan(world.plan, state, lambda region, attempt: None, request_)  # type: ignore[arg-type]
-    assert {each.name for each in planned.regions if each.action is Action.RUN} == set(TWO_CHAINS)
+    assert {region.name for region in planned.regions if region.action is Action.RUN} == set(TWO_CHAINS)
     world.strategy = FailoverStrategy.REGION
     control = plan(world.plan, state, lambda region, attempt: None, request_)  # type: ignore[arg-type]
-    assert {each.name for each in control.regions if each.action is Action.RUN} <= {"B", "C"}
+    assert {region.name for region in control.regions if region.action is Action.RUN} <= {"B", "C"}

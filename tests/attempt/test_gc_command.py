@@ -46,7 +46,7 @@ def test_it_says_what_it_deletes_what_it_keeps_and_why(world, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "P@1 (1 objects, 7 B): superseded by attempt 2" in said
     assert said.splitlines()[-1] == "2 deleted, 2 kept; 23 B deleted"
-    assert [each["action"] for each in dry["entries"]] == ["deleted", "kept", "deleted", "kept"]
+    assert [load["action"] for load in dry["entries"]] == ["deleted", "kept", "deleted", "kept"]
     assert dry["deleted_bytes"] == 23
     assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
     assert world.current("C") == 2

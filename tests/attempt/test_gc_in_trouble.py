@@ -331,7 +331,7 @@ def test_fault_106_a_claim_that_an_early_page_lacks_is_looked_for(kept: Kept) ->
         get, put_if_absent = store.get, store.put_if_absent
 
         def list(self, prefix: str = "", *, start_after: str = ""):
-            return (each for each in listed(store, prefix, start_after=start_after) if each.key != claim)
+            return (info for info in listed(store, prefix, start_after=start_after) if info.key != claim)
 
     journal = Journal(Late(), world.journal().identity, writer="w")  # type: ignore[arg-type]
     assert journal.list(["P"]).state.of("P").attempts[1].is_claimed

@@ -37,7 +37,7 @@ def months(keys: Any = ("jan", "feb")) -> Job:
 
 
 def inputs(plan: JobPlan) -> dict[str, tuple[str, ...]]:
-    return {each.name: each.inputs for each in plan.record.regions}
+    return {region.name: region.inputs for region in plan.record.regions}
 
 
 def test_pointwise_between_the_same_subtasks_else_everything() -> None:
@@ -79,14 +79,16 @@ def test_neighbours_share_a_task_where_they_are_in_one_batch() -> None:
         "shown[1]": "g.shown|1",
     }
     # What is computed is the same, and a plan without batches is the record that it has always been.
-    assert [each.fingerprint for each in batched.record.regions] == [each.fingerprint for each in plan.record.regions]
+    assert [region.fingerprint for region in batched.record.regions] == [
+        region.fingerprint for region in plan.record.regions
+    ]
     assert plan_hash(plan.in_batches(lambda count: 1).record) == plan_hash(plan.record) != plan_hash(batched.record)
 
 
 def test_fault_62_a_key_keeps_its_region_and_fingerprint_wherever_it_stands() -> None:
-    before = {each.name: each.fingerprint for each in plan_job(months(), "x:y", FACTS).record.regions}
+    before = {region.name: region.fingerprint for region in plan_job(months(), "x:y", FACTS).record.regions}
     plan = plan_job(months(["mar", "feb", "jan"]), "x:y", FACTS)
-    after = {each.name: each.fingerprint for each in plan.record.regions}
+    after = {region.name: region.fingerprint for region in plan.record.regions}
     assert before.items() <= after.items()
     assert set(after) - set(before) == {"read[mar]", "cleaned[mar]"}
     assert plan.task_keys("g")["read[jan]"] == "g.read|2"
@@ -100,7 +102,7 @@ def test_fault_62_control_named_by_position_what_stands_would_be_made_again(monk
             return region if key is None else f"{region}[{keys.index(key) if key in keys else key}]"
 
         monkeypatch.setattr(job_plan, "subtask_region", by_position)
-        return {each.name: each.fingerprint for each in plan_job(months(keys), "x:y", FACTS).record.regions}
+        return {region.name: region.fingerprint for region in plan_job(months(keys), "x:y", FACTS).record.regions}
 
     before, after = fingerprints(["jan", "feb"]), fingerprints(["feb", "jan"])
     # Never kept for another key, since the key is in the fingerprint; but all that has moved would run again.
@@ -119,7 +121,7 @@ def test_without_parallelism_a_plan_is_what_it_was() -> None:
     def src(spark: Any) -> Any: ...
 
     record = plan_job(made, "x:y", FACTS).record
-    assert [(each.name, each.subtask) for each in record.regions] == [("only", None)]
+    assert [(region.name, region.subtask) for region in record.regions] == [("only", None)]
     assert plan_hash(record) == plan_hash(plan_job(made, "x:y", FACTS).record)
 
 

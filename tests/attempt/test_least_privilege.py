@@ -40,7 +40,7 @@ JOURNAL, RESULTS = "s3://my-journal/recovery", "s3://my-results/recovery"
 
 def policies() -> dict[str, tuple[Statement, ...]]:
     found = documented(PAGE.read_text())
-    worker, driver = (found[f"{each}-journal"] + found[f"{each}-results"] for each in ("worker", "driver"))
+    worker, driver = (found[f"{name}-journal"] + found[f"{name}-results"] for name in ("worker", "driver"))
     return {"worker": worker, "driver": driver, "reader": found["reader"], "gc": found["gc"]}
 
 
@@ -92,8 +92,10 @@ class Deployment:
         monkeypatch.setattr(FakeApplication, "run", run)
         self.world = World(CHAIN)
         stores = {
-            each: S3Store(JOURNAL, endpoint_url=proxy.endpoint_url, region_name=REGION, session=new_session(each, "x"))
-            for each in policies()
+            policy: S3Store(
+                JOURNAL, endpoint_url=proxy.endpoint_url, region_name=REGION, session=new_session(policy, "x")
+            )
+            for policy in policies()
         }
         self.world.journal_store = ByRole(stores, JOURNAL, self.roles)
         self.world.results = ByRole(stores, RESULTS, self.roles)
@@ -120,8 +122,8 @@ class Deployment:
         run = world.run(world.airflow.start("E"), Process(), "writer-release")
         release_consumed(run, "E", world.results, Retention(ReleasePolicy.AS_CONSUMED, grace_s=0))
         events = EventWriter(world.journal_store, self.identity, "writer")
-        for each in world.events:
-            events.record(each)
+        for event in world.events:
+            events.record(event)
         assert events.close().failed is None
 
     def calls(self, role: str, *arguments: str) -> int:
@@ -181,7 +183,7 @@ def test_the_documented_policies_are_enough_and_not_more(
 def test_control_without_one_action_something_is_denied(
     server: MotoServer, monkeypatch: pytest.MonkeyPatch, role: str, action: str
 ) -> None:
-    less = tuple(replace(each, actions=tuple(set(each.actions) - {action})) for each in policies()[role])
+    less = tuple(replace(policy, actions=tuple(set(policy.actions) - {action})) for policy in policies()[role])
     with deployment(server, {**policies(), role: less}, monkeypatch) as played:
         if role == "worker":
             with pytest.raises(StoreAccessDenied, match=f"not allowed: {action}"):

@@ -47,7 +47,7 @@ def test_fault_29_control_without_rules_nothing_is_said_of_any(world):
 
 def test_the_shortest_rule_over_a_location_comes_first_and_no_other_bucket_path_counts(world):
     found = rules_over(world.results, "s3://bucket/results/dag/run")
-    assert [each.name for each in found] == ["tidy", "monthly"]
+    assert [rule.name for rule in found] == ["tidy", "monthly"]
 
 
 def test_rules_that_may_not_be_read_are_no_reason_to_fail(world):

@@ -55,7 +55,7 @@ class Scene:
 
     def data(self, attempt: int) -> list[Path]:
         below = self.folder / "results" / JournalLayout(outliving.IDENTITY).data_of("P", attempt)
-        return [each for each in below.rglob("*") if each.is_file()]
+        return [path for path in below.rglob("*") if path.is_file()]
 
     def go(self, attempt: int) -> None:
         (self.folder / f"go-{attempt}").touch()

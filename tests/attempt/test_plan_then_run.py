@@ -85,11 +85,11 @@ def random_request(world: World, rng: random.Random) -> Request:
 
 
 def come_true(world: World, request: Request) -> None:
-    for each in request.requests if isinstance(request, Together) else (request,):
-        if isinstance(each, PartitionGone) and world.current(each.result):
-            world.delete_results(each.result, world.current(each.result))
+    for candidate in request.requests if isinstance(request, Together) else (request,):
+        if isinstance(candidate, PartitionGone) and world.current(candidate.result):
+            world.delete_results(candidate.result, world.current(candidate.result))
         else:
-            found = plan_for(world, each)
+            found = plan_for(world, candidate)
             if found.resets:
                 apply_plan(world.journal(), found, "ann")
 
@@ -151,7 +151,7 @@ def test_whatever_state_troubles_have_left_the_plan_is_what_then_runs(topology):
 
 def test_control_a_plan_that_does_not_look_ahead_misses_regions(monkeypatch):
     def now(evaluation, *, same_rows, ask=True):
-        reasons = {each.name: evaluation.why_must_run(each.name) for each in evaluation.topology.regions}
+        reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     monkeypatch.setattr(plan_making, "simulate", now)

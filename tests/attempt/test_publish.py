@@ -15,12 +15,12 @@ def test_a_publish_names_attempt_outcome_and_results_of_every_standing_region():
     world.go_all()
     publish = world.publish()
     assert publish.number == 1
-    assert [(each.region, each.attempt, each.results) for each in publish.regions] == [
+    assert [(region.region, region.attempt, region.results) for region in publish.regions] == [
         ("P", 1, ("P",)),
         ("C", 1, ("C",)),
         ("E", 1, ("E",)),
     ]
-    assert [each.outcome_etag for each in publish.regions] == [
+    assert [region.outcome_etag for region in publish.regions] == [
         world.state().of(each).attempts[1].outcome_etag for each in CHAIN
     ]
 
@@ -60,7 +60,7 @@ def test_a_final_result_that_is_gone_is_made_again_before_it_is_published():
     assert world.airflow.cleared == ["C", "E"]
     world.until_green()
     assert world.ran[4:] == [("C", 2), ("E", 2)]
-    assert {each.region: each.attempt for each in world.journal().read_publish(1).regions} == {
+    assert {region.region: region.attempt for region in world.journal().read_publish(1).regions} == {
         "P": 1,
         "C": 2,
         "D": 1,
@@ -73,7 +73,7 @@ def test_control_without_probing_the_gone_result_is_published(monkeypatch):
     world = World(PAIR)
     world.go_all()
     world.delete_results("C", 1)
-    assert "C" in [each.region for each in world.publish().regions]
+    assert "C" in [region.region for region in world.publish().regions]
 
 
 def test_fault_64_a_skipped_branch_is_left_out_and_named():
@@ -83,7 +83,7 @@ def test_fault_64_a_skipped_branch_is_left_out_and_named():
     world.airflow.upstream[PUBLISH] = ("C",)  # a trigger rule that goes on when something was skipped
     publish = world.publish()
     assert publish.skipped == ("D",)
-    assert [each.region for each in publish.regions] == ["P", "C"]
+    assert [region.region for region in publish.regions] == ["P", "C"]
     with pytest.raises(NotPublished, match="does not name 'D'"):
         published_result(world.journal(), "D")
 

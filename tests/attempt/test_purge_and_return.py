@@ -74,7 +74,7 @@ def test_fault_104_both_subtasks_of_a_run_that_comes_back_go_by_one_assignment(k
     assert kept.gc(*PURGE) == ExitCode.DONE
     assert world.current("P") == 2
     second = assigned(world)
-    assert sorted(each.uri for each in (*first.of(0), *second.of(1))) == [each.uri for each in FILES]
+    assert sorted(each.uri for each in (*first.of(0), *second.of(1))) == [candidate.uri for candidate in FILES]
 
 
 def test_fault_104_control_where_the_splits_are_purged_a_file_is_read_twice_or_by_nobody(
@@ -88,7 +88,7 @@ def test_fault_104_control_where_the_splits_are_purged_a_file_is_read_twice_or_b
     )
     assert kept.gc(*PURGE) == ExitCode.DONE
     second = assigned(world)
-    assert sorted(each.uri for each in (*first.of(0), *second.of(1))) != [each.uri for each in FILES]
+    assert sorted(each.uri for each in (*first.of(0), *second.of(1))) != [candidate.uri for candidate in FILES]
 
 
 def test_fault_104_the_plan_that_a_claim_of_just_now_names_is_put_back(kept: Kept, monkeypatch) -> None:

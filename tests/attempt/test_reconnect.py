@@ -503,6 +503,6 @@ def test_beats_are_looked_up_by_region_and_attempt() -> None:
     stage = Stage()
     assert beat_of(stage.world.journal(), stage.claim) is None
     stage.beat(application_id="app-1")
-    found = liveness.beat_of(stage.world.journal(), stage.claim)
-    assert found is not None
-    assert found.application_id == "app-1"
+    beat = liveness.beat_of(stage.world.journal(), stage.claim)
+    assert beat is not None
+    assert beat.application_id == "app-1"

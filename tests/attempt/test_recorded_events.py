@@ -12,7 +12,7 @@ from airflow_recovery.model.records import InputRef, Reset
 
 
 def names(world: World) -> list[str]:
-    return [each.type for each in world.events]
+    return [event.type for event in world.events]
 
 
 def test_a_run_without_a_failure():
@@ -37,7 +37,7 @@ def test_a_kept_region_says_why_what_was_checked_and_the_time_saved():
     world.new_airflow()
     world.events.clear()
     world.go_all()
-    assert [each for each in world.events if isinstance(each, RegionKept)] == [
+    assert [event for event in world.events if isinstance(event, RegionKept)] == [
         RegionKept(
             occurred_at="now",
             region="P",
@@ -94,9 +94,9 @@ def test_a_failure_with_what_is_known_of_it(error, failure):
 
     with pytest.raises(type(error)):
         world.go("P", on_read=fail)
-    found = world.events[-1]
-    assert found.type == "ExecutionVertexFailed"
-    assert (found.subject.region, found.subject.attempt, found.subject.failure) == ("P", 1, labelled(failure))
+    event = world.events[-1]
+    assert event.type == "ExecutionVertexFailed"
+    assert (event.subject.region, event.subject.attempt, event.subject.failure) == ("P", 1, labelled(failure))
 
 
 def test_a_reset_of_recompute():

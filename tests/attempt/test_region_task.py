@@ -39,7 +39,7 @@ def test_every_region_runs_once_and_reads_what_it_claimed():
     publish = world.publish()
     assert world.ran == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
     assert world.state().of("E").current.outcome.inputs == (InputRef("C", 1), InputRef("D", 1))
-    assert [(each.region, each.attempt) for each in publish.regions] == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
+    assert [(region.region, region.attempt) for region in publish.regions] == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
 
 
 def test_a_second_run_of_the_same_key_keeps_every_region_and_says_why():
@@ -49,10 +49,10 @@ def test_a_second_run_of_the_same_key_keeps_every_region_and_says_why():
     world.ran.clear()
     results = [world.go(region) for region in CHAIN]
     assert world.ran == []
-    assert {each.decision for each in results} == {Decision.KEPT}
-    assert [each.seconds_saved for each in results] == [10.0, 10.0, 10.0]
+    assert {result.decision for result in results} == {Decision.KEPT}
+    assert [result.seconds_saved for result in results] == [10.0, 10.0, 10.0]
     # Only what somebody wants is looked at: nobody runs, so only the final result's file is checked.
-    assert [each.files_checked for each in results] == [0, 0, 1]
+    assert [result.files_checked for result in results] == [0, 0, 1]
     assert results[2].why == "attempt 1 is valid, 1 files are as registered"
 
 
@@ -219,7 +219,7 @@ def test_fault_13_control_without_conditional_writes_both_finish(monkeypatch):
         world.go("P")
 
     world.go("P", on_written=second_try)
-    states = [each.outcome.state for each in world.state().of("P").attempts.values()]
+    states = [candidate.outcome.state for candidate in world.state().of("P").attempts.values()]
     assert states == [AttemptState.FINISHED, AttemptState.FINISHED]
 
 
@@ -247,7 +247,7 @@ def test_fault_14_control_without_the_fence_the_old_attempt_finishes_late(monkey
         world.go_all("P")
 
     world.go("P", on_written=everything_else_first)
-    assert [each.is_finished for each in world.state().of("P").attempts.values()] == [True, True]
+    assert [candidate.is_finished for candidate in world.state().of("P").attempts.values()] == [True, True]
 
 
 def test_a_zombie_does_not_fence_the_present_try():

@@ -59,10 +59,10 @@ class Past:
         rng = random.Random(self.seed)
         names = [f"R{at}" for at in range(rng.randint(3, 6))]
         upstream = {
-            name: tuple(each for each in names[:at] if rng.random() < (0.75 if each == names[at - 1] else 0.5))
+            name: tuple(name for name in names[:at] if rng.random() < (0.75 if name == names[at - 1] else 0.5))
             for at, name in enumerate(names)
         }
-        modes = {each: rng.choice([*Determinism]) for each in names if rng.random() < 0.5}
+        modes = {name: rng.choice([*Determinism]) for name in names if rng.random() < 0.5}
         world = World(upstream, retries=60, modes=modes)
         for _ in range(rng.randint(len(names), 20)):
             self._step(world, rng, names)
@@ -106,7 +106,7 @@ def planned(world: World) -> dict[str, object]:
 
 def will_run(world: World) -> set[str]:
     found = plan(world.plan, world.state(), ResultProber(lambda location: world.results))
-    return {each.name for each in found.regions if each.action in (Action.RUN, Action.WAIT)}
+    return {region.name for region in found.regions if region.action in (Action.RUN, Action.WAIT)}
 
 
 @settings(max_examples=40)
@@ -117,7 +117,7 @@ def test_fault_67_the_same_plan_whatever_was_cleared_emptied_or_dropped(seed: in
         world = Past(seed).happen()
         way(world, random.Random(seed))
         plans.append(planned(world))
-    assert all(each == plans[0] for each in plans), seed
+    assert all(candidate == plans[0] for candidate in plans), seed
 
 
 @settings(max_examples=25)

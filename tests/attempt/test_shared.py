@@ -63,7 +63,7 @@ def test_whoever_makes_it_may_die_at_any_moment(seed):
     assert shared_state.current is not None
     finished = [n for n, each in shared_state.attempts.items() if each.is_finished]
     assert len(finished) == 1, backfill.trace
-    assert {each.journal().read_outcome("C", each.current("C")).state for each in backfill.worlds} == {
+    assert {world.journal().read_outcome("C", world.current("C")).state for world in backfill.worlds} == {
         AttemptState.FINISHED
     }
     sweep(backfill.worlds[0])
@@ -201,7 +201,7 @@ def test_fault_70_the_shared_result_stays_until_its_last_run_has_let_go_and_some
     assert backfill.pins() == 3
     backfill.clock.passes(8 * DAY_S)
     report = sweep(world)
-    assert [each.why for each in report.entries if each.what.startswith("shared")] == ["it outlives runs: --purge"]
+    assert [entry.why for entry in report.entries if entry.what.startswith("shared")] == ["it outlives runs: --purge"]
     assert backfill.pins() == 0
     assert made(backfill) == [("S", 1)]
     # A later run adopts it.
@@ -217,7 +217,7 @@ def test_fault_70_the_shared_result_stays_until_its_last_run_has_let_go_and_some
         sweep(world, **options)
         backfill.clock.passes(31 * DAY_S)
     assert backfill.results.objects == {}
-    assert {each.rpartition("/")[2] for each in backfill.journal_store.objects} == {"closed"}
+    assert {object.rpartition("/")[2] for object in backfill.journal_store.objects} == {"closed"}
 
 
 def test_fault_81_a_shared_result_that_a_run_holds_is_never_purged():
@@ -226,7 +226,7 @@ def test_fault_81_a_shared_result_that_a_run_holds_is_never_purged():
     first.go("S")
     backfill.clock.passes(100 * DAY_S)
     entries = sweep(second, purge_older_than_s=200 * DAY_S).entries
-    assert not [each for each in entries if each.action.value != "kept"]
+    assert not [entry for entry in entries if entry.action.value != "kept"]
     # Old enough now; but the first date waits for its C, and holds it.
     for _ in range(3):
         backfill.clock.passes(300 * DAY_S)
@@ -238,9 +238,9 @@ def test_fault_81_a_shared_result_that_a_run_holds_is_never_purged():
 
 
 def _same_plan(world) -> bytes:
-    (key,) = [each for each in world.journal_store.objects if each.startswith(f"{world.journal().layout.prefix}plan/")][
-        :1
-    ]
+    (key,) = [
+        object for object in world.journal_store.objects if object.startswith(f"{world.journal().layout.prefix}plan/")
+    ][:1]
     return world.journal_store.objects[key]
 
 
@@ -288,7 +288,7 @@ def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it
         # The second date has judged the shared result and is about to pin it.
         if request.startswith("PUT _shared/") and request.endswith(".claim") and not seen:
             seen.append(request)
-            assert "closed" in {each.action.value for each in sweep(first, **options).entries}
+            assert "closed" in {entry.action.value for entry in sweep(first, **options).entries}
 
     seen: list[str] = []
     with pytest.raises(Exception, match="was released while this run adopted it"):
@@ -302,7 +302,7 @@ def test_as_consumed_lets_go_of_the_reference_and_not_of_the_data():
         go(world, "S", Retention.as_consumed())
         go(world, "C", Retention.as_consumed())
     assert backfill.pins() == 0
-    assert any(each.startswith("_shared/") for each in backfill.results.objects)
+    assert any(object.startswith("_shared/") for object in backfill.results.objects)
     backfill.worlds[0].restart("C")
     backfill.worlds[0].until_green()
     assert made(backfill) == [("S", 1)]

@@ -62,7 +62,7 @@ def test_an_attempt_after_two_that_died_takes_over_from_both(world):
     world.dies_at_batch(2)
     world.dies_at_batch(3)
     world.go(SOURCE)
-    assert [world.read_by(each) for each in (1, 2, 3)] == ["ab", "cde", "f"]
+    assert [world.read_by(number) for number in (1, 2, 3)] == ["ab", "cde", "f"]
     assert base(world, 3) == (AdoptedParts(1, 2), AdoptedParts(2, 3))
     assert world.result() == world.fresh()
 

@@ -51,7 +51,7 @@ def is_whole(world: SplitWorld, number: int) -> bool:
     outcome = world.state().of(SOURCE).attempts[number].outcome
     base = f"{world.results.base_uri}/"
     there = {info.key for info in world.results.list()}
-    return all(uri.removeprefix(base) in there for each in outcome.outputs for uri in each.uris())
+    return all(uri.removeprefix(base) in there for output in outcome.outputs for uri in output.uris())
 
 
 def other_code(world: SplitWorld) -> None:
@@ -190,9 +190,9 @@ def test_who_reads_a_finish_keeps_an_attempt_that_nobody_else_uses(world, clock)
 
 def test_a_release_by_hand_takes_the_parts_along(world):
     world.go("C")
-    found = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
-    assert (found.name, found.still_needed, found.also) == ("S@2", "", (1,))
-    assert release_by_hand(world.journal(), world.results, found, "ann").pinned_by == ""
+    release = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
+    assert (release.name, release.still_needed, release.also) == ("S@2", "", (1,))
+    assert release_by_hand(world.journal(), world.results, release, "ann").pinned_by == ""
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, False)
 
 
@@ -202,5 +202,5 @@ def test_a_release_by_hand_of_what_a_newer_finish_is_made_of_is_refused(world):
     with pytest.raises(Refused, match=r"S@3 is made of parts of S@2, among others. Release that one."):
         look_at_release(world.journal(), world.plan, world.state(), SOURCE, 2)
     world.go("C")
-    found = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
-    assert (found.name, found.also) == ("S@3", (1, 2))
+    release = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
+    assert (release.name, release.also) == ("S@3", (1, 2))

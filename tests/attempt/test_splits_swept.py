@@ -129,7 +129,7 @@ def test_a_zombies_part_beyond_the_base_goes_and_adopted_ones_stay(world, clock)
     clock.passes(HOUR_S)
     report = sweep(world)
     assert ("S@1", "in no part that is used", 2) in [
-        (each.what.rpartition(" / ")[2], each.why, each.objects) for each in report.entries
+        (entry.what.rpartition(" / ")[2], entry.why, entry.objects) for entry in report.entries
     ]
     assert objects(world, 1) == ["0000", "0001"]
     assert world.result() == world.fresh()

@@ -233,9 +233,9 @@ def real_producer(world: StageWorld, attempt: int) -> ChannelProducer:
     """The end of the channel b that an attempt holds, in the generation that it was claimed with."""
     identity = ChannelIdentity(world.journal().identity, "b", world.pins("b", attempt)["b"])
     client = ChannelClient(world.results, identity, f"b@{attempt}", backoff=Backoff(initial_s=0.0))
-    found = ChannelProducer(client, attempt)
-    found.open(subpartitions=1, schema="rows")
-    return found
+    producer = ChannelProducer(client, attempt)
+    producer.open(subpartitions=1, schema="rows")
+    return producer
 
 
 def rows(count: int) -> list[SegmentBody]:
@@ -370,11 +370,11 @@ class LosesReplies:
         return self._inner.base_uri
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        found = self._inner.put_if_absent(key, body)
+        info = self._inner.put_if_absent(key, body)
         self.writes += 1
         if self.writes == self._at + 1:
             raise StoreTimeout("no reply")
-        return found
+        return info
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
         return self._inner.put(key, body)
@@ -416,7 +416,7 @@ def loses_reply(at: int, type_: str, strategy: object) -> bool:
     expected = {("a", 1), ("b", 1), ("c", 1)} if strategy is SINK else {("b", 1)}
     assert world.resets() == expected
     assert world.attempts("b") == 2
-    return any(each.writes > at for each in stores)
+    return any(store.writes > at for store in stores)
 
 
 def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_retry():
@@ -426,10 +426,10 @@ def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_
 
     class Refuses(LosesReplies):
         def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-            found = self._inner.put_if_absent(key, body)
+            info = self._inner.put_if_absent(key, body)
             if key.endswith("2.claim"):
                 raise AttemptLost("taken for a refusal")
-            return found
+            return info
 
     world.between_process_and_journal = lambda store: Refuses(store, 0)
     with pytest.raises(AttemptLost):

@@ -46,9 +46,9 @@ def planned(world: StageWorld, request: Request = REBUILD) -> Plan:
 def at_work(request: Request, strategy: FailoverStrategy = SINGLE, **settings: Any) -> Plan:
     """The plan while all are at work for the first time."""
     world = StageWorld(strategy=strategy, **settings)
-    found: list[Plan] = []
-    world.together("a", "b", "c", meanwhile=lambda: found.append(planned(world, request)))
-    return found[0]
+    plans: list[Plan] = []
+    world.together("a", "b", "c", meanwhile=lambda: plans.append(planned(world, request)))
+    return plans[0]
 
 
 def channels_of(found: Plan) -> tuple[PlannedChannel, ...]:
@@ -165,7 +165,7 @@ def test_two_chains_have_nothing_to_do_with_each_other():
 )
 def test_what_each_channel_loses_is_told_beforehand(options, strategy, failed, a, b):
     found = at_work(RegionFailure(failed), strategy, options=options)
-    told = [each.text() for each in channels_of(found)]
+    told = [channel.text() for channel in channels_of(found)]
     generation = "new generation 2" if strategy is SINK else "generation 1"
     assert told == [
         f"a: {a}; repeated nothing; {generation}",
@@ -244,8 +244,8 @@ def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, 
     assert {each for each in "abc" if world.attempts(each) == 1} == undisturbed
     anew = {each for each in "abc" if found[0].of(each).stage == ANEW}
     assert {each for each in "abc" if world.attempts(each) > 1 and not world.earlier(each, 2)} == anew
-    for each in channels_of(found[0]):
-        assert world.state().of(each.preview.result).generations[-1] == each.generation
+    for channel in channels_of(found[0]):
+        assert world.state().of(channel.preview.result).generations[-1] == channel.generation
 
 
 def test_a_recorded_failure_type_survives_into_the_plan():

@@ -138,7 +138,9 @@ def test_in_the_end_all_is_coherent(seed):
         group_id=run.group_id,
         ended=True,
     )
-    assert [found for each in report.answers for found in each.findings] == [], "what the independent checker says"
+    assert [finding for answer in report.answers for finding in answer.findings] == [], (
+        "what the independent checker says"
+    )
 
 
 def is_broken(seed: int) -> bool:

@@ -120,9 +120,9 @@ def proxy(start_s3_server: Callable[[str], S3Server], s3_server_names: list[str]
 def world(proxy: S3Proxy, start_s3_server: Callable[[str], S3Server], s3_server_names: list[str]) -> InABucket:
     session = start_s3_server(s3_server_names[-1]).session()
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
-    found = InABucket(S3Store(uri, endpoint_url=proxy.endpoint_url, session=session, max_read_attempts=1))
-    found.go("P")
-    return found
+    bucket = InABucket(S3Store(uri, endpoint_url=proxy.endpoint_url, session=session, max_read_attempts=1))
+    bucket.go("P")
+    return bucket
 
 
 def refuse(proxy: S3Proxy, answer: Answer, to: Callable[[S3Request], bool]) -> Callable[[], None]:
@@ -293,8 +293,8 @@ def test_fault_35_a_flipped_byte_in_a_stream_is_a_hole_that_the_history_names(wo
     world.go("C")
     lying = lying_about(world, "_streams/", rb'"seq":\d')
     gaps = world.history.gaps
-    assert {each.kind for each in gaps} == {GapKind.DAMAGED}
-    assert all("checksum" in each.text for each in gaps)
+    assert {gap.kind for gap in gaps} == {GapKind.DAMAGED}
+    assert all("checksum" in gap.text for gap in gaps)
     assert world.unlike() != ()
     lying.lies = False
     assert world.unlike() == ()
@@ -319,5 +319,5 @@ class _Equal(int):
 
 
 def test_the_proxy_is_what_everything_goes_through(world: InABucket, proxy: S3Proxy) -> None:
-    kinds = {json.dumps([each.method, "/_streams/" in each.key]) for each in proxy.requests}
+    kinds = {json.dumps([request.method, "/_streams/" in request.key]) for request in proxy.requests}
     assert {'["PUT", true]', '["PUT", false]', '["GET", false]'} <= kinds

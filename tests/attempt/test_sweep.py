@@ -110,7 +110,7 @@ def test_control_without_the_pin_the_published_data_goes(clock, monkeypatch):
     clock.passes(10 * DAY_S)
     sweep(world)
     assert not has_data(world, "C", 1)
-    assert [each.attempt for each in world.journal().read_publish(1).regions if each.region == "C"] == [1]
+    assert [region.attempt for region in world.journal().read_publish(1).regions if region.region == "C"] == [1]
 
 
 def test_data_of_an_attempt_that_was_never_claimed_goes_after_the_grace_time(clock):
@@ -140,7 +140,7 @@ def test_objects_that_are_no_attempts_are_told_and_kept(clock):
     world.go_all()
     world.results.put(f"{world.journal().layout.data}notes.txt", b"by hand")
     clock.passes(100 * DAY_S)
-    assert [each.why for each in sweep(world).entries if "notes.txt" in each.what] == ["it is no attempt's"]
+    assert [entry.why for entry in sweep(world).entries if "notes.txt" in entry.what] == ["it is no attempt's"]
 
 
 # retention
@@ -194,7 +194,7 @@ def test_fault_49_control_without_the_marker_a_released_result_looks_as_if_it_we
     clock.passes(8 * DAY_S)
     world.release("P", 1)
     assert evaluation(world).why_not_available("P").why is Why.OUTPUT_RELEASED
-    for key in [each for each in world.journal_store.objects if each.endswith(".released")]:
+    for key in [object for object in world.journal_store.objects if object.endswith(".released")]:
         world.journal_store.delete([key])
     assert evaluation(world).why_not_available("P") is None
 
@@ -279,7 +279,7 @@ def test_the_listing_of_runs_passes_over_streams_and_results(clock):
 
 def purge(world: World, days: float = 30) -> dict[str, str]:
     report = sweep(world, purge_older_than_s=days * DAY_S)
-    return {each.action.value: each.why for each in report.entries}
+    return {entry.action.value: entry.why for entry in report.entries}
 
 
 def test_a_run_that_was_silent_for_long_is_closed_then_purged_and_can_run_again_above(clock):
@@ -386,7 +386,7 @@ def test_an_interrupted_purge_is_finished_by_any_later_sweep(clock):
     purge(world)
     clock.passes(DAY_S)
     layout = world.journal().layout
-    t = [each for each in world.journal_store.objects if each.startswith(f"{layout.prefix}t/")]
+    t = [object for object in world.journal_store.objects if object.startswith(f"{layout.prefix}t/")]
     world.journal_store.delete(t)  # it died here, data deleted in part
     sweep(world)
     assert list(world.journal_store.objects) == [layout.closed]

@@ -66,7 +66,7 @@ def begun_in(server: S3Server, world: World) -> dict[str, Upload]:
 
 
 def left_in(world: World, begun: dict[str, Upload]) -> set[str]:
-    ids = {each.upload_id for each in world.results.uploads()}
+    ids = {upload.upload_id for upload in world.results.uploads()}
     return {name for name, upload in begun.items() if upload.upload_id in ids}
 
 
@@ -75,11 +75,11 @@ def test_fault_31_32_only_what_own_ended_attempts_have_left_is_aborted(s3_server
     assert left_in(world, begun) == set(begun)
     before = sweep(world, grace_s=0, dry_run=True)
     assert left_in(world, begun) == set(begun)
-    found = {each.what: each for each in sweep(world, grace_s=0).entries if each.what.startswith("upload")}
+    entries = {entry.what: entry for entry in sweep(world, grace_s=0).entries if entry.what.startswith("upload")}
     assert left_in(world, begun) == set(begun) - {"dead", "current"}
-    assert {each.what: each for each in before.entries if each.what.startswith("upload")} == found
-    assert found["upload to backups/2026.tar"].why == "it is another writer's: no journal has such a run"
-    assert found[f"upload to {begun['open'].key}"].why == "its attempt is open"
+    assert {entry.what: entry for entry in before.entries if entry.what.startswith("upload")} == entries
+    assert entries["upload to backups/2026.tar"].why == "it is another writer's: no journal has such a run"
+    assert entries[f"upload to {begun['open'].key}"].why == "its attempt is open"
 
 
 def test_fault_32_control_where_every_old_upload_is_aborted_another_writers_goes_too(s3_server, world, monkeypatch):
@@ -110,7 +110,7 @@ def test_an_upload_that_was_aborted_meanwhile_is_no_error(s3_server, s3_store):
     upload = begin_upload(s3_server, s3_store, "a/b")
     s3_store.abort_upload(upload)
     s3_store.abort_upload(upload)
-    assert [each for each in s3_store.uploads() if each.upload_id == upload.upload_id] == []
+    assert [candidate for candidate in s3_store.uploads() if candidate.upload_id == upload.upload_id] == []
 
 
 def test_a_sweep_over_s3_deletes_what_is_dead_and_keeps_the_rest(world):

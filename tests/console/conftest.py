@@ -40,8 +40,8 @@ class RecordedWorld(fakes.World):
     def keep_events(self) -> None:
         """Write the events so far as one stream."""
         stream = EventWriter(self.journal_store, self.identity, "writer")
-        for each in self.events:
-            stream.record(each)
+        for event in self.events:
+            stream.record(event)
         assert stream.close().failed is None
 
 

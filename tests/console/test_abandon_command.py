@@ -35,7 +35,9 @@ def sink(recorded, monkeypatch):
 
         def with_sink(self):
             commit = fake_commit(SINK, kind, mode)
-            regions = (replace(each, commit=commit) if each.name == SINK else each for each in plan(self).regions)
+            regions = (
+                replace(region, commit=commit) if region.name == SINK else region for region in plan(self).regions
+            )
             return replace(plan(self), regions=tuple(regions))
 
         def with_target(self, own, process, writer):
@@ -85,9 +87,9 @@ def test_fault_97_what_may_still_be_committed_is_abandoned_after_a_confirmation_
 def test_a_token_sink_that_replaces_needs_no_confirmation(recorded, sink):
     world = sink(CommitKind.TOKEN, CommitMode.REPLACE)
     code, said = recorded.call("abandon", *RUN, SINK, "--json")
-    found = json.loads(said)
+    document = json.loads(said)
     assert code == ExitCode.CLEAR_BY_HAND
-    assert (found["attempt"], found["target_says"], found["clear"]) == (1, "NOT_APPLIED", [f"flights.{SINK}"])
+    assert (document["attempt"], document["target_says"], document["clear"]) == (1, "NOT_APPLIED", [f"flights.{SINK}"])
     world.go(SINK)
     assert world.target.applied == [(SINK, 2)]
 

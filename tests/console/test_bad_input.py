@@ -28,17 +28,17 @@ def values_of(command) -> list[tuple[str, list[str]]]:
     from airflow_recovery.console.deployment import add_standalone_arguments
 
     add_standalone_arguments(parser)
-    positional = [each.dest for each in parser._actions if not each.option_strings]
+    positional = [action.dest for action in parser._actions if not action.option_strings]
     found = []
     for action in parser._actions:
         if action.nargs != 0:
-            given = ["" if each == action.dest else POSITIONAL.get(each, "x") for each in positional]
+            given = ["" if dest == action.dest else POSITIONAL.get(dest, "x") for dest in positional]
             option = [action.option_strings[0], ""] if action.option_strings else []
             found.append((action.dest, [command.name, *given, *option]))
     return found
 
 
-EMPTY = [(f"{each.name} {option}", line) for each in SUBCOMMANDS for option, line in values_of(each)]
+EMPTY = [(f"{subcommand.name} {option}", line) for subcommand in SUBCOMMANDS for option, line in values_of(subcommand)]
 
 
 def called(line: list[str], capsys) -> tuple[int, str]:
@@ -99,7 +99,7 @@ def test_what_names_no_place_or_no_time_is_refused_in_words(line, said, capsys, 
     assert printed.err.count("\n") == 1
     assert said in printed.err
     # A scheme that nobody knows is not taken for a folder beside the caller.
-    assert {each.name for each in tmp_path.iterdir()} <= {"_journal", "_results"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"_journal", "_results"}
 
 
 def test_bytes_that_are_no_text_are_refused(recorded):
@@ -151,9 +151,9 @@ def says_it_is_small(path: Path) -> Path:
     """Both headers of each entry that is huge say that it has 100 bytes."""
     body = bytearray(path.read_bytes())
     huge = re.compile(rb"(PK\x01\x02.{20}|PK\x03\x04.{18})(....)", re.DOTALL)
-    for found in huge.finditer(bytes(body)):
-        if int.from_bytes(found[2], "little") >= HUGE:
-            body[found.start(2) : found.end(2)] = (100).to_bytes(4, "little")
+    for match in huge.finditer(bytes(body)):
+        if int.from_bytes(match[2], "little") >= HUGE:
+            body[match.start(2) : match.end(2)] = (100).to_bytes(4, "little")
     path.write_bytes(body)
     return path
 

@@ -20,16 +20,16 @@ def finder() -> argcomplete.CompletionFinder:
 def completions(finder: argcomplete.CompletionFinder, line: str) -> set[str]:
     """What a shell is offered after ``line``."""
     _, prefix, _, words, _ = argcomplete.lexers.split_line(line, len(line))
-    return {each.strip() for each in finder._get_completions(words, prefix, "", None)}
+    return {completion.strip() for completion in finder._get_completions(words, prefix, "", None)}
 
 
 def test_the_group_and_its_commands(finder) -> None:
     assert "recovery" in completions(finder, "airflow reco")
-    assert {each.name for each in SUBCOMMANDS} <= completions(finder, "airflow recovery ")
+    assert {subcommand.name for subcommand in SUBCOMMANDS} <= completions(finder, "airflow recovery ")
     assert completions(finder, "airflow recovery re") == {"rebuild", "release", "restart"}
 
 
-@pytest.mark.parametrize("command", [each.name for each in SUBCOMMANDS])
+@pytest.mark.parametrize("command", [subcommand.name for subcommand in SUBCOMMANDS])
 def test_every_command_has_json(finder, command: str) -> None:
     assert completions(finder, f"airflow recovery {command} --js") == {"--json"}
 

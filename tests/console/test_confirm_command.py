@@ -28,7 +28,7 @@ def world(recorded, monkeypatch):
 
     def with_sink(self):
         commit = fake_commit(SINK, CommitKind.PROBE_ONLY)
-        regions = (replace(each, commit=commit) if each.name == SINK else each for each in plan(self).regions)
+        regions = (replace(region, commit=commit) if region.name == SINK else region for region in plan(self).regions)
         return replace(plan(self), regions=tuple(regions))
 
     monkeypatch.setattr(kind, "plan", property(with_sink))
@@ -69,9 +69,9 @@ def test_a_commit_in_doubt_is_confirmed_and_goes_on(recorded, world):
 
 def test_as_json(recorded, world):
     _, said = recorded.call("confirm", *RUN, SINK, "--json")
-    found = json.loads(said)
-    assert (found["region"], found["attempt"], found["turn"]) == (SINK, 1, 1)
-    assert found["clear"] == [f"flights.{SINK}"]
+    document = json.loads(said)
+    assert (document["region"], document["attempt"], document["turn"]) == (SINK, 1, 1)
+    assert document["clear"] == [f"flights.{SINK}"]
 
 
 @pytest.mark.parametrize(

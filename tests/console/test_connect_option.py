@@ -28,7 +28,7 @@ def world(recorded):
     world = recorded.world()
     world.until_green()
     outcome = world.journal().read_outcome("by_route", 1)
-    outputs = tuple(replace(each, location=KEPT, objects=()) for each in outcome.outputs)
+    outputs = tuple(replace(output, location=KEPT, objects=()) for output in outcome.outputs)
     key = world.journal().layout.attempt("by_route", 1, "outcome")
     world.journal_store.put(key, encode_record(world.identity, replace(outcome, outputs=outputs)))
     return world

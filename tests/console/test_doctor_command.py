@@ -42,7 +42,7 @@ def test_over_a_folder(recorded, tmp_path: Path) -> None:
     code, said = recorded.call("doctor", "--json")
     document = json.loads(said)
     assert (code, document["ok"]) == (ExitCode.DONE, True)
-    assert {each["status"] for each in document["results"]} == {"ok"}
+    assert {load["status"] for load in document["results"]} == {"ok"}
 
 
 @pytest.mark.usefixtures("stores_only")

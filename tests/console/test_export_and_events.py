@@ -77,15 +77,15 @@ def test_fault_36_nothing_is_told_beyond_a_missing_segment(recorded):
     world.until_green()
     stream = EventWriter(world.journal_store, world.identity, "writer", buffer_bytes=2000, flush_interval_s=3600)
     with stream._changed:  # so that nothing is written before all of it waits
-        for each in world.events:
-            stream.record(each)
+        for event in world.events:
+            stream.record(event)
     assert stream.close().failed is None
     segments = [info.key for info in world.journal_store.list("_streams/")]
     assert len(segments) > 2
     _, whole = recorded.call("events", *RUN, "--json")
     world.journal_store.delete([segments[1]])
     _, torn = recorded.call("events", *RUN, "--json")
-    all_of_it, told = ({each["seq"] for each in json.loads(said)["events"]} for said in (whole, torn))
+    all_of_it, told = ({load["seq"] for load in json.loads(said)["events"]} for said in (whole, torn))
     assert told == set(range(1, len(told) + 1)) < all_of_it
     assert "a segment is missing" in json.loads(torn)["gaps"][0]["text"]
 
@@ -112,7 +112,7 @@ def test_a_bundle_shows_what_the_journal_shows(recorded, world, tmp_path):
 def test_fault_84_a_bundle_holds_no_secret_and_says_where_one_was(recorded, world, tmp_path):
     path = bundle(recorded, tmp_path)
     with zipfile.ZipFile(path) as file:
-        everything = b"".join(file.read(each) for each in file.namelist())
+        everything = b"".join(file.read(name) for name in file.namelist())
         altered = json.loads(file.read("bundle.json"))["altered"]
     assert b"hunter2" not in everything
     assert KEY_ID.encode() not in everything
@@ -124,7 +124,7 @@ def test_fault_84_control_without_the_second_net_the_secret_leaves(recorded, wor
     monkeypatch.setattr("airflow_recovery.console.bundle.scrubbed_json", lambda value: value)
     path = bundle(recorded, tmp_path)
     with zipfile.ZipFile(path) as file:
-        assert any(b"hunter2" in file.read(each) for each in file.namelist())
+        assert any(b"hunter2" in file.read(name) for name in file.namelist())
 
 
 def test_a_bundle_has_which_subtask_reads_which_split(recorded, world, tmp_path):
@@ -135,8 +135,8 @@ def test_a_bundle_has_which_subtask_reads_which_split(recorded, world, tmp_path)
     key = journal.layout.assignment("raw", 1)
     journal.store.put_if_absent(key, encode_record(journal.identity, dealt))
     copy = BundleStore(str(bundle(recorded, tmp_path)))
-    found = decode_record(journal.identity, SplitGeneration, copy.get(key).body, where=key)
-    assert [each[0] for each in found.splits] == ["s3://lake/a.csv", "s3://lake/b.csv?sig=***"]
+    record = decode_record(journal.identity, SplitGeneration, copy.get(key).body, where=key)
+    assert [split[0] for split in record.splits] == ["s3://lake/a.csv", "s3://lake/b.csv?sig=***"]
 
 
 def test_a_damaged_journal_is_exported_as_it_is(recorded, world, tmp_path):

@@ -62,7 +62,7 @@ def test_fault_66_a_mark_by_hand_changes_no_plan(recorded, world):
 
 
 # `doctor` says it in a line of its report (tests/doctor/test_stores.py).
-@pytest.mark.parametrize("command", [each.name for each in SUBCOMMANDS if each.name != "doctor"])
+@pytest.mark.parametrize("command", [subcommand.name for subcommand in SUBCOMMANDS if subcommand.name != "doctor"])
 def test_fault_82_the_journal_of_another_deployment_is_neither_shown_nor_touched(
     recorded, world, command, monkeypatch, tmp_path: Path
 ):

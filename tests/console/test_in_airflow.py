@@ -96,7 +96,7 @@ def test_the_provider_names_the_commands() -> None:
     module, _, function = name.rpartition(".")
     (group,) = getattr(__import__(module, fromlist=[function]), function)()
     assert group.name == "recovery"
-    assert [each.name for each in group.subcommands] == [each.name for each in SUBCOMMANDS]
+    assert [subcommand.name for subcommand in group.subcommands] == [subcommand.name for subcommand in SUBCOMMANDS]
 
 
 def test_airflows_own_parser_reads_every_argument() -> None:

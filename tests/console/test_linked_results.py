@@ -28,8 +28,8 @@ def precious(recorded, tmp_path: Path) -> Path:
     for name in PRECIOUS:
         (elsewhere / name).write_bytes(b"a person's")
     (out,) = data.iterdir()
-    for each in out.iterdir():
-        each.unlink()
+    for candidate in out.iterdir():
+        candidate.unlink()
     out.rmdir()
     out.symlink_to(elsewhere)
     for path in (*tmp_path.rglob("*"), elsewhere):

@@ -123,7 +123,7 @@ def test_pinning_twice_is_once_and_again_is_possible(commands, world):
         json.loads(commands.call("pin", *RUN, "raw", *more, "--json")[1])
         for more in ((), ("--why", "again"), ("--off",), ("--why", "after all"))
     ]
-    assert [(each["turn"], each["pinned"], each["why"]) for each in turns] == [
+    assert [(turn["turn"], turn["pinned"], turn["why"]) for turn in turns] == [
         (1, True, "pinned by hand"),
         (1, True, "pinned by hand"),
         (2, False, "pinned by hand"),

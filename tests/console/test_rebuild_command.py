@@ -31,8 +31,8 @@ class WithAirflow(StandaloneDeployment):
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:  # type: ignore[override]
         assert dag_id == "flights"
         self.asked = request
-        begun = {each: "it is running, try 1" for each in request.notes if each.endswith("by_carrier")}
-        return Rebuilt("manual", tuple(each for each in request.notes if each not in begun), begun)
+        begun = {note: "it is running, try 1" for note in request.notes if note.endswith("by_carrier")}
+        return Rebuilt("manual", tuple(note for note in request.notes if note not in begun), begun)
 
 
 def call(recorded: Any, *options: str) -> WithAirflow:
@@ -68,9 +68,9 @@ def test_what_need_not_run_is_set_with_its_attempt_and_evidence(recorded, capsys
 def test_as_json_and_dry(recorded, capsys):
     recorded.world().go("raw")
     assert call(recorded, "--dry-run", "--json").asked.dry_run
-    found = json.loads(capsys.readouterr().out)
-    assert (found["airflow_run_id"], found["dry_run"], found["set"]) == ("manual", True, ["flights.raw"])
-    assert set(found["left"]) == {"flights.by_route", "flights.by_carrier", "flights.busiest"}
+    document = json.loads(capsys.readouterr().out)
+    assert (document["airflow_run_id"], document["dry_run"], document["set"]) == ("manual", True, ["flights.raw"])
+    assert set(document["left"]) == {"flights.by_route", "flights.by_carrier", "flights.busiest"}
 
 
 def test_what_is_lost_and_wanted_is_left(recorded):
@@ -172,7 +172,7 @@ def test_fault_27_a_store_that_denies_sets_nothing(recorded):
 
 def test_a_note_is_as_long_as_airflow_lets_it_be():
     many = [finished(region(f"m[{at}]", subtask=SubtaskPlan("m", at, str(at), 0))) for at in range(50)]
-    plan = PlanRecord("job", tuple(each for one, _ in many for each in one.regions))
+    plan = PlanRecord("job", tuple(region for one, _ in many for region in one.regions))
     state = RunState({name: one for _, each in many for name, one in each.regions.items()})
     evaluation = Evaluation(plan, state, available=lambda *one: None)
     (note,) = finished_tasks(evaluation, key_of, "s3://j").notes.values()

@@ -50,7 +50,9 @@ def test_a_run_that_has_ended(recorded, tmp_path):
     rows = rows_of(recorded.call("show", *RUN)[1])
     assert rows["scored"][2:] == ["drained", "scorer@1", "sink@1", "20", "20", "0", "0", "no budget was set"]
     channels = json.loads(recorded.call("show", *RUN, "--json")[1])["channels"]
-    assert [(each["edge"], each["published"], each["committed"], each["lost_records"]) for each in channels] == [
+    assert [
+        (channel["edge"], channel["published"], channel["committed"], channel["lost_records"]) for channel in channels
+    ] == [
         ("raw", 20, 20, 0),
         ("scored", 20, 20, 0),
     ]
@@ -68,9 +70,9 @@ def test_a_bundle_shows_the_channels_as_they_were(recorded, tmp_path):
     packed = recorded.call("show", "--bundle", path)[1]
     assert rows_of(packed) == rows_of(live) != rows_of(recorded.call("show", *RUN)[1])
     with zipfile.ZipFile(path) as file:
-        logs = [each for each in file.namelist() if "_channels" in each]
+        logs = [name for name in file.namelist() if "_channels" in name]
     assert logs
-    assert all("/log/" in each for each in logs)  # no segment: those are data
+    assert all("/log/" in log for log in logs)  # no segment: those are data
 
 
 def test_a_bundle_of_a_version_that_packed_no_logs_says_so(recorded, tmp_path):
@@ -109,7 +111,7 @@ def test_fault_84_why_a_producer_gave_up_is_packed_without_its_secret(recorded, 
     path = str(tmp_path / "bundle.zip")
     recorded.call("export", *RUN, "--out", path)
     with zipfile.ZipFile(path) as file:
-        assert not any(b"hunter2" in file.read(each) for each in file.namelist())
+        assert not any(b"hunter2" in file.read(name) for name in file.namelist())
     raw = rows_of(recorded.call("show", "--bundle", path)[1])["raw"]
     assert raw[:6] == ["raw", "1", "given up", "source@1", "-", "3"]
 

@@ -52,17 +52,17 @@ def test_a_run_in_the_middle_of_it(recorded):
         task.execute()
     code, said = recorded.call("show", *RUN, "--json")
     assert code == ExitCode.DONE
-    found = {each["name"]: each for each in json.loads(said)["regions"]}
-    assert {name: each["state"] for name, each in found.items()} == {
+    loads = {load["name"]: load for load in json.loads(said)["regions"]}
+    assert {name: each["state"] for name, each in loads.items()} == {
         "raw": "FINISHED",
         "by_route": "FAILED",
         "by_carrier": "OPEN",
         "busiest": "NEVER RAN",
     }
-    assert found["by_route"]["why"] == "must run: failed (attempt 1: RegionFailed: boom)"
-    assert found["by_carrier"]["attempts"][0]["reads"] == ["raw@1"]
-    assert found["by_carrier"]["why"] == "must run: never finished (attempt 1 is open)"
-    assert found["raw"]["results"][0]["rows"] == 1
+    assert loads["by_route"]["why"] == "must run: failed (attempt 1: RegionFailed: boom)"
+    assert loads["by_carrier"]["attempts"][0]["reads"] == ["raw@1"]
+    assert loads["by_carrier"]["why"] == "must run: never finished (attempt 1 is open)"
+    assert loads["raw"]["results"][0]["rows"] == 1
 
 
 def test_a_report_of_loss_and_a_release_are_told(recorded):

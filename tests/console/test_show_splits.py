@@ -35,7 +35,7 @@ def world(recorded) -> SplitWorld:
 def shown(recorded) -> list[object]:
     """``splits`` of each attempt of the source, of ``show --json``."""
     document = json.loads(recorded.call("show", *RUN, "--json")[1])
-    (source,) = (each for each in document["regions"] if each["name"] == SOURCE)
+    (source,) = (load for load in document["regions"] if load["name"] == SOURCE)
     return [each["splits"] for each in source["attempts"]]
 
 
@@ -61,7 +61,7 @@ def test_the_same_as_json(recorded, world):
     assert second == {"done": 1, "kept": 0, "lost": 0, "total": None}
     assert third == {"done": 6, "kept": 4, "lost": 0, "total": 6}
     document = json.loads(recorded.call("show", *RUN, "--json")[1])
-    (reader,) = (each for each in document["regions"] if each["name"] == "C")
+    (reader,) = (load for load in document["regions"] if load["name"] == "C")
     assert [each["splits"] for each in reader["attempts"]] == [None]
 
 

@@ -54,7 +54,7 @@ def test_without_a_run_every_run_and_group_is_checked(recorded):
     broken.delete_results("raw", 1)
     code, said = recorded.call("verify", "flights", "--json")
     assert code == ExitCode.VIOLATED
-    found = {(each["run_key"], each["group_id"]): each["violated"] for each in json.loads(said)}
+    found = {(load["run_key"], load["group_id"]): load["violated"] for load in json.loads(said)}
     assert found == {
         ("date-2026-01-01T000000Z", "flights"): [],
         ("date-2026-01-01T000000Z", "g" * 150): [],

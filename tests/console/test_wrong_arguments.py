@@ -16,7 +16,7 @@ from airflow_recovery.console.main import SUBCOMMANDS
 from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore, Verb
 
 DAG, DATE = "flights", "2026-01-01"
-OF_A_RUN = [each.name for each in SUBCOMMANDS if each.name not in ("gc", "doctor")]
+OF_A_RUN = [subcommand.name for subcommand in SUBCOMMANDS if subcommand.name not in ("gc", "doctor")]
 OF_A_JOURNAL = [*OF_A_RUN, "gc"]
 """What can't be opened is not their business, as it is `doctor`'s."""
 OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}

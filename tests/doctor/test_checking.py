@@ -31,7 +31,7 @@ def surprising() -> Iterator[CheckResult]:
 def test_the_others_go_on() -> None:
     checks = [Check("broken", broken), Check("surprising", surprising), Check("fine", fine)]
     found = list(run_checks(checks))
-    assert [(each.check, each.status) for each in found] == [
+    assert [(check.check, check.status) for check in found] == [
         ("half of it", Status.OK),
         ("broken", Status.WRONG),
         ("surprising", Status.WRONG),
@@ -52,9 +52,9 @@ def test_one_that_hangs_is_left_behind_and_what_it_said_is_kept() -> None:
         stopped.set()
         gate.set()
 
-    found = list(run_checks([Check("hanging", hanging, stop=stop), Check("fine", fine)], timeout_s=0.05))
-    assert [each.check for each in found] == ["half of it", "hanging", "fine"]
-    assert (found[1].status, found[1].expected) == (Status.WRONG, "an answer within 0.05 s")
+    checks = list(run_checks([Check("hanging", hanging, stop=stop), Check("fine", fine)], timeout_s=0.05))
+    assert [check.check for check in checks] == ["half of it", "hanging", "fine"]
+    assert (checks[1].status, checks[1].expected) == (Status.WRONG, "an answer within 0.05 s")
     assert stopped.is_set()
 
 
@@ -66,7 +66,7 @@ def test_control_one_that_hangs_for_less_is_waited_for() -> None:
         yield ok("slow", "there")
 
     threading.Timer(0.05, gate.set).start()
-    assert [each.status for each in run_checks([Check("slow", slow, timeout_s=30.0)], timeout_s=0.01)] == [Status.OK]
+    assert [check.status for check in run_checks([Check("slow", slow, timeout_s=30.0)], timeout_s=0.01)] == [Status.OK]
 
 
 def test_the_line_says_what_was_expected_found_and_what_to_do() -> None:

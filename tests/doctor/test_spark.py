@@ -29,7 +29,7 @@ JARS = ("spark-core_2.13-4.2.0.jar", "hadoop-client-api-3.5.0.jar")
 
 def wrong_of(results: Iterable[CheckResult]) -> CheckResult:
     """The one that is; it says what was expected, what was found, and what to do."""
-    (found,) = [each for each in results if each.status is Status.WRONG]
+    (found,) = [result for result in results if result.status is Status.WRONG]
     assert found.expected
     assert found.found
     assert found.next_step
@@ -37,7 +37,7 @@ def wrong_of(results: Iterable[CheckResult]) -> CheckResult:
 
 
 def statuses(results: Iterable[CheckResult]) -> list[Status]:
-    return [each.status for each in results]
+    return [result.status for result in results]
 
 
 def program(path: Path, text: str) -> str:
@@ -51,8 +51,8 @@ def spark(home: Path, *jars: str, conf: str = "") -> str:
     """A Spark in a folder; the path of its spark-submit."""
     (home / "jars").mkdir(parents=True)
     (home / "conf").mkdir()
-    for each in jars:
-        (home / "jars" / each).touch()
+    for jar in jars:
+        (home / "jars" / jar).touch()
     (home / "conf" / "spark-defaults.conf").write_text(conf)
     return program(home / "bin" / "spark-submit", "true")
 
@@ -64,9 +64,9 @@ def test_the_series_is_the_one_that_the_package_installs() -> None:
 
 def test_spark_submit_of_the_path(tmp_path: Path) -> None:
     path = spark(tmp_path, *JARS)
-    found = find_binary("spark-submit", {"PATH": f"{tmp_path}/bin"})
-    assert found == path
-    assert statuses(check_binary("spark-submit", found)) == [Status.OK]
+    binary = find_binary("spark-submit", {"PATH": f"{tmp_path}/bin"})
+    assert binary == path
+    assert statuses(check_binary("spark-submit", binary)) == [Status.OK]
     # Beside this Python, as a task finds it too.
     assert find_binary("spark-submit", {"PATH": "/nowhere"}) not in (None, path)
 
@@ -77,10 +77,10 @@ def test_no_spark_submit() -> None:
 
 def test_the_version_of_the_spark_that_is_submitted_to(tmp_path: Path) -> None:
     binary = spark(tmp_path / "4.2", *JARS)
-    found = installation_of(binary, {"PATH": "/usr/bin:/bin"})
-    assert found is not None
-    assert (found.home, found.spark, found.hadoop) == (tmp_path / "4.2", "4.2.0", "3.5.0")
-    assert statuses(check_spark_version(found, binary)) == [Status.OK]
+    installation = installation_of(binary, {"PATH": "/usr/bin:/bin"})
+    assert installation is not None
+    assert (installation.home, installation.spark, installation.hadoop) == (tmp_path / "4.2", "4.2.0", "3.5.0")
+    assert statuses(check_spark_version(installation, binary)) == [Status.OK]
     other = spark(tmp_path / "3.5", "spark-core_2.12-3.5.1.jar", "hadoop-client-api-3.3.4.jar")
     old = installation_of(other, {"PATH": "/usr/bin:/bin"})
     assert "3.5.1" in wrong_of(check_spark_version(old, other)).found
@@ -95,9 +95,9 @@ def test_the_version_of_the_spark_that_is_submitted_to(tmp_path: Path) -> None:
 def test_the_spark_of_the_wheel_is_found_by_its_own_script() -> None:
     binary = find_binary("spark-submit", {"PATH": "/nowhere"})
     assert binary is not None
-    found = installation_of(binary, {"PATH": "/usr/bin:/bin"})
-    assert found is not None
-    assert found.home.name == "pyspark"
+    installation = installation_of(binary, {"PATH": "/usr/bin:/bin"})
+    assert installation is not None
+    assert installation.home.name == "pyspark"
 
 
 @pytest.mark.parametrize("version", ["17.0.9", "21", "25.0.1"])
@@ -117,9 +117,9 @@ def test_java_of_the_path(tmp_path: Path, version: str) -> None:
 )
 def test_a_java_that_spark_can_not_use(tmp_path: Path, does: str, told: str) -> None:
     program(tmp_path / "java", does)
-    found = wrong_of(check_java({"PATH": f"{tmp_path}:/usr/bin:/bin"}))
-    assert told in found.found
-    assert "JAVA_HOME" in found.next_step
+    wrong = wrong_of(check_java({"PATH": f"{tmp_path}:/usr/bin:/bin"}))
+    assert told in wrong.found
+    assert "JAVA_HOME" in wrong.next_step
 
 
 def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
@@ -133,15 +133,15 @@ def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
 
 
 def jars_of(home: Path, *jars: str, conf: str = "") -> list[CheckResult]:
-    found = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin"})
-    assert found is not None
-    return list(check_s3_jars(found))
+    installation = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin"})
+    assert installation is not None
+    return list(check_s3_jars(installation))
 
 
 def s3a(folder: Path) -> Path:
     folder.mkdir()
-    for each in ("hadoop-aws-3.5.0.jar", "s3-2.35.4.jar"):
-        (folder / each).touch()
+    for name in ("hadoop-aws-3.5.0.jar", "s3-2.35.4.jar"):
+        (folder / name).touch()
     return folder
 
 

@@ -54,9 +54,9 @@ def denying(*verbs: Verb) -> list[Fault]:
     [(Verb.PUT_IF_ABSENT, "put"), (Verb.GET, "get"), (Verb.LIST, "list"), (Verb.DELETE, "delete")],
 )
 def test_each_right_that_is_missing_is_named(local_store: LocalStore, verb: Verb, right: str) -> None:
-    found = wrongs(checked(FaultyStore(local_store, denying(verb))))[RIGHTS]
-    assert found.found.startswith(f"{right}: ")
-    assert "docs/s3.md" in found.next_step
+    wrong = wrongs(checked(FaultyStore(local_store, denying(verb))))[RIGHTS]
+    assert wrong.found.startswith(f"{right}: ")
+    assert "docs/s3.md" in wrong.next_step
 
 
 def test_a_journal_whose_role_may_not_delete_is_right_and_what_stays_is_told(local_store: LocalStore) -> None:
@@ -124,8 +124,8 @@ def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
     client = server.session().client("s3", endpoint_url=server.endpoint_url)
     rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 30}}
     client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
-    found = wrongs(check_expiry(store))["lifecycle rules of the journal"]
-    assert "'tidy' deletes what is older than 30 days below 'recovery/'" in found.found
+    wrong = wrongs(check_expiry(store))["lifecycle rules of the journal"]
+    assert "'tidy' deletes what is older than 30 days below 'recovery/'" in wrong.found
     assert list(check_expiry(LocalStore("file:///nowhere"))) == []
 
 
@@ -136,7 +136,7 @@ def owners_of(folder: Path, journal: str = "journal", deployment: str | None = N
 
 def test_the_journal_of_another_deployment_and_the_results_of_another_journal(tmp_path: Path) -> None:
     assert owners_of(tmp_path) == {}
-    journal, results = (open_store(f"file://{tmp_path}/{each}") for each in ("journal", "results"))
+    journal, results = (open_store(f"file://{tmp_path}/{name}") for name in ("journal", "results"))
     own_prefix(journal, "production")
     own_results(journal, results)
     before = sorted(each.key for store in (journal, results) for each in store.list())
@@ -191,7 +191,7 @@ def test_a_driver_on_the_worker_needs_the_drivers_policies_as_well(server: MotoS
     policies = documented(PAGE.read_text())
     worker, driver = policies["worker-results"], policies["driver-results"]
     assert wrongs(as_documented(server, Component.WORKER, worker + driver, DRIVING, "results")) == {}
-    found = wrongs(as_documented(server, Component.WORKER, worker, DRIVING, "results"))["rights on the results"]
+    wrong = wrongs(as_documented(server, Component.WORKER, worker, DRIVING, "results"))["rights on the results"]
     for right in ("put: ", "abort uploads: "):
-        assert right in found.found
-    assert "worker-results and driver-results" in found.next_step
+        assert right in wrong.found
+    assert "worker-results and driver-results" in wrong.next_step

@@ -36,7 +36,7 @@ def region_spec(
             attempt,
             f"writer-{attempt}",
             "f1",
-            tuple(InputRef(each.result, 1) for each in inputs),
+            tuple(InputRef(input.result, 1) for input in inputs),
             externals,
         ),
         tag=f"tag-{folder.name}-{region}-{attempt}",
@@ -68,7 +68,7 @@ def write_numbers(folder: Path) -> tuple[ExternalObject, ...]:
     found = []
     for start in (0, 10):
         path = folder / f"{start}.csv"
-        path.write_text("".join(f"{each}\n" for each in range(start, start + 10)))
+        path.write_text("".join(f"{number}\n" for number in range(start, start + 10)))
         found.append(ExternalObject("raw", f"file://{path}", path.stat().st_size, "etag"))
     return tuple(found)
 

@@ -102,17 +102,17 @@ class SplitScene:
 
     def write_files(self, count: int, *, first: int = 0) -> None:
         """One number a file, six bytes each."""
-        for each in range(first, first + count):
-            self.write_file(f"{each:05d}", each)
+        for number in range(first, first + count):
+            self.write_file(f"{number:05d}", number)
 
     def write_file(self, name: str, number: int) -> None:
         (self.folder / "in" / f"{name}.csv").write_text(f"{number:05d}\n")
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        found = LocalStore(f"file://{self.folder}/in")
+        store = LocalStore(f"file://{self.folder}/in")
         return tuple(
             ExternalObject("lines", f"file://{self.folder}/in/{each.key}", each.size, each.etag)
-            for each in found.list()
+            for each in store.list()
         )
 
     # the journal
@@ -237,7 +237,7 @@ class SplitScene:
                 VertexSpec("parsed", {"counts": self.counts}, True, False, is_digested=True),
                 VertexSpec("large", {}, True, False),
             ),
-            inputs=tuple(each for outcome in attempt.inputs.values() for each in outcome.outputs),
+            inputs=tuple(output for outcome in attempt.inputs.values() for output in outcome.outputs),
             run=RunDates(None, None, None),
             location=f"{self.results.uri}/{JournalLayout(self.identity).data_of(REGION, claim.attempt)}",
             journal=self.journal_spec,
@@ -258,14 +258,14 @@ class SplitScene:
         return run_region(self.spark, spec, log=LOG, progress=Progress(LOG, 1)).outputs
 
     def numbers(self, outcome: Outcome, result: str = "parsed") -> list[int]:
-        (manifest,) = (each for each in outcome.outputs if each.result == result)
+        (manifest,) = (output for output in outcome.outputs if output.result == result)
         return sorted(each.id for each in read_manifest(self.spark, manifest).select("id").collect())
 
     def data(self, attempt: int) -> list[str]:
         """What lies below the attempt's prefix, but for what Spark and Hadoop hide."""
         prefix = f"{JournalLayout(self.identity).data_of(REGION, attempt)}/"
         found = (each.key for each in LocalStore(self.results.uri).list(prefix))
-        return [each for each in found if not each.rpartition("/")[2].startswith((".", "_"))]
+        return [key for key in found if not key.rpartition("/")[2].startswith((".", "_"))]
 
 
 @dataclass

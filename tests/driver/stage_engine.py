@@ -54,13 +54,13 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         with self._request():
-            found = [ObjectInfo(each, 1, "etag") for each in sorted(self.objects) if each.startswith(prefix)]
-        return iter(found)
+            infos = [ObjectInfo(object, 1, "etag") for object in sorted(self.objects) if object.startswith(prefix)]
+        return iter(infos)
 
     def delete(self, keys: Iterable[str]) -> None:
         with self._request():
-            for each in keys:
-                self.objects.pop(each, None)
+            for key in keys:
+                self.objects.pop(key, None)
 
     def _request(self) -> _Request:
         return _Request(self)
@@ -136,8 +136,8 @@ class Query:
     def state(self, version: int) -> list[int]:
         if version == 0:
             return []
-        found: list[int] = json.loads(self._store.get(f"{self._key}/state/0/0/{version}.delta").body)
-        return found
+        numbers: list[int] = json.loads(self._store.get(f"{self._key}/state/0/0/{version}.delta").body)
+        return numbers
 
     def run(self, number: int, parts: Any) -> list[int]:
         """Read the batch, and bring the state to its next version: the ids that are new."""

@@ -67,7 +67,7 @@ class StageScene:
     def drop(self, name: str, *numbers: int) -> None:
         """A file for the source; it appears at once, and is younger than those before."""
         path = self.folder / "in" / name
-        path.with_name(f".{name}").write_text("".join(f"{each}\n" for each in numbers))
+        path.with_name(f".{name}").write_text("".join(f"{number}\n" for number in numbers))
         self._files += 1
         os.utime(path.with_name(f".{name}"), (self._began + self._files,) * 2)
         path.with_name(f".{name}").rename(path)
@@ -131,7 +131,7 @@ class StageScene:
     def committed(self, edge: str = "scores", generation: int = 1, column: str = "id") -> list[int]:
         """What the files hold that the commits name: neither plan nor ledger is asked."""
         client = self.client(edge, generation)
-        bodies = (self.store.get(client.folder.object(each)).body for each in committed_outputs(client))
+        bodies = (self.store.get(client.folder.object(output)).body for output in committed_outputs(client))
         return sorted(row for body in bodies for row in pq.read_table(io.BytesIO(body))[column].to_pylist())
 
     def published(self, edge: str, generation: int = 1) -> list[int]:
@@ -142,8 +142,8 @@ class StageScene:
     def values(self, edge: str, key: str, generation: int = 1) -> list[int]:
         """The ids in one segment."""
         body = self.store.get(self.client(edge, generation).folder.object(key)).body
-        found: list[int] = pa.ipc.open_stream(body).read_all()["id"].to_pylist()
-        return found
+        numbers: list[int] = pa.ipc.open_stream(body).read_all()["id"].to_pylist()
+        return numbers
 
 
 class HandFed:
@@ -178,7 +178,7 @@ class HandFed:
 def body_of(edge: str, ids: tuple[int, ...]) -> bytes:
     columns = {"id": pa.array(ids, pa.int64())}
     if edge == "scores":
-        columns["score"] = pa.array([10 * each for each in ids], pa.int64())
+        columns["score"] = pa.array([10 * candidate for candidate in ids], pa.int64())
     table, out = pa.table(columns), io.BytesIO()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)

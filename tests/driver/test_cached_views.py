@@ -84,8 +84,8 @@ def write_files(folder: Path, *, first: int = 0) -> list[str]:
     folder.mkdir(exist_ok=True)
     for at in range(FILES):
         ids = range(first + at * ROWS_A_FILE, first + (at + 1) * ROWS_A_FILE)
-        (folder / f"{at}.csv").write_text("".join(f"{each},{each:0>60}\n" for each in ids))
-    return sorted(str(each) for each in folder.glob("*.csv"))
+        (folder / f"{at}.csv").write_text("".join(f"{candidate},{candidate:0>60}\n" for candidate in ids))
+    return sorted(str(path) for path in folder.glob("*.csv"))
 
 
 def read_files(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -292,8 +292,12 @@ def test_names_and_drop(server: ConnectServer, spark: SparkSession) -> None:
 def spec_of(folder: Path, *vertices: str, **options: Any) -> RegionSpec:
     levels = {"kept": "DISK_ONLY", "brief": "MEMORY_ONLY"}
     planned = (
-        replace(vertex(each, is_result=each != "raw"), storage_level=levels.get(each), is_digested=each == "kept")
-        for each in vertices
+        replace(
+            vertex(candidate, is_result=candidate != "raw"),
+            storage_level=levels.get(candidate),
+            is_digested=candidate == "kept",
+        )
+        for candidate in vertices
     )
     # A session of the server is named after the run, the region and the attempt: no two tests may have one.
     identity = replace(IDENTITY, run_key=folder.name)
@@ -364,7 +368,7 @@ def test_gc_drops_what_a_crashed_run_left_on_the_server_and_nothing_else(
     stranger = CachedLocation.parse(keep(spark, spark.range(3)).location).view
     results = open_store(specs[0].results.uri)
     report = Sweeper(journal.store, results, SweepOptions(Retention.keep(), grace_s=0), keeper).sweep()
-    assert {each.what.rpartition(" / ")[2]: each.action.value for each in report.entries} == {
+    assert {entry.what.rpartition(" / ")[2]: entry.action.value for entry in report.entries} == {
         "kept@1 (1 cached)": "deleted",
         "kept@2 (1 cached)": "kept",
     }

@@ -39,7 +39,7 @@ def written(folder: Path, attempt: int = 1) -> RegionSpec:
 
 def left_of(spec: RegionSpec) -> list[str]:
     root = Path(spec.location.removeprefix("file://"))
-    return sorted(str(each.relative_to(root)) for each in root.rglob("*") if each.is_file())
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
 def outcome_of(spec: RegionSpec) -> Outcome | None:
@@ -91,9 +91,9 @@ def test_a_store_that_refuses_fails_no_finished_attempt(
     with caplog.at_level(logging.WARNING):
         finish_attempt(spec, RESULT, LOG)
     assert "The scratch data of r attempt 1 is left behind: no deletions here" in caplog.text
-    found = outcome_of(spec)
-    assert found is not None
-    assert found.state is AttemptState.FINISHED
+    outcome = outcome_of(spec)
+    assert outcome is not None
+    assert outcome.state is AttemptState.FINISHED
 
 
 def test_without_scratch_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

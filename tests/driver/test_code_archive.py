@@ -40,11 +40,11 @@ def names(archive: Path) -> set[str]:
 
 def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> None:
     found = names(build_archive("shippedjobs.deep.steps:job"))
-    jobs = {each for each in found if not each.startswith("airflow_recovery/")}
+    jobs = {name for name in found if not name.startswith("airflow_recovery/")}
     assert jobs == {"shippedjobs/__init__.py", "shippedjobs/deep/steps.py", "shippedjobs/data/airports.csv"}
     assert {"airflow_recovery/__init__.py", "airflow_recovery/errors.py", "airflow_recovery/driver/main.py"} <= found
     assert "airflow_recovery/sinks/declaration.py" in found
-    assert not {each.split("/")[1] for each in found} & {"operators", "sensors", "hooks", "plugins", "testing"}
+    assert not {name.split("/")[1] for name in found} & {"operators", "sensors", "hooks", "plugins", "testing"}
 
 
 def test_single_module_and_extra_packages(code: Path) -> None:
@@ -65,7 +65,7 @@ def test_named_by_content_and_reused(code: Path, own_cache: Path) -> None:
 
     (code / "shippedjobs/data/airports.csv").write_text("changed")
     assert build_archive("shippedjobs.deep.steps:job") != first
-    assert {each.suffix for each in own_cache.iterdir()} == {".zip"}
+    assert {path.suffix for path in own_cache.iterdir()} == {".zip"}
 
 
 def test_folder_of_somebody_else_is_refused(code: Path, own_cache: Path) -> None:
@@ -99,9 +99,9 @@ print(elsewhere)
 
 def import_all(archive: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Import every module of ours in the archive, in an interpreter that has nothing else of ours."""
-    names = [module_of(each) for each in zip_names(archive)]
+    names = [module_of(name) for name in zip_names(archive)]
     code = IMPORT_ALL.format(
-        names=[each for each in names if each.startswith("airflow_recovery")], archive=str(archive)
+        names=[name for name in names if name.startswith("airflow_recovery")], archive=str(archive)
     )
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -118,7 +118,7 @@ def module_of(path: str) -> str:
 
 
 def zip_names(archive: Path) -> list[str]:
-    return sorted(each for each in names(archive) if each.endswith(".py"))
+    return sorted(name for name in names(archive) if name.endswith(".py"))
 
 
 def test_a_driver_imports_all_that_it_has_of_ours_from_the_archive_alone(code: Path, tmp_path: Path) -> None:
@@ -140,17 +140,17 @@ def test_control_a_room_that_does_not_travel_is_missed(
 
 def missing_from(archive: Path) -> set[str]:
     """What the archive's modules import of ours, at any depth and in functions, and the archive does not hold."""
-    held = {module_of(each) for each in zip_names(archive)}
+    held = {module_of(name) for name in zip_names(archive)}
     held |= {each.rpartition(".")[0] for each in held}
     with zipfile.ZipFile(archive) as files:
         imported = {
-            each
+            candidate
             for name in zip_names(archive)
-            for each in imports_of(files.read(name).decode(), name.rpartition("/")[0].replace("/", "."))
-            if each.startswith("airflow_recovery.")
+            for candidate in imports_of(files.read(name).decode(), name.rpartition("/")[0].replace("/", "."))
+            if candidate.startswith("airflow_recovery.")
         }
     # `from airflow_recovery.job import files` may mean a module, or a name in one.
-    return {each for each in imported if each not in held and each.rpartition(".")[0] not in held}
+    return {candidate for candidate in imported if candidate not in held and candidate.rpartition(".")[0] not in held}
 
 
 def test_whatever_a_function_in_it_may_import_of_ours_is_in_it(code: Path) -> None:

@@ -57,9 +57,9 @@ connect.guarding = lambda *_, **__: contextlib.nullcontext()
 def client(url: str, folder: Path, *specs: RegionSpec, before: str = "") -> subprocess.Popen[str]:
     """A task process that runs ``specs`` one after the other."""
     paths = []
-    for each in specs:
-        path = folder / f"{each.region}-{each.attempt}.json"
-        path.write_text(each.to_json())
+    for spec in specs:
+        path = folder / f"{spec.region}-{spec.attempt}.json"
+        path.write_text(spec.to_json())
         paths.append(str(path))
     environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{CODE}"}
     process = subprocess.Popen(
@@ -94,7 +94,7 @@ def test_regions_with_importing_udf_failures_and_a_second_attempt(connect: Conne
     process = client(f"{connect.url}/;x-test={token}", tmp_path, first, table, udf, lost, told)
     text = said(process)
 
-    assert [each for each in text.splitlines() if each.startswith(("finished", "raised"))] == [
+    assert [line for line in text.splitlines() if line.startswith(("finished", "raised"))] == [
         "finished",
         "raised AnalysisException",
         "raised PythonException",
@@ -223,7 +223,7 @@ def test_session_of_an_attempt() -> None:
     }
     assert len(ids) == 4
     assert session_id_of(IDENTITY, "r", 1) == session_id_of(IDENTITY, "r", 1)
-    assert all(str(uuid.UUID(each)) == each for each in ids)
+    assert all(str(uuid.UUID(candidate)) == candidate for candidate in ids)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_fault_52_other_files_and_another_order_have_the_same_digest(spark: Spar
     assert sums(digest(read_manifest(spark, once))) == sums(once.digest)
 
     # Control: by their objects the two are different results.
-    assert {each.etag for each in once.objects}.isdisjoint(each.etag for each in again.objects)
+    assert {object.etag for object in once.objects}.isdisjoint(object.etag for object in again.objects)
 
 
 def test_fault_51_rows_that_were_computed_anew_have_another_digest(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_one_row_of_many_counts(spark: SparkSession) -> None:
 
 
 def test_the_schema_belongs_to_it(spark: SparkSession) -> None:
-    empty = [spark.createDataFrame([], each) for each in ("id long", "id int", "other long")]
+    empty = [spark.createDataFrame([], name) for name in ("id long", "id int", "other long")]
     assert len({digest(each) for each in empty}) == 3
 
 
@@ -136,11 +136,11 @@ def test_over_connect_it_is_the_same(spark: SparkSession, connect: ConnectServer
     command = [sys.executable, str(Path(__file__).with_name("digest_cases.py")), connect.url, str(tmp_path / "connect")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    document = json.loads(done.stdout.splitlines()[-1])
 
-    assert found.pop("written") == written_digest(spark, tmp_path / "classic", spark.sql(EVERY_TYPE))
+    assert document.pop("written") == written_digest(spark, tmp_path / "classic", spark.sql(EVERY_TYPE))
     for name, pair in CASES.items():
-        one, other = found[name]
+        one, other = document[name]
         assert (one == other) is pair.are_equal, name
 
 

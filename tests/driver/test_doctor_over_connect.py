@@ -32,13 +32,13 @@ def test_a_region_on_a_connect_server(connect: ConnectServer, tmp_path: Path) ->
         command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--json", "--timeout", "120", *arguments]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
         assert token not in done.stdout + done.stderr
-        return {each["check"]: each for each in json.loads(done.stdout)["results"]}
+        return {load["check"]: load for load in json.loads(done.stdout)["results"]}
 
     found = doctor("--spark", "--conn", "warm")
     assert found["a region on warm"]["found"].startswith(f"{ROWS} rows"), found
     assert "spark-submit" not in found
     assert found["rights on the results"]["found"].startswith("list, delete below")  # its server writes them
-    left = [each.name for each in (tmp_path / "journal").rglob("*") if each.is_file()]
+    left = [path.name for path in (tmp_path / "journal").rglob("*") if path.is_file()]
     assert left in ([], ["raced"])  # the start-up probe's own note
     gone = doctor("--conn", "gone")["address of gone"]
     assert (gone["status"], "127.0.0.1:1" in gone["found"]) == ("wrong", True)

@@ -100,7 +100,7 @@ def test_region_with_an_importing_udf_on_a_standalone_cluster(cluster: Standalon
     assert outcome is not None
     assert outcome.state is AttemptState.FINISHED
     assert (outcome.fingerprint, outcome.writer, outcome.externals) == ("f1", "writer-2", spec.trace.externals)
-    assert [(each.result, each.rows) for each in outcome.outputs] == [("doubled", 20)]
+    assert [(output.result, output.rows) for output in outcome.outputs] == [("doubled", 20)]
     assert (outcome.read, outcome.worker) == (ReadMetrics(2, 50, None), socket.gethostname())
     assert outcome.accumulators == (("calls", 1), ("rows seen", 20))
     assert outcome.application_id is not None
@@ -150,9 +150,9 @@ def test_fault_122_to_123_a_driver_that_cannot_start_says_so_once(tmp_path: Path
     spec = region_spec(tmp_path, *troubled("none"))
     archive = tmp_path / "archive.zip"
     with zipfile.ZipFile(build_archive(spec.job)) as whole, zipfile.ZipFile(archive, "w") as part:
-        for each in whole.namelist():
-            if not each.startswith("airflow_recovery/journal/"):
-                part.writestr(each, whole.read(each))
+        for name in whole.namelist():
+            if not name.startswith("airflow_recovery/journal/"):
+                part.writestr(name, whole.read(name))
     found = submission_failed(spec, tmp_path, archive=str(archive))
     assert isinstance(found, NotSetUp)
     assert "expected the archive of --py-files to hold airflow_recovery.journal" in str(found)
@@ -192,8 +192,8 @@ SECRET = "hunter2-of-the-driver"
 
 def held(folder: Path) -> list[str]:
     """All that journal and results hold, and what lies beside the receipt."""
-    found = [file for name in ("journal", "data", "receipts") for file in (folder / name).rglob("*") if file.is_file()]
-    return [each.read_text(errors="replace") for each in found]
+    files = [file for name in ("journal", "data", "receipts") for file in (folder / name).rglob("*") if file.is_file()]
+    return [candidate.read_text(errors="replace") for candidate in files]
 
 
 def test_fault_119_control_without_its_mask_a_driver_says_it_in_clear(
@@ -332,10 +332,10 @@ def descendants(pid: int) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         children.setdefault(int(after_name[1]), []).append(int(stat.parent.name))
-    found = list(children.get(pid, []))
-    for each in found:
-        found.extend(children.get(each, []))
-    return found
+    numbers = list(children.get(pid, []))
+    for each in numbers:
+        numbers.extend(children.get(each, []))
+    return numbers
 
 
 @pytest.mark.parametrize("where", ["beat", "python"])
@@ -347,7 +347,7 @@ def test_kill_of_the_task_process_ends_jvm_and_driver(tmp_path: Path, where: str
         family = [jvm, *descendants(jvm)]
         assert len(family) >= 2
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not any(is_alive(each) for each in family), "all are dead")
+        until(lambda: not any(is_alive(descendant) for descendant in family), "all are dead")
     go.touch()
     assert outcome_of(spec) is None
 

@@ -32,7 +32,7 @@ def test_fault_73_an_executor_lost_during_a_shuffle_is_sparks_own_stage_retry(
     assert (tmp_path / "killed").exists()
     outcome = outcome_of(spec)
     assert outcome is not None
-    assert [(each.result, each.rows) for each in outcome.outputs] == [("counted", 20)]
+    assert [(output.result, output.rows) for output in outcome.outputs] == [("counted", 20)]
     assert read_failure(spec) is None
 
 

@@ -76,7 +76,7 @@ def test_classes(failure: Failure, expected: FailureClass) -> None:
 
 def test_every_class_has_its_error_and_only_the_codes_own_mistakes_are_not_recoverable() -> None:
     assert set(ERRORS) == set(FailureClass)
-    assert all(issubclass(each, errors.RegionFailed) for each in ERRORS.values())
+    assert all(issubclass(error, errors.RegionFailed) for error in ERRORS.values())
     assert label_of(labelled(Failure("TypeError", "x")), "recoverable") == "no"
     assert label_of(labelled(Failure("RuntimeError", "x", vertex="v")), "recoverable") == "yes"
 

@@ -148,4 +148,4 @@ def test_a_look_costs_one_request_and_a_finish_of_its_own_is_no_fence(local_stor
 
 
 def test_several_signs_fit_into_the_time_out() -> None:
-    assert [interval_s(each) for each in (30, 12, 600, 0)] == [5.0, 2.0, INTERVAL_S, SHORTEST_INTERVAL_S]
+    assert [interval_s(number) for number in (30, 12, 600, 0)] == [5.0, 2.0, INTERVAL_S, SHORTEST_INTERVAL_S]

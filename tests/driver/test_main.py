@@ -47,15 +47,15 @@ def run(spec: RegionSpec, folder: Path, archive: Path, *, before: str = "") -> t
 
 
 def without(archive: Path, folder: Path, left_out: str, **altered: str) -> Path:
-    found = folder / "archive.zip"
-    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(found, "w") as part:
-        for each in whole.namelist():
-            if not each.startswith(left_out):
-                body = whole.read(each)
+    path = folder / "archive.zip"
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(path, "w") as part:
+        for name in whole.namelist():
+            if not name.startswith(left_out):
+                body = whole.read(name)
                 for old, new in altered.items():
-                    body = body.replace(old.encode(), new.encode()) if each == "airflow_recovery/__init__.py" else body
-                part.writestr(each, body)
-    return found
+                    body = body.replace(old.encode(), new.encode()) if name == "airflow_recovery/__init__.py" else body
+                part.writestr(name, body)
+    return path
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_it_is_read_by_an_old_python() -> None:
     import ast
 
     assert ast.parse(source, feature_version=(3, 6))
-    imported = {each.names[0].name for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Import)}
+    imported = {node.names[0].name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import)}
     assert imported == {"importlib.util", "json", "os", "platform", "sys", "traceback"}
 
 

@@ -29,7 +29,7 @@ def written(spark: SparkSession, folder: Path, frame: DataFrame) -> PartitionMan
 
 
 def manifest_of(*paths: str, rows: int = 1) -> PartitionManifest:
-    return PartitionManifest("r", "file:///data/r", tuple(ResultObject(each, 1, "e") for each in paths), rows, "{}")
+    return PartitionManifest("r", "file:///data/r", tuple(ResultObject(path, 1, "e") for path in paths), rows, "{}")
 
 
 def ids(frame: DataFrame) -> list[int]:
@@ -39,8 +39,8 @@ def ids(frame: DataFrame) -> list[int]:
 def test_manifest_has_the_files_the_rows_and_the_schema(spark: SparkSession, tmp_path: Path) -> None:
     found = written(spark, tmp_path, spark.range(0, 100, 1, 3).selectExpr("id", "id % 7 as k"))
 
-    on_disk = {each.name: each.stat().st_size for each in (tmp_path / "r").glob("part-*")}
-    assert {each.path: each.size for each in found.objects} == on_disk
+    on_disk = {path.name: path.stat().st_size for path in (tmp_path / "r").glob("part-*")}
+    assert {object.path: object.size for object in found.objects} == on_disk
     assert len(on_disk) == 3
     assert found.rows == 100
     assert found.managed

@@ -92,7 +92,7 @@ def test_two_readers_of_an_unstable_pipelined_vertex_see_the_same_rows(
     assert (left.result, left.location) == ("left", f"{spec.location}/left")
     assert (left.rows, right.rows) == (20, 20)
     assert rows(spark, left) == rows(spark, right)
-    assert {each[2] for each in rows(spark, left)} == {"2026-01-01/7"}
+    assert {row[2] for row in rows(spark, left)} == {"2026-01-01/7"}
     assert (tmp_path / "data/noisy/3/_scratch/noisy").is_dir()
     assert found.application_id == spark.sparkContext.applicationId
     assert found.spark_seconds > 0

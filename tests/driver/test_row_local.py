@@ -189,7 +189,7 @@ def test_a_cached_aggregate_is_seen_though_the_optimised_plan_hides_it(spark: Sp
     counted = frames[0].groupBy("day").count().cache()
     try:
         plan = counted._jdf.queryExecution().optimizedPlan()
-        assert "Aggregate" not in [plan.getClass().getSimpleName(), *(each.nodeName() for each in leaves(plan))]
+        assert "Aggregate" not in [plan.getClass().getSimpleName(), *(leaf.nodeName() for leaf in leaves(plan))]
         with pytest.raises(JobDefinitionError, match="an aggregate"):
             check(spark, frames, lambda session, splits, side: counted)
     finally:

@@ -89,7 +89,7 @@ class Lake:
         externals: tuple[ExternalObject, ...] = (),
     ) -> RegionSpec:
         made = region_spec(self.folder, *vertices, inputs=inputs, externals=externals, region=region, attempt=attempt)
-        journal, results = (f"s3://my-{each}/recovery/{self.name}" for each in ("journal", "results"))
+        journal, results = (f"s3://my-{name}/recovery/{self.name}" for name in ("journal", "results"))
         return replace(
             made,
             journal=StoreSpec(journal, self._endpoint_url, REGION),
@@ -147,9 +147,9 @@ def submitted(specs: list[Path], like: RegionSpec, folder: Path) -> Iterator[sub
 def command_lines() -> str:
     """Those of all processes of this machine that can be seen."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended
-            found.append(each.read_text(errors="replace"))
+            found.append(path.read_text(errors="replace"))
     return "\n".join(found)
 
 
@@ -165,7 +165,7 @@ def test_fault_21_23_a_region_on_s3_is_written_read_lost_and_made_again(
     with S3Proxy(server, enforced, trouble) as proxy:
         lake = Lake(server, proxy, tmp_path)
         source = f"s3://my-results/recovery/{lake.name}/in"
-        put = lake.store(source).put("0.csv", b"".join(b"%d\n" % each for each in range(20)))
+        put = lake.store(source).put("0.csv", b"".join(b"%d\n" % number for number in range(20)))
         externals = (ExternalObject("raw", f"{source}/0.csv", put.size, put.etag),)
         paths = [tmp_path / f"{at}.json" for at in range(4)]
 
@@ -211,9 +211,9 @@ def test_fault_21_23_a_region_on_s3_is_written_read_lost_and_made_again(
             environ = Path(f"/proc/{process.pid}/environ").read_text()
         done = lake.outcome(reader)
         assert done is not None
-        assert [(each.result, each.rows) for each in done.outputs] == [("left", 20), ("right", 20)]
-        for each in done.outputs:
-            assert probe_manifest(lake.store(each.location), each).is_available
+        assert [(output.result, output.rows) for output in done.outputs] == [("left", 20), ("right", 20)]
+        for output in done.outputs:
+            assert probe_manifest(lake.store(output.location), output).is_available
         assert not list(lake.store(reader.location).list("_scratch/"))
 
     assert trouble.storms > 0
@@ -223,8 +223,8 @@ def test_fault_21_23_a_region_on_s3_is_written_read_lost_and_made_again(
 
     assert "drive_many.py" in seen  # control: the driver's own was among those that were looked through
     assert SECRET_KEY in environ
-    told = (seen, log_path.read_text(), *(each.read_text() for each in paths), *lake_texts(lake, first))
-    assert not any(SECRET_KEY in each for each in told)
+    told = (seen, log_path.read_text(), *(path.read_text() for path in paths), *lake_texts(lake, first))
+    assert not any(SECRET_KEY in text for text in told)
 
 
 def hadoop_asks_until_it_ends(server: S3Server, folder: Path, bounds: Mapping[str, str], *, give_up_at: int) -> int:

@@ -16,7 +16,7 @@ def split(name: str, size: int = 10) -> Split:
 
 def told(batches: tuple[Batch, ...]) -> list[str]:
     """``ab`` a batch, ``?`` behind a suspect one."""
-    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.may_be_poison for batch in batches]
+    return ["".join(split.uri[-5] for split in batch.splits) + "?" * batch.may_be_poison for batch in batches]
 
 
 def test_batches_are_filled_by_bytes_in_the_order_of_the_names() -> None:
@@ -35,7 +35,7 @@ def test_empty_files_are_batched_by_number(monkeypatch) -> None:
 def test_what_is_no_file_weighs_what_is_assumed_of_it() -> None:
     todo = [Split.of(each) for each in "abcde"]
     batches = planned_batches(todo, batch_bytes=2 * UNKNOWN_BYTES, suspicion={})
-    assert [len(each.splits) for each in batches] == [2, 2, 1]
+    assert [len(batch.splits) for batch in batches] == [2, 2, 1]
 
 
 def test_suspects_come_last_and_after_two_deaths_alone() -> None:
@@ -62,8 +62,8 @@ def test_every_split_is_in_exactly_one_batch_whatever_the_order(found, batch_byt
     todo = [split(name, size) for name, size in found]
     suspicion = {each.key: degrees.get(at, 0) for at, each in enumerate(todo)}
     batches = planned_batches(todo, batch_bytes=batch_bytes, suspicion=suspicion)
-    assert sorted(each.uri for batch in batches for each in batch.splits) == sorted(each.uri for each in todo)
-    assert all(len(each.splits) == 1 or each.weight <= batch_bytes for each in batches)
-    assert [each.may_be_poison for each in batches] == sorted(each.may_be_poison for each in batches)
+    assert sorted(split.uri for batch in batches for split in batch.splits) == sorted(split.uri for split in todo)
+    assert all(len(batch.splits) == 1 or batch.weight <= batch_bytes for batch in batches)
+    assert [batch.may_be_poison for batch in batches] == sorted(batch.may_be_poison for batch in batches)
     shuffled = rng.sample(todo, len(todo))
     assert planned_batches(shuffled, batch_bytes=batch_bytes, suspicion=suspicion) == batches

@@ -79,12 +79,12 @@ def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     assert result.why == "ran; 700 of 1000 splits kept"
     outcome = result.outcome
     parts = SplitOutcome.of(outcome).parts
-    read = {attempt: sum(len(each.splits) for each in parts if each.attempt == attempt) for attempt in (1, 2)}
+    read = {attempt: sum(len(part.splits) for part in parts if part.attempt == attempt) for attempt in (1, 2)}
     assert read == {1: 700, 2: 300}
     assert outcome.read is not None
     assert outcome.read.files == 300 + 2
     assert scene.numbers(outcome) == [*range(1000)]
-    assert [each.digest for each in outcome.outputs] == [each.digest for each in scene.at_once()]
+    assert [output.digest for output in outcome.outputs] == [each.digest for each in scene.at_once()]
 
 
 def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
@@ -122,13 +122,13 @@ def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
     for _ in range(3):
         with pytest.raises((OutOfMemory, RegionFailed)):
             scene.go(stable.driver().drive)
-    found = [scene.outcome(each).failure for each in (1, 2, 3)]
-    assert {classify(each) for each in found if each is not None} <= {
+    failures = [scene.outcome(number).failure for number in (1, 2, 3)]
+    assert {classify(failure) for failure in failures if failure is not None} <= {
         FailureClass.OUT_OF_MEMORY,
         FailureClass.DRIVER_LOST,
     }
     # All others were safe before the third driver died; none is started for the fourth.
     with pytest.raises(UserCodeError, match=r"(?s)00001\.csv can't be read.* 3 drivers were killed"):
         scene.go()
-    assert [scene.parts(each) for each in (1, 2, 3, 4)][2:] == [0, 0]
-    assert sum(scene.parts(each) for each in (1, 2)) == 3
+    assert [scene.parts(number) for number in (1, 2, 3, 4)][2:] == [0, 0]
+    assert sum(scene.parts(number) for number in (1, 2)) == 3

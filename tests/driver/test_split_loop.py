@@ -38,15 +38,15 @@ def scene(spark: SparkSession, tmp_path: Path) -> SplitScene:
 
 
 def key_of(scene: SplitScene, name: str) -> str:
-    (found,) = (each for each in scene.externals() if each.uri.endswith(f"/{name}.csv"))
+    (found,) = (external for external in scene.externals() if external.uri.endswith(f"/{name}.csv"))
     return Split.of_external(found).key
 
 
 def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
     """Attempt -> how many splits of the finish it has read."""
     found: dict[int, int] = {}
-    for each in SplitOutcome.of(outcome).parts:
-        found[each.attempt] = found.get(each.attempt, 0) + len(each.splits)
+    for part in SplitOutcome.of(outcome).parts:
+        found[part.attempt] = found.get(part.attempt, 0) + len(part.splits)
     return found
 
 
@@ -58,7 +58,7 @@ def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCa
     assert scene.numbers(outcome) == [*range(7), *range(10, 15)]
     assert scene.numbers(outcome, "large") == [*range(10, 15)]
     assert len(SplitOutcome.of(outcome).parts) == 6
-    assert all(each.attempt == 1 for each in SplitOutcome.of(outcome).parts)
+    assert all(part.attempt == 1 for part in SplitOutcome.of(outcome).parts)
     whole, whole_large = scene.at_once()
     assert (parsed.digest, parsed.rows, large.rows) == (whole.digest, whole.rows, whole_large.rows)
     assert outcome.read is not None
@@ -151,7 +151,7 @@ def test_fault_119_within_the_loss_budget_a_split_is_given_up_and_reported(spark
     (lost,) = SplitOutcome.of(outcome).lost_splits
     assert (lost.key, lost.uri.rpartition("/")[2]) == (key_of(scene, "00003"), "00003.csv")
     assert "66666 is poison; db.password=***" in lost.message
-    held = [each.read_bytes() for name in ("journal", "results") for each in (tmp_path / name).rglob("*.*")]
+    held = [path.read_bytes() for name in ("journal", "results") for path in (tmp_path / name).rglob("*.*")]
     assert any(b"66666 is poison" in each for each in held)
     assert not any(b"hunter2-of-the-split" in each for each in held)
     assert splits_of(scene, outcome) == {1: 6, 3: 1}
@@ -183,8 +183,8 @@ def test_a_file_that_is_repaired_is_another_split(scene: SplitScene) -> None:
 
 
 def test_code_that_fails_everywhere_is_not_tried_split_by_split(scene: SplitScene) -> None:
-    for each in range(7):
-        scene.write_file(f"{each:05d}", 66666)
+    for number in range(7):
+        scene.write_file(f"{number:05d}", 66666)
     with pytest.raises(RegionFailed, match=r"(?s)66666 is poison.*nothing more is tried"):
         scene.go()
     assert label_of(scene.outcome(1).failure, SPLITS_LABEL) is None
@@ -215,8 +215,8 @@ def test_an_aggregate_is_refused_before_anything_is_written(scene: SplitScene) -
 
 def test_control_without_the_guard_the_counts_are_wrong(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.counts = True
-    for each in range(7):
-        scene.write_file(f"{each:05d}", 1)
+    for number in range(7):
+        scene.write_file(f"{number:05d}", 1)
     monkeypatch.setattr(vertex_pass.VertexPass, "_look_at", lambda *given: None)
     outcome = scene.go().outcome
     whole, _ = scene.at_once()
@@ -273,5 +273,5 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
 def test_no_splits_make_a_result_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     scene = SplitScene(tmp_path, spark)
     outcome = scene.go().outcome
-    assert [each.rows for each in outcome.outputs] == [0, 0]
+    assert [output.rows for output in outcome.outputs] == [0, 0]
     assert scene.numbers(outcome) == []

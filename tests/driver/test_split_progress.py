@@ -14,12 +14,12 @@ from airflow_recovery.splits.progress import SplitCounts, SplitProgress
 from airflow_recovery.store.local import LocalStore
 
 MIB = 1024 * 1024
-SPLITS = [Split.of_file(f"s3://lake/{each}.csv", MIB, "etag") for each in range(10)]
+SPLITS = [Split.of_file(f"s3://lake/{number}.csv", MIB, "etag") for number in range(10)]
 
 
 def test_the_end_is_estimated_by_what_this_attempt_has_read() -> None:
     now = [0.0]
-    progress = SplitProgress(SPLITS, {each.key for each in SPLITS[:4]}, clock=lambda: now[0])
+    progress = SplitProgress(SPLITS, {split.key for split in SPLITS[:4]}, clock=lambda: now[0])
     assert progress.counts().text() == "4 of 10 splits are committed, 4.0 MiB of 10.0 MiB"
     now[0] = 200.0
     counts = progress.committed(SPLITS[4:6])
@@ -30,7 +30,7 @@ def test_the_end_is_estimated_by_what_this_attempt_has_read() -> None:
 
 def test_splits_of_unknown_size_are_counted_alone() -> None:
     now = [0.0]
-    days = [Split.of(f"day {each}") for each in range(4)]
+    days = [Split.of(f"day {number}") for number in range(4)]
     progress = SplitProgress(days, (), clock=lambda: now[0])
     now[0] = 60.0
     assert progress.committed(days[:1]).text() == "1 of 4 splits are committed; the end is about 3 min away"

@@ -42,26 +42,26 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, LostReply, S3Proxy, S3Request, S3Server, Verb
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")
-REGIONS = tuple(f"read[{each}]" for each in range(4))
+REGIONS = tuple(f"read[{number}]" for number in range(4))
 SPLITS = 16
 DEADLINE_S = 120.0
 
 
 def splits(count: int = SPLITS) -> tuple[Split, ...]:
-    return tuple(Split.of_file(f"s3://lake/{each:04d}.csv", 10, "e") for each in range(count))
+    return tuple(Split.of_file(f"s3://lake/{number:04d}.csv", 10, "e") for number in range(count))
 
 
-KEYS = {each.key for each in splits()}
+KEYS = {split.key for split in splits()}
 
 
 def log_of(store: ObjectStore, writer: str = "me", **given: float) -> SplitLogStore:
     return SplitLogStore(store, IDENTITY, "read", writer=writer, **given)  # type: ignore[arg-type]
 
 
-def listed(store: ObjectStore, found: Iterable[Split]) -> SplitLogStore:
+def listed(store: ObjectStore, splits: Iterable[Split]) -> SplitLogStore:
     log = log_of(store, "lister")
 
-    discover(log, lambda: found, vertex="read", parallelism=4, vanished=Vanished.DROP, log=logging.getLogger(__name__))
+    discover(log, lambda: splits, vertex="read", parallelism=4, vanished=Vanished.DROP, log=logging.getLogger(__name__))
     return log
 
 
@@ -72,7 +72,7 @@ def pulls(log: SplitLogStore, subtask: int = 0, attempt: int = 1, **given: objec
 def names(pulled: PulledSplits) -> list[list[str]]:
     found = []
     while (batch := pulled.next_batch()) is not None:
-        found.append([each.name[-8:-4] for each in batch.splits])
+        found.append([split.name[-8:-4] for split in batch.splits])
     return found
 
 
@@ -83,14 +83,14 @@ def test_it_pulls_by_bytes_until_nothing_is_left(local_store: LocalStore):
     pulled = pulls(listed(local_store, splits(5)))
     assert names(pulled) == [["0000", "0001"], ["0002", "0003"], ["0004"]]
     assert pulled.next_batch() is None
-    assert list(pulled.taken) == [each.key for each in splits(5)]
+    assert list(pulled.taken) == [split.key for split in splits(5)]
 
 
 def test_suspects_are_parted_from_what_was_pulled_with_them(local_store: LocalStore):
     suspect = splits(5)[0]
     pulled = pulls(listed(local_store, splits(4)), batch_bytes=40, suspicion={suspect.key: 2})
     batches = [pulled.next_batch(), pulled.next_batch()]
-    assert [each is not None and each.may_be_poison for each in batches] == [False, True]
+    assert [batch is not None and batch.may_be_poison for batch in batches] == [False, True]
     assert batches[1] is not None
     assert batches[1].splits == (suspect,)
 
@@ -126,7 +126,7 @@ def test_fault_24_a_pull_whose_outcome_stayed_unknown_and_that_has_landed_is_tak
     with pytest.raises(StoreTimeout):
         pulled.next_batch()
     assert names(pulled) == [["0000", "0001"], ["0002", "0003"]]
-    assert sorted(pulled.taken) == sorted(each.key for each in splits(4))
+    assert sorted(pulled.taken) == sorted(split.key for split in splits(4))
 
 
 def test_fault_3_what_was_sent_and_never_heard_of_is_found_by_its_number_and_comes_home(local_store: LocalStore):
@@ -151,7 +151,7 @@ def test_fault_3_control_without_the_return_nobody_reads_what_the_dead_driver_wa
 
 
 def test_fault_55_a_split_that_others_discover_while_it_reads_is_left_to_them(local_store: LocalStore):
-    pulled = pulls(listed(local_store, splits(2)), among={each.key for each in splits(2)})
+    pulled = pulls(listed(local_store, splits(2)), among={split.key for split in splits(2)})
     pulled.next_batch()
     log = listed(local_store, splits(3))
     assert names(pulled) == []
@@ -166,11 +166,11 @@ def test_fault_92_what_was_given_back_and_has_vanished_since_it_was_put_is_the_z
     append = SplitLogStore.append
 
     def then_overtaken(self: SplitLogStore, decide: Callable[[SplitBook], LogRecord | None]) -> LogRecord | None:
-        found = append(self, decide)
+        record = append(self, decide)
         monkeypatch.undo()
         return_rest(log_of(local_store, "next try"), 0, 2, base=())
         listed(local_store, splits(2)[1:])
-        return found
+        return record
 
     monkeypatch.setattr(SplitLogStore, "append", then_overtaken)
     assert pulled.next_batch() is not None  # it is told by the next one, and what it commits is nobody's
@@ -191,28 +191,28 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
         workers = [start(uri, proxy.endpoint_url, 1, hangs_at=2)]
         try:
             said(workers[0], "hangs")  # with two parts, and one batch in its hands
-            workers += [start(uri, proxy.endpoint_url, each) for each in (0, 2, 3)]
+            workers += [start(uri, proxy.endpoint_url, number) for number in (0, 2, 3)]
             workers[0].kill()
-            for each in workers[1:]:
-                said(each, "finished")
+            for worker in workers[1:]:
+                said(worker, "finished")
             workers.append(start(uri, proxy.endpoint_url, 1))
             said(workers[-1], "finished")
         finally:
-            for each in workers:
-                each.kill()
-                each.wait()
-                assert each.stdout is not None
-                each.stdout.close()
+            for candidate in workers:
+                candidate.kill()
+                candidate.wait()
+                assert candidate.stdout is not None
+                candidate.stdout.close()
     state = journal_of(store).load(journal_of(store).list(REGIONS))
-    finishes = [state.of(each).current for each in REGIONS]
+    finishes = [state.of(region).current for region in REGIONS]
     read = Counter(
         key
-        for each in finishes
-        if each and each.outcome
-        for ref in SplitOutcome.of(each.outcome).parts
+        for finish in finishes
+        if finish and finish.outcome
+        for ref in SplitOutcome.of(finish.outcome).parts
         for key in ref.splits
     )
-    assert read == Counter(each.key for each in splits())
+    assert read == Counter(split.key for split in splits())
     killed = finishes[1]
     assert killed is not None
     assert killed.outcome is not None
@@ -237,8 +237,8 @@ def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_s
 
     def go(code: str, parallelism: int, *subtasks: int, hangs_at: int | None = None) -> None:
         begun = [
-            start(uri, s3_server.endpoint_url, each, hangs_at=hangs_at, code=code, parallelism=parallelism)
-            for each in subtasks
+            start(uri, s3_server.endpoint_url, subtask, hangs_at=hangs_at, code=code, parallelism=parallelism)
+            for subtask in subtasks
         ]
         workers.extend(begun)
         for each in begun:
@@ -248,14 +248,14 @@ def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_s
     try:
         go("X/4", 4, 3, hangs_at=9)  # subtask 3 has read nine of sixteen
         go("X/4", 4, 0, 1, 2, 3)
-        assert read_by(store, 4) == Counter(each.key for each in splits())
+        assert read_by(store, 4) == Counter(split.key for split in splits())
         go("X/2", 2, 0, 1)
-        assert read_by(store, 2) == Counter(each.key for each in splits())
+        assert read_by(store, 2) == Counter(split.key for split in splits())
         go("X/4", 4, 0, 1, 2, 3)
-        assert read_by(store, 4) == Counter(each.key for each in splits())
+        assert read_by(store, 4) == Counter(split.key for split in splits())
         go("Y/4", 4, 0, hangs_at=1)  # gives back all that X had of it, and reads one again
         go("X/4", 4, 0)
-        assert read_by(store, 4) == Counter(each.key for each in splits())
+        assert read_by(store, 4) == Counter(split.key for split in splits())
     finally:
         for each in workers:
             each.kill()
@@ -357,7 +357,7 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     )
     journal.claim(claim)
     adopted = journal.read_parts_of(region, numbers_of(base))
-    kept = {key for each in adopted for key in each.splits}
+    kept = {key for part in adopted for key in part.splits}
     return_rest(log, subtask, number, adopted)
     pulled = PulledSplits(log, subtask, number, batch_bytes=10, suspicion={}, among=KEYS)
     own: list[Part] = []
@@ -365,7 +365,7 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
         if len(own) == hangs_at:
             print("hangs", flush=True)
             threading.Event().wait(DEADLINE_S)
-        keys = tuple(each.key for each in batch.splits)
+        keys = tuple(split.key for split in batch.splits)
         own.append(Part(region, number, len(own), writer, keys, (), "now"))
         journal.put_part(own[-1])
     parts = (*adopted, *own)

@@ -41,7 +41,7 @@ class PullingScene(SplitScene):
         return SplitLogStore(journal.store, self.identity, "lines", writer="test")
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        today = [Split.of_external(each) for each in super().externals()]
+        today = [Split.of_external(external) for external in super().externals()]
         log = logging.getLogger(__name__)
         found = discover(self.log(), lambda: today, vertex="lines", parallelism=1, vanished=Vanished.DROP, log=log)
         return tuple(each.external("lines") for each in found)
@@ -63,7 +63,7 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
     outcome = scene.go().outcome
     assert scene.numbers(outcome) == [*range(8)]
     assert outcome.outputs[0].digest == scene.at_once()[0].digest
-    assert {each.attempt for each in SplitOutcome.of(outcome).parts} == {1, 2}
+    assert {part.attempt for part in SplitOutcome.of(outcome).parts} == {1, 2}
     assert scene.log().read().has_end(0, 2)
 
     scene.write_files(2, first=8)

@@ -20,10 +20,10 @@ def prepare(store, attempt, *, completed, earlier=None, may_begin=False, skips=0
 
 
 def spark_has_run(store, made, *batches):
-    for each in batches:
+    for batch in batches:
         for kind in ("offsets", "commits"):
-            store.put(f"{made.key}/{kind}/{each}", f"{kind} {each}".encode())
-        store.put(f"{made.key}/state/0/0/{each + 1}.delta", b"state")
+            store.put(f"{made.key}/{kind}/{batch}", f"{kind} {batch}".encode())
+        store.put(f"{made.key}/state/0/0/{batch + 1}.delta", b"state")
 
 
 def names(store, made):

@@ -66,9 +66,9 @@ def test_who_opens_a_new_generation_fences_the_ones_before(scene):
     old.emit(*range(10))
     old.emit(*range(10))
     made = output(scene, 2, "raw", generation=3)
-    found = made.newest_of_earlier(1)
-    assert found is not None
-    assert found.epoch == 1
+    earlier = made.newest_of_earlier(1)
+    assert earlier is not None
+    assert earlier.epoch == 1
     with pytest.raises(ChannelEvicted):
         old.emit(1)
     assert scene.state("raw", 2).producer == 0  # nobody was there

@@ -122,12 +122,12 @@ def test_what_a_stage_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, mon
 def control(tmp_path, monkeypatch, edge: str = "scores") -> list[int]:
     """Where a kill leaves something else than it should."""
     count = requests_of_a_whole_run(tmp_path, monkeypatch, edge)
-    found = []
+    numbers = []
     for kill_at in range(1, count + 1):
         world = lives_on(tmp_path / str(kill_at), monkeypatch, edge, kill_at, after=True)
         if world.made() != IDS or world.state_rows not in ([12], [None]):
-            found.append(kill_at)
-    return found
+            numbers.append(kill_at)
+    return numbers
 
 
 def test_control_batch_0_that_is_repeated_from_where_the_log_is_by_now(tmp_path, monkeypatch):

@@ -28,8 +28,8 @@ def idle() -> Iterator[list[StageDriver]]:
     """Processes that a test has left alive, for the next one: a JVM's start is dear. They end with the module."""
     left: list[StageDriver] = []
     yield left
-    for each in left:
-        each.kill()
+    for candidate in left:
+        candidate.kill()
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def start(idle: list[StageDriver], tmp_path_factory: pytest.TempPathFactory) -> 
         return used[-1]
 
     yield start_one
-    for each in used:
-        if each.is_idle():
-            idle.append(each)
+    for candidate in used:
+        if candidate.is_idle():
+            idle.append(candidate)
         else:
-            each.kill()
+            candidate.kill()
 
 
 def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(start: Start, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(sta
     source, scorer, sink, spare = (start() for _ in range(4))
     for turn in range(4):
         scene.drop(f"{turn}.csv", *range(10 * turn, 10 * turn + 10))
-    specs = {each: scene.spec(each, max_rows=10) for each in ("raw", "scores", "board")}
+    specs = {name: scene.spec(name, max_rows=10) for name in ("raw", "scores", "board")}
     source.begin(specs["raw"], Moments(hold_at=2))  # it lives, and has more, when the scorer dies
     scorer.begin(specs["scores"], Moments(die_at=1))
     sink.begin(specs["board"])

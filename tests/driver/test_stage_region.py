@@ -76,7 +76,7 @@ def test_a_chain_of_three_stages_gives_what_a_batch_gives(spark, scene):
     assert scene.run(spark, scene.spec("raw")).outputs == ()
     assert scene.run(spark, scene.spec("scores")).outputs == ()
     done = scene.run(spark, scene.spec("board"))
-    assert rows_of(spark, done, "id", "score") == [(each, 10 * each) for each in range(30)]
+    assert rows_of(spark, done, "id", "score") == [(number, 10 * number) for number in range(30)]
     assert scene.committed() == list(range(30))
     assert dict(done.accumulators)["scores: records committed"] == 30
     again = scene.run(spark, scene.spec("board", 2))  # the first one died before its finish
@@ -93,7 +93,7 @@ def test_equal_values_come_to_one_subpartition_in_their_order(spark, scene):
         for value in scene.values("raw", each.key):
             homes.setdefault(value, set()).add(each.sub)
     assert sum(state.ends) == 100
-    assert [len(each) for each in homes.values()] == [1] * 5
+    assert [len(home) for home in homes.values()] == [1] * 5
 
 
 def test_a_source_that_runs_for_a_while_ends_between_two_batches(spark, scene):
@@ -134,7 +134,7 @@ def test_a_sink_that_rewinds_loses_nothing(spark, scene, monkeypatch):
     with dying(monkeypatch, 1):
         scene.run(spark, scene.spec("board", max_rows=10))
     made.finish()
-    assert rows_of(spark, scene.run(spark, scene.spec("board", 2))) == [(each,) for each in range(20)]
+    assert rows_of(spark, scene.run(spark, scene.spec("board", 2))) == [(number,) for number in range(20)]
     assert scene.state("scores").ledger == []
 
 
@@ -153,7 +153,7 @@ def test_a_budget_stops_a_sink_before_the_commit(spark, scene, monkeypatch):
 
     scene.producer("scores", 2)
     done = scene.run(spark, scene.spec("board", 3, input=LATEST))
-    assert rows_of(spark, done) == [(each,) for each in range(10)]
+    assert rows_of(spark, done) == [(number,) for number in range(10)]
     assert dict(done.accumulators)["scores: records lost (reconnect)"] == 10
     assert made.lost(scene) == list(range(10, 20))
 
@@ -181,7 +181,7 @@ def test_state_goes_on_where_the_log_is(spark, scene, monkeypatch, batch):
     made.emit(*range(5, 25))  # fifteen of them were there before
     made.finish()
     done = scene.run(spark, scene.spec("board", 2, **said))
-    assert rows_of(spark, done) == [(each,) for each in range(25)]
+    assert rows_of(spark, done) == [(number,) for number in range(25)]
     assert dict(done.accumulators)["state rows"] == len(scene.committed()) == 25
 
 
@@ -212,7 +212,7 @@ def test_a_stateless_stage_without_its_checkpoint_goes_on_where_the_log_is(spark
         scene.run(spark, scene.spec("board", max_rows=10))
     made.finish()
     done = scene.run(spark, scene.spec("board", 2, earlier=()))
-    assert rows_of(spark, done) == [(each,) for each in range(20)]
+    assert rows_of(spark, done) == [(number,) for number in range(20)]
 
 
 def test_control_of_death_between_two_logs_a_view_that_does_not_know_the_output(spark, scene, monkeypatch):
@@ -287,7 +287,7 @@ def test_stages_that_begin_anew_know_nothing_of_what_was(spark, scene, monkeypat
     for name in ("raw", "scores"):
         scene.run(spark, scene.spec(name, 2, generation=2, earlier=()))
     done = scene.run(spark, scene.spec("board", 2, generation=2, earlier=()))
-    assert rows_of(spark, done) == [(each,) for each in range(20)]
+    assert rows_of(spark, done) == [(number,) for number in range(20)]
     wrong = scene.spec("board", 3, generation=2, input={"drained": (1,)})
     assert len(rows_of(spark, scene.run(spark, wrong))) > 20
 
@@ -309,7 +309,7 @@ def test_an_altered_channel_goes_on_as_a_new_generation(spark, scene, monkeypatc
     altered(scene, spark, monkeypatch, None)
     assert scene.published("raw", 2) == list(range(20, 30))
     scene.run(spark, scene.spec("scores", 2, input={"generation": 2, "drained": (1,)}))
-    assert rows_of(spark, scene.run(spark, scene.spec("board"))) == [(each,) for each in range(30)]
+    assert rows_of(spark, scene.run(spark, scene.spec("board"))) == [(number,) for number in range(30)]
 
 
 def test_what_nobody_has_read_of_an_altered_channel_is_lost_and_counted_or_refused(spark, scene, monkeypatch):

@@ -72,8 +72,8 @@ def test_fault_24_a_stage_on_s3_whose_replies_are_lost_and_which_lists_nothing(
     assert len(trouble.lost) >= 5  # of views, plans, commits and releases
 
     folder = scene.client("scores").folder.prefix
-    asked = [each for each in while_open if folder in f"{each.key}{each.query.get('prefix', '')}"]
-    lists = [each for each in asked if each.method == "GET" and not each.key]
+    asked = [request for request in while_open if folder in f"{request.key}{request.query.get('prefix', '')}"]
+    lists = [request for request in asked if request.method == "GET" and not request.key]
     assert (len(lists), len(asked) > 10 * BATCHES) == (0, True)
-    after = [each for each in proxy.requests[len(while_open) :] if folder in each.query.get("prefix", "")]
+    after = [request for request in proxy.requests[len(while_open) :] if folder in request.query.get("prefix", "")]
     assert after  # control: the sweep at the end is a listing, and is seen here

@@ -41,9 +41,9 @@ def reader(scene: StageScene, attempt: int = 1, *, generation: int = 1) -> Chann
     return ChannelReader(ChannelReading.of_options(reading.options()))
 
 
-def rows(found: ChannelReader, parts) -> list[int]:
+def rows(reader: ChannelReader, parts) -> list[int]:
     """As executors read: each part by a reader of its own."""
-    batches = (batch for part in parts for batch in pickle.loads(pickle.dumps(found)).read(part))
+    batches = (batch for part in parts for batch in pickle.loads(pickle.dumps(reader)).read(part))
     return sorted(row for batch in batches for row in batch["id"].to_pylist())
 
 
@@ -54,10 +54,10 @@ def commit(scene: StageScene, attempt: int, batch: int) -> None:
     assert scene.client("raw").append(record) is not None
 
 
-def step(found: ChannelReader, start, limit=ALL):
+def step(reader: ChannelReader, start, limit=ALL):
     """Plan the next batch."""
-    end = found.latestOffset(start, limit)
-    return end, found.partitions(start, end)
+    end = reader.latestOffset(start, limit)
+    return end, reader.partitions(start, end)
 
 
 def test_a_batch_is_what_is_there_one_part_a_subpartition(scene, made):
@@ -137,7 +137,7 @@ def test_an_evicted_reader_plans_nothing_and_reads_nothing_that_is_gone(scene, m
     for call in (lambda: old.latestOffset(start, ALL), lambda: old.partitions(start, end)):
         with pytest.raises(ChannelEvicted):
             call()
-    scene.store.delete([each.key for part in parts for each in part.segments])
+    scene.store.delete([segment.key for part in parts for segment in part.segments])
     with pytest.raises(ChannelEvicted):
         rows(old, parts)
 

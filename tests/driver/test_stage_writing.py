@@ -38,14 +38,14 @@ def rows(scene: StageScene, key: str) -> list[int]:
 
 def test_rows_are_dealt_out_in_slices(scene):
     parts = written(run_task(target(scene, subpartitions=3), [batch(*range(4)), batch(*range(4, 7))]))
-    assert [(each["sub"], rows(scene, each["key"])) for each in parts] == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6])]
-    assert all(each["bytes"] == len(scene.store.get(f"f/{each['key']}").body) for each in parts)
+    assert [(part["sub"], rows(scene, part["key"])) for part in parts] == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6])]
+    assert all(part["bytes"] == len(scene.store.get(f"f/{part['key']}").body) for part in parts)
 
 
 def test_keyed_rows_go_where_they_say_in_their_order(scene):
     keyed = batch(5, 6, 7, 8, **{SUB: pa.array([1, 0, 1, 0], pa.int32())})
     parts = written(run_task(target(scene, subpartitions=2, is_keyed=True), [keyed]))
-    assert {each["sub"]: rows(scene, each["key"]) for each in parts} == {0: [6, 8], 1: [5, 7]}
+    assert {part["sub"]: rows(scene, part["key"]) for part in parts} == {0: [6, 8], 1: [5, 7]}
 
 
 def test_no_rows_are_no_object(scene):
@@ -56,8 +56,8 @@ def test_no_rows_are_no_object(scene):
 def test_much_is_written_bit_by_bit(scene, monkeypatch):
     monkeypatch.setattr(writing, "FLUSH_BYTES", 16)
     parts = written(run_task(target(scene, body=Body.PARQUET), [batch(1, 2), batch(3, 4), batch(5)]))
-    assert [each["count"] for each in parts] == [2, 2, 1]
-    assert len({each["key"] for each in parts}) == 3
+    assert [part["count"] for part in parts] == [2, 2, 1]
+    assert len({part["key"] for part in parts}) == 3
 
 
 def test_a_task_that_fails_deletes_what_it_has_written(scene, monkeypatch):
@@ -94,9 +94,9 @@ def test_our_own_errors_are_found_in_what_spark_says():
         "airflow_recovery.errors.ObjectMissing: the key is not there\n"
         "airflow_recovery.errors.ChannelInconsistent: segment x was deleted from outside\n\tat org.apache.spark"
     )
-    found = cause_of(RuntimeError(told))
-    assert type(found) is ChannelInconsistent
-    assert str(found) == "segment x was deleted from outside"
+    cause = cause_of(RuntimeError(told))
+    assert type(cause) is ChannelInconsistent
+    assert str(cause) == "segment x was deleted from outside"
     assert type(cause_of(RuntimeError("airflow_recovery.errors.ChannelEvicted: attempt 2"))) is AttemptLost
     assert type(cause_of(RuntimeError("told"), ChannelEvicted("here"))) is AttemptLost
     other = ValueError("airflow_recovery.errors.NoSuchThing: x")

@@ -41,7 +41,7 @@ def test_the_rows_of_all_subtasks_an_empty_one_included(spark: SparkSession, tmp
     parts = [subtask(spark, tmp_path, str(at), spark.range(at * 10, at * 10 + 3)) for at in range(3)]
     parts.append(subtask(spark, tmp_path, "empty", spark.range(0)))
     assert ids(read_manifests(spark, parts)) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
-    none = [replace(each, objects=()) for each in parts]
+    none = [replace(part, objects=()) for part in parts]
     assert read_manifests(spark, none).count() == 0
 
 
@@ -49,8 +49,8 @@ def test_exactly_the_files_of_the_manifests(spark: SparkSession, tmp_path: Path)
     parts = [subtask(spark, tmp_path, str(at), spark.range(at * 10, at * 10 + 3)) for at in range(2)]
     folder = tmp_path / "data" / "doubled~5B1~5D" / "00000001" / "doubled"
     spark.range(99, 100).write.parquet(str(tmp_path / "stray"))
-    for each in (tmp_path / "stray").glob("part-*"):
-        each.rename(folder / each.name)
+    for path in (tmp_path / "stray").glob("part-*"):
+        path.rename(folder / path.name)
     assert ids(read_manifests(spark, parts)) == [0, 1, 2, 10, 11, 12]
 
     next((folder.parents[1].parent / "doubled~5B0~5D" / "00000001" / "doubled").glob("part-*")).unlink()

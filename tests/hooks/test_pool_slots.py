@@ -44,7 +44,7 @@ def test_the_state_store_door_asks() -> None:
     store = Store(installed=True)
     clear_client = open_clear_client(context(store))
     assert clear_client.pool_slots("own") == 3
-    assert [(each.operation, each.text) for each in store.calls] == [(Operation.POOL, "own")]
+    assert [(call.operation, call.text) for call in store.calls] == [(Operation.POOL, "own")]
 
 
 def test_without_a_door_nothing_is_known_and_nothing_fails() -> None:

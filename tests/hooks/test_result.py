@@ -107,6 +107,6 @@ def test_a_parallel_vertex_has_the_files_of_all_its_subtasks(run: PublishedRun, 
         parts.append(PublishedRegion(region, 1, "etag", ("m",)))
     run.journal.publish(Publish(1, tuple(parts)))
 
-    found = hook.get_result("flights", "m", group_id="group", logical_date=DATE)
-    assert (found.location, found.rows, found.region) == ("file:///results/run", 6, "m")
-    assert found.files == tuple(f"file:///results/run/m~5B{key}~5D/1/m/part-0" for key in ("jan", "feb"))
+    result = hook.get_result("flights", "m", group_id="group", logical_date=DATE)
+    assert (result.location, result.rows, result.region) == ("file:///results/run", 6, "m")
+    assert result.files == tuple(f"file:///results/run/m~5B{key}~5D/1/m/part-0" for key in ("jan", "feb"))

@@ -104,7 +104,7 @@ def weakened_pipeline(
 @pytest.fixture(scope="session")
 def two_runs(pipeline: Pipeline) -> dict[str, DagRun]:
     """Two runs of `diamond` side by side, in which nothing happens."""
-    runs = {each: pipeline.run("diamond", name=each).start() for each in ("undisturbed", "finished")}
+    runs = {name: pipeline.run("diamond", name=name).start() for name in ("undisturbed", "finished")}
     for run in runs.values():
         journal = run.ends()
         journal.check()
@@ -159,6 +159,6 @@ def copy_dags(folder: Path) -> Path:
     forty_steps.write(dags)
     examples = dags / "examples"
     shutil.copytree(EXAMPLES / "applications", examples / "applications")
-    for each in ("drop_in.py", "wait_for_delays.py"):
-        shutil.copy(EXAMPLES / each, examples)
+    for name in ("drop_in.py", "wait_for_delays.py"):
+        shutil.copy(EXAMPLES / name, examples)
     return dags

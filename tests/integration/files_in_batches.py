@@ -21,8 +21,8 @@ def write_file(lake: Path, name: str) -> None:
 def lose_an_input_while_a_neighbour_is_at_work(pipeline: Pipeline, name: str = "") -> DagRun:
     """`c` loses its input in the second batch, when `a` of the first one, which reads no other's, is at work."""
     lake = pipeline.folder / f"files{name}"
-    for each in FILES:
-        write_file(lake, each)
+    for candidate in FILES:
+        write_file(lake, candidate)
     run = pipeline.run("by_file", {"lake": f"file://{lake}"}, name=f"by-file{name}")
     run.hold("raw-a.csv", "cleaned-c.csv")
     run.make_fail_once("cleaned-c.csv")

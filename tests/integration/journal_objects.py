@@ -58,12 +58,12 @@ class JournalObjects:
         self.attempts: dict[str, dict[int, Attempt]] = {}
         self.publishes: list[dict[str, Any]] = []
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        for each in (found for page in pages for found in page.get("Contents", ())):
-            key = each["Key"][len(prefix) :]
-            self.keys[key] = each["ETag"]
+        for candidate in (found for page in pages for found in page.get("Contents", ())):
+            key = candidate["Key"][len(prefix) :]
+            self.keys[key] = candidate["ETag"]
             attempt = ATTEMPT.fullmatch(key)
             if attempt or PUBLISH.fullmatch(key):
-                body = json.loads(client.get_object(Bucket=bucket, Key=each["Key"])["Body"].read())["body"]
+                body = json.loads(client.get_object(Bucket=bucket, Key=candidate["Key"])["Body"].read())["body"]
                 if attempt:
                     number = int(attempt["number"])
                     self.attempts.setdefault(decoded(attempt["region"]), {}).setdefault(number, Attempt()).objects[
@@ -75,7 +75,7 @@ class JournalObjects:
     def executions(self) -> dict[str, int]:
         """How many attempts of each region were claimed."""
         return {
-            region: sum("claim" in each.objects for each in attempts.values())
+            region: sum("claim" in attempt.objects for attempt in attempts.values())
             for region, attempts in self.attempts.items()
         }
 
@@ -94,7 +94,7 @@ class JournalObjects:
     def fenced(self, region: str) -> list[str]:
         """Causes of the attempts of a region that ended without a result, oldest first."""
         ended = [each.outcome for _, each in sorted(self.attempts[region].items())]
-        return [str(each["cause"]) for each in ended if each.get("state") == "FENCED"]
+        return [str(outcome["cause"]) for outcome in ended if outcome.get("state") == "FENCED"]
 
     def manifest(self, result: str, attempt: int | None = None) -> dict[str, Any]:
         """The manifest of a result, of its region's current attempt or of ``attempt``."""
@@ -102,7 +102,7 @@ class JournalObjects:
             names = {each["result"] for one in attempts.values() for each in one.outcome.get("outputs", ())}
             if result in names:
                 outputs = attempts[attempt or self.current(region)].outcome["outputs"]
-                return next(each for each in outputs if each["result"] == result)
+                return next(output for output in outputs if output["result"] == result)
         raise KeyError(f"{result} is not among the results of {sorted(self.attempts)}")
 
     def files(self, result: str, attempt: int | None = None) -> list[Path]:
@@ -113,7 +113,7 @@ class JournalObjects:
 
     def rows(self, result: str) -> list[tuple[Any, ...]]:
         """All rows of a result as it is now, sorted."""
-        tables = [parquet.read_table(each, partitioning=None) for each in self.files(result)]
+        tables = [parquet.read_table(candidate, partitioning=None) for candidate in self.files(result)]
         return sorted(tuple(row[name] for name in sorted(row)) for table in tables for row in table.to_pylist())
 
     def check(self) -> None:
@@ -126,14 +126,14 @@ class JournalObjects:
             for number, each in attempts.items():
                 if "claim" in each.objects:
                     assert each.outcome, f"{region}@{number} is open"
-            if any(each.is_finished for each in attempts.values()):
+            if any(attempt.is_finished for attempt in attempts.values()):
                 current[region] = self.current(region)
         for region, number in current.items():
             for producer, read in self.attempts[region][number].reads.items():
                 assert self.attempts[producer][read].is_finished, f"{region}@{number} read {producer}@{read}"
                 assert current[producer] == read, f"{region}@{number} rests on {producer}@{read}, not the current one"
         newest = self.publishes[-1]
-        assert {each["region"]: each["attempt"] for each in newest["regions"]} == current
+        assert {publish["region"]: publish["attempt"] for publish in newest["regions"]} == current
         for each in newest["regions"]:
             if not newest["skipped"] and each["region"] in current:
                 outputs = self.attempts[each["region"]][each["attempt"]].outcome["outputs"]

@@ -113,12 +113,12 @@ class DagRun:
     # gates
 
     def hold(self, *vertices: str) -> None:
-        for each in vertices:
-            (self.gates / f"{each}.hold").touch()
+        for vertex in vertices:
+            (self.gates / f"{vertex}.hold").touch()
 
     def release(self, *vertices: str) -> None:
-        for each in vertices:
-            (self.gates / f"{each}.hold").unlink()
+        for vertex in vertices:
+            (self.gates / f"{vertex}.hold").unlink()
 
     def make_fail_once(self, vertex: str) -> None:
         (self.gates / f"{vertex}.raise").touch()
@@ -160,7 +160,7 @@ class DagRun:
 
         Without ``downstream`` a task that fails again leaves the run green: only its last task decides, in Airflow.
         """
-        tasks = [self.task(each) for each in regions] or None
+        tasks = [self.task(region) for region in regions] or None
         return self.airflow.clear(self.dag_id, self.run_id, tasks, only_failed=only_failed, downstream=downstream)
 
     def mark(self, region: str, state: str) -> None:
@@ -181,7 +181,7 @@ class DagRun:
 
     def states(self) -> dict[str, str]:
         found = self.airflow.task_instances(self.dag_id, self.run_id)
-        return {each["task_id"].removeprefix("g."): str(each["state"]) for each in found}
+        return {instance["task_id"].removeprefix("g."): str(instance["state"]) for instance in found}
 
     def log(self, region: str, try_number: int | None = None) -> str:
         return self.airflow.log(self.dag_id, self.run_id, self.task(region), try_number or self.tries(region))
@@ -190,7 +190,7 @@ class DagRun:
         """Airflow logs it as a field of an entry."""
         path = f"/dags/{self.dag_id}/dagRuns/{quote(self.run_id)}/taskInstances/{self.task(region)}/logs/1"
         entries = self.airflow.api("GET", f"{path}?full_content=true")["content"]
-        return next((str(each["reason"]) for each in entries if "reason" in each), "")
+        return next((str(entry["reason"]) for entry in entries if "reason" in entry), "")
 
     def said(self, region: str) -> Any:
         """What the newest try returned."""
@@ -199,11 +199,11 @@ class DagRun:
     def story(self) -> str:
         """For a failure: every task, and the end of the log of each that is no success."""
         lines = [self.airflow.describe(self.dag_id, self.run_id)]
-        for each in self.airflow.task_instances(self.dag_id, self.run_id):
-            if each["state"] in ("failed", "up_for_retry", "running") and each["try_number"]:
-                tried, index = each["try_number"], each["map_index"]
-                log = self.airflow.log(self.dag_id, self.run_id, each["task_id"], tried, index)
-                lines.append(f"--- {each['task_id']}\n{log[-3000:]}")
+        for instance in self.airflow.task_instances(self.dag_id, self.run_id):
+            if instance["state"] in ("failed", "up_for_retry", "running") and instance["try_number"]:
+                tried, index = instance["try_number"], instance["map_index"]
+                log = self.airflow.log(self.dag_id, self.run_id, instance["task_id"], tried, index)
+                lines.append(f"--- {instance['task_id']}\n{log[-3000:]}")
         return "\n".join(lines)
 
     def recovery(self, command: str, *arguments: str, code: ExitCode = ExitCode.DONE, through_api: bool = True) -> str:
@@ -236,15 +236,15 @@ class DagRun:
     def delete(self, *results: str) -> None:
         """Delete the registered files of results."""
         journal = self.journal()
-        for each in results:
-            for file in journal.files(each):
+        for result in results:
+            for file in journal.files(result):
                 file.unlink()
 
     def delete_outputs(self, *regions: str) -> None:
         """Delete all registered files of regions."""
         journal = self.journal()
-        for each in regions:
-            for output in journal.attempts[each][journal.current(each)].outcome["outputs"]:
+        for region in regions:
+            for output in journal.attempts[region][journal.current(region)].outcome["outputs"]:
                 for path, _, _ in output["objects"]:
                     (Path(output["location"].removeprefix("file://")) / path).unlink()
 
@@ -254,9 +254,9 @@ class DagRun:
         """The JVM of a submitted attempt, once its driver program runs. Its parent is the task's process."""
         name = f"{self.dag_id}.{region}@{attempt}"
         self.wait(lambda: driver_of(name, self.airflow.home) is not None, f"the JVM {name}")
-        found = driver_of(name, self.airflow.home)
-        assert found is not None
-        return found
+        driver = driver_of(name, self.airflow.home)
+        assert driver is not None
+        return driver
 
 
 def is_gone(process: psutil.Process) -> bool:

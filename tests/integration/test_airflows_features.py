@@ -35,16 +35,16 @@ class Moment:
     @classmethod
     def of(cls, run: DagRun) -> Moment:
         rows = run.airflow.task_instances(run.dag_id, run.run_id)
-        tasks = {f"{each['task_id']}[{each['map_index']}]".removesuffix("[-1]"): each for each in rows}
-        calls = Counter(each.name.partition(".called-")[0] for each in run.gates.glob("*.called-*"))
+        tasks = {f"{row['task_id']}[{row['map_index']}]".removesuffix("[-1]"): row for row in rows}
+        calls = Counter(path.name.partition(".called-")[0] for path in run.gates.glob("*.called-*"))
         found = run.airflow.api("GET", f"/assets/events?source_dag_id={run.dag_id}&source_run_id={run.run_id}")
         return cls(tasks, calls, run.journal(), int(found["total_entries"]))
 
     def states(self, *names: str) -> list[str]:
-        return [str(self.tasks[each]["state"]) for each in names]
+        return [str(self.tasks[name]["state"]) for name in names]
 
     def tries(self, *names: str) -> list[int]:
-        return [int(self.tasks[each]["try_number"]) for each in names]
+        return [int(self.tasks[name]["try_number"]) for name in names]
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,15 @@ def test_in_a_pool_of_one_slot_a_consumer_does_not_block_the_producer_that_it_wo
     # `total` found its input gone while it had the one slot, and gave it back.
     assert story.lost.tries(MADE)[0] > story.repaired.tries(MADE)[0]
     assert story.lost.states(MADE, TOTAL) == ["success", "success"]
-    assert {each.tasks[name]["pool"] for each in story.moments() for name in (MADE, TOTAL, PUBLISH)} == {"narrow"}
+    assert {moment.tasks[name]["pool"] for moment in story.moments() for name in (MADE, TOTAL, PUBLISH)} == {"narrow"}
     assert ended_at(story.lost, MADE) <= started_at(story.lost, TOTAL)
 
 
 def test_priority_and_queue_are_those_of_the_group_in_every_try(story: Story) -> None:
     for moment in story.moments():
         for each in (MADE, TOTAL):
-            found = moment.tasks[each]
-            assert (found["priority_weight"], found["queue"]) == (7, "spark")
+            task = moment.tasks[each]
+            assert (task["priority_weight"], task["queue"]) == (7, "spark")
 
 
 def test_the_readers_of_a_group_that_are_mapped_run_once_it_has_published(story: Story) -> None:
@@ -191,13 +191,13 @@ def test_the_metrics_arrive_at_a_statsd_server(story: Story, pipeline: Pipeline,
 
 def test_fault_119_what_a_vertex_says_in_clear_is_read_nowhere(story: Story) -> None:
     secret = "hunter2-of-the-vertex"
-    assert secret not in json.dumps([each.tasks for each in story.moments()], default=str)
+    assert secret not in json.dumps([moment.tasks for moment in story.moments()], default=str)
     pipeline = story.run.pipeline
     journal = S3Store(f"s3://{pipeline.bucket}", endpoint_url=pipeline.s3.endpoint_url, session=pipeline.s3.session())
     results = LocalStore(f"file://{pipeline.folder}/results")
     bodies = [store.get(each.key).body for store in (journal, results) for each in store.list()]
-    assert any(b"total is broken; PGPASSWORD=***" in each for each in bodies)
-    assert not any(secret.encode() in each for each in bodies)
+    assert any(b"total is broken; PGPASSWORD=***" in body for body in bodies)
+    assert not any(secret.encode() in body for body in bodies)
 
 
 def test_the_note_of_a_task_says_what_it_did_and_why(story: Story) -> None:

@@ -45,8 +45,8 @@ def next_run(pipeline: Pipeline) -> DagRun:
 
     def runs() -> set[str]:
         found = airflow.dag_runs("listening", "asset_triggered")
-        assert all(each["logical_date"] is None for each in found)
-        return {str(each["dag_run_id"]) for each in found}
+        assert all(run["logical_date"] is None for run in found)
+        return {str(run["dag_run_id"]) for run in found}
 
     before = runs()
     (asset,) = airflow.api("GET", "/assets?name_pattern=spoken")["assets"]
@@ -61,7 +61,7 @@ def next_run(pipeline: Pipeline) -> DagRun:
 def test_an_asset_triggered_run_finds_its_own_journal_and_no_other_run_does(scheduling: Pipeline) -> None:
     first, second = next_run(scheduling), next_run(scheduling)
     keys = [encode(f"run-{each.run_id}") for each in (first, second)]
-    before, other = (scheduling.journal("listening", "", "g", each) for each in keys)
+    before, other = (scheduling.journal("listening", "", "g", key) for key in keys)
     assert before.executions() == other.executions() == {"made": 1, "total": 1}
 
     for file in (*before.files("made"), *before.files("total")):

@@ -31,7 +31,7 @@ class Forty:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.airflow: LocalAirflow = pipeline.airflow
-        self.runs = {each: pipeline.run("forty", name="forty", day=each) for each in DATES}
+        self.runs = {date: pipeline.run("forty", name="forty", day=date) for date in DATES}
         gates = self.runs[FINISHED].gates
         self.conf = {"gates": str(gates)}
         for run in self.runs.values():
@@ -39,14 +39,14 @@ class Forty:
             run.conf.update(self.conf)
 
     def journals(self) -> list[JournalObjects]:
-        return [self.runs[each].journal() for each in DATES]
+        return [self.runs[date].journal() for date in DATES]
 
     def calls(self) -> list[list[int]]:
         """How often the ends of the regions were called, for each date: counted by themselves."""
-        return [[self.runs[each].calls(f"{region}-{each}") for region in REGIONS] for each in DATES]
+        return [[self.runs[date].calls(f"{region}-{date}") for region in REGIONS] for date in DATES]
 
     def tries(self) -> list[list[int]]:
-        return [[self.runs[each].tries(region) for region in (*REGIONS, "publish")] for each in DATES]
+        return [[self.runs[date].tries(region) for region in (*REGIONS, "publish")] for date in DATES]
 
     def ends(self, backfill: int) -> dict[str, Span]:
         """Wait for the end of a backfill: success of all its runs. When each date's tasks worked, the first first."""
@@ -54,15 +54,15 @@ class Forty:
         assert {each["state"] for each in found} <= {"success"}, found
         for each in found:  # Airflow names those that it creates
             self.runs[each["logical_date"][:10]].run_id = each["dag_run_id"]
-        spans = {each: span(self.runs[each]) for each in DATES}
-        return dict(sorted(spans.items(), key=lambda each: each[1]))
+        spans = {date: span(self.runs[date]) for date in DATES}
+        return dict(sorted(spans.items(), key=lambda item: item[1]))
 
 
 def span(run: DagRun) -> Span:
     """From the first start to the last end of the newest tries."""
     found = run.airflow.task_instances(run.dag_id, run.run_id)
     moments = [
-        [datetime.fromisoformat(each[name].replace("Z", "+00:00")) for each in found]
+        [datetime.fromisoformat(instance[name].replace("Z", "+00:00")) for instance in found]
         for name in ("start_date", "end_date")
     ]
     return min(moments[0]), max(moments[1])
@@ -87,7 +87,7 @@ def forty(pipeline: Pipeline) -> Forty:
     half.repair(f"step_40-{HALF}")
     finished.ends()
     before = found.journals()
-    assert [each.executions() for each in before] == [dict.fromkeys(REGIONS, 1)] * 2 + [{}]
+    assert [journal.executions() for journal in before] == [dict.fromkeys(REGIONS, 1)] * 2 + [{}]
     found.airflow.run_cli(
         *("backfill", "create", "--dag-id", "forty", "--from-date", FINISHED, "--to-date", NEVER),
         *("--reprocess-behavior", "failed", "--run-backwards", "--max-active-runs", "1"),
@@ -105,7 +105,7 @@ def forty(pipeline: Pipeline) -> Forty:
 def test_a_backfill_of_dates_that_are_finished_half_finished_and_missing_runs_what_is_missing(forty: Forty) -> None:
     assert forty.calls() == [[1, 1, 1], [1, 1, 2], [1, 1, 1]]
     assert forty.tries() == [[1, 1, 1, 1], [2, 2, 2, 1], [1, 1, 1, 1]]
-    assert [forty.runs[HALF].said(each)["decision"] for each in REGIONS[:2]] == ["kept", "kept"]
+    assert [forty.runs[HALF].said(region)["decision"] for region in REGIONS[:2]] == ["kept", "kept"]
     for journal in forty.journals():
         assert journal.rows("step_40") == [(WRONG,)]
         journal.check()
@@ -129,7 +129,7 @@ def test_a_fixed_bug_in_step_40_runs_that_step_alone_for_every_date(forty: Forty
     assert forty.calls() == [[first, second, last + 1] for first, second, last in calls]
     assert forty.tries() == [[each + 1 for each in of_date] for of_date in tries]
     for run, journal in zip(forty.runs.values(), journals, strict=True):
-        assert [run.said(each)["decision"] for each in REGIONS] == ["kept", "kept", "ran"]
+        assert [run.said(region)["decision"] for region in REGIONS] == ["kept", "kept", "ran"]
         assert journal.rows("step_40") == [(RIGHT,)]
         assert journal.attempts["step_40"][journal.current("step_40")].reads == {"step_39": 1}
         journal.check()
@@ -157,14 +157,14 @@ def test_partitions_that_are_reprocessed_by_other_runs_keep_what_stands_and_two_
         return airflow.backfill("by_partition", f"{first}Z", f"{second}Z", reprocess=reprocess, conf=conf)
 
     def states(key: str) -> dict[str, str]:
-        found = sorted(airflow.dag_runs("by_partition"), key=lambda each: str(each["start_date"]))
-        return {each["dag_run_id"]: each["state"] for each in found if each["partition_key"] == key}
+        runs = sorted(airflow.dag_runs("by_partition"), key=lambda run: str(run["start_date"]))
+        return {run["dag_run_id"]: run["state"] for run in runs if run["partition_key"] == key}
 
     runs = airflow.wait_backfill(backfill("none"))
-    assert [(each["partition_key"], each["logical_date"], each["state"]) for each in runs] == [
-        (each, None, "success") for each in PARTITIONS
+    assert [(run["partition_key"], run["logical_date"], run["state"]) for run in runs] == [
+        (partition, None, "success") for partition in PARTITIONS
     ]
-    before = [partition(pipeline, each) for each in PARTITIONS]
+    before = [partition(pipeline, candidate) for candidate in PARTITIONS]
     assert [each.executions() for each in before] == [{"made": 1, "total": 1}] * 2
 
     # Airflow clears no run of a partition, it makes another one. What stands is kept by that as well.
@@ -183,7 +183,7 @@ def test_partitions_that_are_reprocessed_by_other_runs_keep_what_stands_and_two_
     (gates / "total.hold").unlink()
 
     assert [each["state"] for each in airflow.wait_backfill(again)] == ["success"] * 4
-    after = [partition(pipeline, each) for each in PARTITIONS]
+    after = [partition(pipeline, candidate) for candidate in PARTITIONS]
     assert ran(before, after) == [{"total": 1}, {}]
     for journal in after:
         assert journal.rows("total") == [(sum(range(50)),)]

@@ -30,8 +30,8 @@ class Warehouse:
         self._server = connected(server)
         ask(self._server, "CREATE DATABASE warehouse")
         self._ours = connected({**server, "dbname": "warehouse"})
-        for each in SINKS:
-            ask(self._ours, f"CREATE TABLE {each} (id bigint)")
+        for sink in SINKS:
+            ask(self._ours, f"CREATE TABLE {sink} (id bigint)")
         connection = {"connection_id": "warehouse", "conn_type": "postgres", "schema": "warehouse"}
         where = {"host": server["host"], "port": server["port"], "login": server["user"]}
         pipeline.airflow.api("POST", "/connections", {**connection, **where, "password": server["password"]})
@@ -83,13 +83,13 @@ def kill_inside_the_commits(run: DagRun, warehouse: Warehouse) -> None:
     run.start()
     run.wait(lambda: warehouse.waiting() == 2, "two commits that wait for the tables")
     journal = run.journal()
-    for each in SINKS:
-        assert journal.attempts[each][1].is_finished
-        found = run.airflow.task_processes(run.dag_id, run.run_id, run.task(each))
+    for sink in SINKS:
+        assert journal.attempts[sink][1].is_finished
+        found = run.airflow.task_processes(run.dag_id, run.run_id, run.task(sink))
         assert found is not None
         kill_9(found.task)
-        run.airflow.wait_until(found.is_gone, STEP_TIMEOUT_S, f"the end of {each}'s process")
-    assert [warehouse.rows(each) for each in SINKS] == [[], []]
+        run.airflow.wait_until(found.is_gone, STEP_TIMEOUT_S, f"the end of {sink}'s process")
+    assert [warehouse.rows(sink) for sink in SINKS] == [[], []]
     warehouse.unlock()
 
 
@@ -101,7 +101,7 @@ def test_fault_12_killed_between_finish_and_commit_the_rows_are_there_once(
 
     # The table was asked, and the rows committed, without Spark. Of the other one nobody knows.
     stopped = run.ends("failed")
-    assert {each: run.state(each) for each in SINKS} == {"added": "success", "told": "failed"}
+    assert {sink: run.state(sink) for sink in SINKS} == {"added": "success", "told": "failed"}
     assert (warehouse.rows("added"), warehouse.rows("told")) == (ROWS, [])
     assert stopped.executions() == {"rows": 1, "added": 1, "told": 1}
     log = run.log("told")
@@ -116,6 +116,6 @@ def test_fault_12_killed_between_finish_and_commit_the_rows_are_there_once(
     journal.check()
     assert (warehouse.rows("added"), warehouse.rows("told")) == (ROWS, ROWS)
     assert journal.executions() == {"rows": 1, "added": 1, "told": 1}
-    assert {each: run.calls(each) for each in ("rows", *SINKS)} == {"rows": 1, "added": 1, "told": 1}
-    ends = {each: journal.attempts[each][1].objects["committed"]["end"] for each in SINKS}
+    assert {sink: run.calls(sink) for sink in ("rows", *SINKS)} == {"rows": 1, "added": 1, "told": 1}
+    ends = {sink: journal.attempts[sink][1].objects["committed"]["end"] for sink in SINKS}
     assert set(ends.values()) == {"COMMITTED"}

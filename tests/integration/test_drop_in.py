@@ -25,7 +25,7 @@ def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     # Cleared as a whole: kept.
     run.clear()
     assert set(run.ends().keys) == set(first.keys)
-    assert [run.said(each)["decision"] for each in ("clean", "report")] == ["kept", "kept"]
+    assert [run.said(name)["decision"] for name in ("clean", "report")] == ["kept", "kept"]
 
     # Both outputs gone, one task cleared: it has its input made again.
     run.delete("clean.cleaned", "report.report")

@@ -64,6 +64,6 @@ def test_the_examples_and_the_readme_run_as_written(pipeline: Pipeline) -> None:
         assert pipeline.airflow.wait_run(run.dag_id, run.run_id) == "success", run.story()
     found = pipeline.airflow.xcom(waiting.dag_id, waiting.run_id, "where_is_it")
     assert (found["rows"], found["attempt"]) == (3, 1)
-    assert found["files"] == [f"file://{each}" for each in delays.journal().files("carrier_delays")]
+    assert found["files"] == [f"file://{candidate}" for candidate in delays.journal().files("carrier_delays")]
     files = pipeline.airflow.xcom(read.dag_id, read.run_id, "read")
-    assert files == [f"file://{each}" for each in journal.files("busiest")]
+    assert files == [f"file://{candidate}" for candidate in journal.files("busiest")]

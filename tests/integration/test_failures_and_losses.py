@@ -32,11 +32,11 @@ def assert_repaired(journal: JournalObjects, undisturbed: DagRun) -> None:
 def test_an_undisturbed_run_makes_the_rows_that_plain_python_makes(undisturbed: DagRun) -> None:
     journal = undisturbed.journal()
 
-    weights = {key: sum(each * 10 for each in range(100) if each % 5 == key) for key in range(5)}
-    assert journal.rows("merged") == sorted((each, each % 5, weights[each % 5]) for each in range(0, 100, 2))
+    weights = {key: sum(number * 10 for number in range(100) if number % 5 == key) for key in range(5)}
+    assert journal.rows("merged") == sorted((number, number % 5, weights[number % 5]) for number in range(0, 100, 2))
     assert journal.rows("side") == [(20, key) for key in range(5)]
-    assert journal.rows("lone") == [(each,) for each in range(1, 8)]
-    assert {undisturbed.calls(each) for each in REGIONS} == {1}
+    assert journal.rows("lone") == [(number,) for number in range(1, 8)]
+    assert {undisturbed.calls(region) for region in REGIONS} == {1}
     assert undisturbed.said("publish") == {"publish": 1, "regions": dict.fromkeys(REGIONS, 1)}
 
 
@@ -44,17 +44,17 @@ def test_a_user_exception_costs_one_more_attempt_of_its_region(pipeline: Pipelin
     # In the middle of the job, and in its last region.
     failing = ("left", "merged")
     run = pipeline.run("diamond")
-    for each in failing:
-        run.make_fail_once(each)
+    for name in failing:
+        run.make_fail_once(name)
 
     journal = run.start().ends()
 
     assert journal.executions() == {**dict.fromkeys(REGIONS, 1), **dict.fromkeys(failing, 2)}
-    for each in failing:
-        assert journal.fenced(each) == ["own failure"]
-        failure = journal.attempts[each][1].outcome["failure"]
-        assert (failure["type"], failure["vertex"]) == ("RuntimeError", each)
-    assert {each: run.tries(each) for each in REGIONS} == journal.executions()
+    for text in failing:
+        assert journal.fenced(text) == ["own failure"]
+        failure = journal.attempts[text][1].outcome["failure"]
+        assert (failure["type"], failure["vertex"]) == ("RuntimeError", text)
+    assert {region: run.tries(region) for region in REGIONS} == journal.executions()
     assert_repaired(journal, undisturbed)
 
 
@@ -90,8 +90,8 @@ def test_fault_46_three_consumers_lose_their_input_while_they_read_it(pipeline: 
     run = pipeline.run("diamond")
     run.hold("left", "right", "side")
     run.start()
-    for each in ("left", "right", "side"):
-        run.wait_called(each)
+    for name in ("left", "right", "side"):
+        run.wait_called(name)
     run.delete("base")
 
     run.release("left", "right", "side")
@@ -104,7 +104,7 @@ def test_fault_46_three_consumers_lose_their_input_while_they_read_it(pipeline: 
     assert run.calls("base") == 2
     assert journal.current("base") == 2
     assert "lost" in journal.attempts["base"][1].objects
-    assert {len(journal.fenced(each)) for each in ("left", "right", "side")} == {1}
+    assert {len(journal.fenced(name)) for name in ("left", "right", "side")} == {1}
     assert_repaired(journal, undisturbed)
 
 

@@ -40,14 +40,14 @@ def processes_of(jvm: psutil.Process) -> list[psutil.Process]:
 
 
 def wait_gone(run: DagRun, processes: list[psutil.Process]) -> None:
-    run.wait(lambda: all(is_gone(each) for each in processes), f"the end of {processes}")
+    run.wait(lambda: all(is_gone(process) for process in processes), f"the end of {processes}")
 
 
 def assert_result(journal: JournalObjects, executions: dict[str, int]) -> None:
     journal.check()
     assert journal.executions() == executions
-    assert journal.rows("first") == [(sum(each * each for each in range(20)),)]
-    assert journal.rows("second") == [(each, each * each) for each in range(3)]
+    assert journal.rows("first") == [(sum(number * number for number in range(20)),)]
+    assert journal.rows("second") == [(number, number * number) for number in range(3)]
 
 
 def written_by(journal: JournalObjects, attempt: int) -> list[Path]:

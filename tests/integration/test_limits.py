@@ -24,10 +24,10 @@ def test_a_limit_of_two_stops_one_region_killed_once_and_failed_once_and_a_clear
 
     journal = run.start().ends("failed")
 
-    assert {each: run.state(each) for each in OTHERS} == dict.fromkeys(OTHERS, "success")
+    assert {other: run.state(other) for other in OTHERS} == dict.fromkeys(OTHERS, "success")
     assert (run.state("left"), run.state("merged")) == ("failed", "upstream_failed")
     assert journal.fenced("left") == ["own failure", "own failure"]
-    assert {each: journal.executions()[each] for each in OTHERS} == dict.fromkeys(OTHERS, 1)
+    assert {other: journal.executions()[other] for other in OTHERS} == dict.fromkeys(OTHERS, 1)
     assert "left has failed 2 times, and maximum-per-task-failures is 2" in run.log("left")
 
     run.clear("left")

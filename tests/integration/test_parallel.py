@@ -26,7 +26,10 @@ def of(vertex: str, keys: list[str]) -> dict[str, int]:
 
 def states(run: DagRun) -> dict[str, tuple[str, int]]:
     found = run.airflow.task_instances(run.dag_id, run.run_id)
-    return {f"{each['task_id']}|{each['map_index']}": (each["state"], each["try_number"]) for each in found}
+    return {
+        f"{instance['task_id']}|{instance['map_index']}": (instance["state"], instance["try_number"])
+        for instance in found
+    }
 
 
 def failures(journal: JournalObjects) -> list[tuple[str, int, object]]:

@@ -34,14 +34,14 @@ def test_fault_16_an_applied_plan_clears_what_it_names_and_an_outdated_one_is_re
     saved.write_text(run.recovery("plan", "--restart", "aside", "--json"))
     assert run.recovery("plan", "--apply", str(saved)) == "Reset: aside@1.\nCleared: g.aside.\n"
     run.wait(lambda: run.tries("aside") == 2 and run.state("aside") == "success", "aside again")
-    assert {each: run.tries(each) for each in REGIONS} == {"aside": 2, "made": 1, "side": 1, "total": 1}
+    assert {region: run.tries(region) for region in REGIONS} == {"aside": 2, "made": 1, "side": 1, "total": 1}
     assert run.calls("total") == 1
 
     # The same page again is too old.
-    keys, tries = set(run.journal().keys), {each: run.tries(each) for each in REGIONS}
+    keys, tries = set(run.journal().keys), {region: run.tries(region) for region in REGIONS}
     said = run.recovery("plan", "--apply", str(saved), code=ExitCode.OUTDATED)
     assert "error: this plan is outdated: attempt 2 of aside has started. Nothing was changed" in said
-    assert (set(run.journal().keys), {each: run.tries(each) for each in REGIONS}) == (keys, tries)
+    assert (set(run.journal().keys), {region: run.tries(region) for region in REGIONS}) == (keys, tries)
 
     # `total` reads `made`, so that it is stopped at its work.
     said = run.recovery("plan", "--restart", "made", "--apply", "--json")

@@ -50,18 +50,22 @@ def resume(run: DagRun) -> None:
 
 def tries(run: DagRun) -> dict[str, int]:
     found = run.airflow.task_instances(run.dag_id, run.run_id)
-    return {each["task_id"].removeprefix("g."): int(each["try_number"]) for each in found}
+    return {instance["task_id"].removeprefix("g."): int(instance["try_number"]) for instance in found}
 
 
 def test_fault_60_the_finished_regions_of_a_lost_run_have_no_try(pipeline: Pipeline) -> None:
     run = lose_in_the_middle(pipeline)
     before = run.journal()
-    finished = sorted(each for each in before.executions() if before.attempts[each][1].is_finished and each != "right")
+    finished = sorted(
+        execution
+        for execution in before.executions()
+        if before.attempts[execution][1].is_finished and execution != "right"
+    )
     try:
         would = rebuild(run, "--dry-run", through_api=True)
         assert set(run.states().values()) == {"None"}
         done = rebuild(run, through_api=True)
-        assert sorted(done["set"]) == [f"g.{each}" for each in finished] == sorted(would["set"])  # type: ignore[call-overload]
+        assert sorted(done["set"]) == [f"g.{execution}" for execution in finished] == sorted(would["set"])  # type: ignore[call-overload]
         assert done["airflow_run_id"] == run.run_id
         # Once more, with the database alone: there is nothing left to do.
         again = rebuild(run)
@@ -70,9 +74,9 @@ def test_fault_60_the_finished_regions_of_a_lost_run_have_no_try(pipeline: Pipel
         resume(run)
     journal = run.ends()
     journal.check()
-    assert {each: tries(run)[each] for each in finished} == dict.fromkeys(finished, 0)
-    assert {each: tries(run)[each] for each in ("right", "merged")} == {"right": 1, "merged": 1}
-    assert {each: journal.executions()[each] for each in finished} == dict.fromkeys(finished, 1)
+    assert {execution: tries(run)[execution] for execution in finished} == dict.fromkeys(finished, 0)
+    assert {name: tries(run)[name] for name in ("right", "merged")} == {"right": 1, "merged": 1}
+    assert {execution: journal.executions()[execution] for execution in finished} == dict.fromkeys(finished, 1)
     assert journal.executions()["merged"] == 1
     noted = run.airflow.task_instance(run.dag_id, run.run_id, "g.left")["note"]
     assert "left: attempt 1 is valid, 1 files are as registered" in noted

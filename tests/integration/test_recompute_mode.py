@@ -25,13 +25,13 @@ def test_recompute_runs_everything_once_an_epoch(pipeline: Pipeline) -> None:
     journal = run.ends()
     assert journal.executions() == {"made": 2, "total": 3}
     assert journal.fenced("total") == ["own failure"]
-    resets = [each.objects["reset"] for each in journal.attempts["made"].values() if "reset" in each.objects]
-    assert [each["epoch"] for each in resets] == ["1"]
+    resets = [attempt.objects["reset"] for attempt in journal.attempts["made"].values() if "reset" in attempt.objects]
+    assert [reset["epoch"] for reset in resets] == ["1"]
     journal.check()
 
     run.clear()
     assert run.ends().ran_since(journal) == {}
-    assert {run.said(each)["decision"] for each in ("made", "total")} == {"kept"}
+    assert {run.said(name)["decision"] for name in ("made", "total")} == {"kept"}
 
     recreate(run, 2)
     again = run.ends()

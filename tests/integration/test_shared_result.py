@@ -28,26 +28,26 @@ def test_fault_70_five_backfill_dates_make_a_shared_result_once(pipeline: Pipeli
 
     def waiting() -> int:
         runs = [each["dag_run_id"] for each in airflow.api("GET", "/dags/dimension/dagRuns")["dag_runs"]]
-        states = [airflow.task_instance("dimension", each, "g.airports")["state"] for each in runs]
+        states = [airflow.task_instance("dimension", run, "g.airports")["state"] for run in runs]
         return states.count("deferred")
 
     def story() -> str:
         runs = airflow.dag_runs("dimension")
-        return "\n".join(airflow.describe("dimension", each["dag_run_id"]) for each in runs)
+        return "\n".join(airflow.describe("dimension", run["dag_run_id"]) for run in runs)
 
     airflow.wait_until(lambda: waiting() == 4, STEP_TIMEOUT_S, "four dates wait in the triggerer", story)
     (gates / "airports.hold").unlink()
     runs = airflow.wait_backfill(backfill)
-    assert [each["state"] for each in runs] == ["success"] * 5
+    assert [run["state"] for run in runs] == ["success"] * 5
     assert {name: len(list(gates.glob(f"{name}.called-*"))) for name in ("airports", "daily")} == {
         "airports": 1,
         "daily": 5,
     }
 
-    journals = [pipeline.journal("dimension", each, "g") for each in DATES]
+    journals = [pipeline.journal("dimension", date, "g") for date in DATES]
     # Those that began at the same moment had claimed already: that attempt was given up, and counts as no failure.
-    adopted = [each.attempts["airports"][each.current("airports")] for each in journals]
-    assert "own failure" not in [cause for each in journals for cause in each.fenced("airports")]
+    adopted = [journal.attempts["airports"][journal.current("airports")] for journal in journals]
+    assert "own failure" not in [cause for journal in journals for cause in journal.fenced("airports")]
     shared = [each.outcome["shared"] for each in adopted]
     assert shared == [shared[0]] * 5
     for date, journal, attempt in zip(DATES, journals, adopted, strict=True):
@@ -55,7 +55,7 @@ def test_fault_70_five_backfill_dates_make_a_shared_result_once(pipeline: Pipeli
         assert journal.rows("daily") == [(date, sum(range(40)))]
         # As consumed: each date has let go of it. It outlives them all.
         assert "released" in attempt.objects
-    assert all(each.exists() for each in journals[0].files("airports"))
+    assert all(candidate.exists() for candidate in journals[0].files("airports"))
 
     store = S3Store(
         f"s3://{pipeline.bucket}/journal", endpoint_url=pipeline.s3.endpoint_url, session=pipeline.s3.session()
@@ -63,5 +63,5 @@ def test_fault_70_five_backfill_dates_make_a_shared_result_once(pipeline: Pipeli
     report = Sweeper(
         store, open_store(f"file://{pipeline.folder}/results"), SweepOptions(Retention.keep(), dry_run=True)
     ).sweep()
-    (kept,) = [each for each in report.entries if each.what.startswith(f"shared {shared[0]['key']}")]
+    (kept,) = [entry for entry in report.entries if entry.what.startswith(f"shared {shared[0]['key']}")]
     assert (kept.action, kept.why) == (Action.KEPT, "it outlives runs: --purge")

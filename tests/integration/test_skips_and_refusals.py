@@ -23,7 +23,7 @@ def test_fault_64_the_consumer_of_a_skipped_region_is_skipped_and_the_rest_is_pu
     assert set(journal.executions()) == {"base", "left", "lone", "lone_numbers", "side"}
     assert states["publish"] == "success"
     published = journal.publishes[-1]
-    assert {each["region"] for each in published["regions"]} == set(journal.executions())
+    assert {publish["region"] for publish in published["regions"]} == set(journal.executions())
     assert set(published["skipped"]) == {"right", "merged"}
 
 
@@ -49,7 +49,7 @@ def test_fault_78_control_another_exception_is_retried(pipeline: Pipeline) -> No
 
 def test_fault_27_access_denied_is_not_lost(pipeline: Pipeline, finished: DagRun) -> None:
     before = finished.journal()
-    tries = {each: finished.tries(each) for each in before.attempts}
+    tries = {attempt: finished.tries(attempt) for attempt in before.attempts}
     finished.delete("left", "merged")
 
     pipeline.set_aws_password("wrong")
@@ -61,7 +61,7 @@ def test_fault_27_access_denied_is_not_lost(pipeline: Pipeline, finished: DagRun
         pipeline.set_aws_password(SECRET_KEY)
 
     # It failed at its first try, with the reason, though its input is gone; nobody else was woken.
-    assert {each: finished.tries(each) for each in before.attempts} == {**tries, "merged": tries["merged"] + 1}
+    assert {attempt: finished.tries(attempt) for attempt in before.attempts} == {**tries, "merged": tries["merged"] + 1}
     assert finished.state("merged") == "failed"
     assert "StoreAccessDenied" in finished.log("merged")
     assert set(finished.journal().keys) == set(before.keys)

@@ -25,8 +25,8 @@ TASK = "g.numbers"
 def write_files(lake: Path, count: int) -> None:
     """One number a file, six bytes each."""
     lake.mkdir()
-    for each in range(count):
-        write_file(lake, each, each)
+    for number in range(count):
+        write_file(lake, number, number)
 
 
 def write_file(lake: Path, name: int, number: int) -> None:
@@ -55,13 +55,13 @@ def kill_driver(run: DagRun, region: str) -> None:
     jvm = run.jvm(region, 1)
     processes = [jvm, *jvm.children(recursive=True)]
     kill_9(jvm)
-    run.wait(lambda: all(is_gone(each) for each in processes), f"the end of {processes}")
+    run.wait(lambda: all(is_gone(process) for process in processes), f"the end of {processes}")
 
 
 def noted(run: DagRun, what: str, index: int | None = None) -> Counter[int]:
     """How often each file was ``handed`` (and not read) or ``read``: by the source's function, not by the journal."""
     notes = run.gates.glob(f"{what}-{'*' if index is None else index}-*")
-    return Counter(int(name) for each in notes for name in each.read_text().split())
+    return Counter(int(name) for note in notes for name in note.read_text().split())
 
 
 def parts(journal: JournalObjects, region: str) -> list[dict[str, Any]]:
@@ -73,14 +73,14 @@ def parts(journal: JournalObjects, region: str) -> list[dict[str, Any]]:
 def splits_by_attempt(journal: JournalObjects, region: str) -> Counter[int]:
     """How many splits of the result each attempt has read."""
     counts: Counter[int] = Counter()
-    for each in parts(journal, region):
-        counts[each["attempt"]] += len(each["splits"])
+    for part in parts(journal, region):
+        counts[part["attempt"]] += len(part["splits"])
     return counts
 
 
 def once(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """`counted` where nothing is lost and nothing doubled."""
-    return sorted((1, each) for each in numbers)
+    return sorted((1, number) for number in numbers)
 
 
 def ended(run: DagRun) -> JournalObjects:
@@ -134,10 +134,10 @@ def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_parts(dealt: D
     assert journal.rows("counted") == once({*range(1000)} - {changed} | {50_000})
     # Of subtask 0 one batch was read again; all others are those of its first attempt.
     *kept, made = parts(journal, "numbers[0]")
-    (dropped,) = [each for each in parts(before, "numbers[0]") if each not in kept]
+    (dropped,) = [part for part in parts(before, "numbers[0]") if part not in kept]
     assert (made["attempt"], len({*made["splits"]} - {*dropped["splits"]})) == (2, 1)
     (again,) = set(dealt.gates.glob("read-*")) - notes
-    (already,) = [each for each in notes if f"{changed:05d}" in each.read_text().split()]
+    (already,) = [note for note in notes if f"{changed:05d}" in note.read_text().split()]
     assert again.read_text() == already.read_text()
     # Subtask 1 was not touched, in Airflow neither.
     assert parts(journal, "numbers[1]") == parts(before, "numbers[1]")
@@ -163,7 +163,7 @@ def pulled(pipeline: Pipeline) -> DagRun:
 @pytest.mark.drill
 def test_fault_56_what_a_killed_subtask_held_goes_home_to_it_and_all_is_read_once(pulled: DagRun) -> None:
     journal = pulled.journal()
-    assert journal.executions() == {**{f"numbers[{each}]": 1 for each in range(4)}, "numbers[2]": 2, "counted": 1}
+    assert journal.executions() == {**{f"numbers[{number}]": 1 for number in range(4)}, "numbers[2]": 2, "counted": 1}
     assert journal.rows("counted") == once(range(64))
     assert noted(pulled, "read") == dict.fromkeys(range(64), 1)
     # Two batches of four were committed, two were in its hands. These are its successor's, and nobody else's.
@@ -175,6 +175,8 @@ def test_fault_56_what_a_killed_subtask_held_goes_home_to_it_and_all_is_read_onc
     assert base == [{"attempt": 1, "length": 2}]
     assert splits_by_attempt(journal, "numbers[2]")[1] == 8
     # Each split is with exactly one of the four.
-    keys = Counter(key for each in range(4) for part in parts(journal, f"numbers[{each}]") for key in part["splits"])
+    keys = Counter(
+        key for number in range(4) for part in parts(journal, f"numbers[{number}]") for key in part["splits"]
+    )
     assert len(keys) == 64
     assert set(keys.values()) == {1}

@@ -13,13 +13,13 @@ TOTAL = [(sum(range(50)),)]
 @pytest.mark.parametrize("cleared", [["left"], []], ids=["one task", "whole run"])
 def test_what_is_cleared_and_stands_is_kept_without_spark(finished: DagRun, cleared: list[str]) -> None:
     before = finished.journal()
-    calls = {each: finished.calls(each) for each in before.attempts}
+    calls = {attempt: finished.calls(attempt) for attempt in before.attempts}
 
     assert finished.clear(*cleared)
     journal = finished.ends()
 
     assert set(journal.keys) == set(before.keys), "the truth has not changed by a single object"
-    assert {each: finished.calls(each) for each in before.attempts} == calls
+    assert {attempt: finished.calls(attempt) for attempt in before.attempts} == calls
     for region in cleared or before.attempts:
         said = finished.said(region)
         assert (said["decision"], said["attempt"]) == ("kept", before.current(region))

@@ -14,15 +14,15 @@ from pipeline import Pipeline
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 REGIONS = ("aside", "made", "side", "total")
-ROWS = {"total": [(sum(range(50)),)], "side": [(49,)], "aside": [(each,) for each in range(7)]}
+ROWS = {"total": [(sum(range(50)),)], "side": [(49,)], "aside": [(number,) for number in range(7)]}
 
 
 def test_full_restarts_every_region_that_has_started_and_cancels_what_is_running(pipeline: Pipeline) -> None:
     run = pipeline.run("full")
     run.hold("total", "side")
     run.start()
-    for each in ("total", "side"):
-        run.wait_called(each)
+    for name in ("total", "side"):
+        run.wait_called(name)
     run.wait(lambda: run.state("aside") == "success", "the success of aside")
     run.make_fail_once("total")
 
@@ -32,12 +32,12 @@ def test_full_restarts_every_region_that_has_started_and_cancels_what_is_running
     journal = run.ends()
 
     assert journal.executions() == dict.fromkeys(REGIONS, 2)
-    assert {each: journal.fenced(each) for each in REGIONS} == {
+    assert {region: journal.fenced(region) for region in REGIONS} == {
         "aside": [], "made": [], "side": ["superseded"], "total": ["own failure"],
     }  # fmt: skip
-    resets = {each: journal.attempts[each][1].objects["reset"] for each in REGIONS}
-    assert {each["why"] for each in resets.values()} == {"the failover strategy is full: total@1 ended: own failure"}
-    assert {each: journal.rows(each) for each in ROWS} == ROWS
+    resets = {region: journal.attempts[region][1].objects["reset"] for region in REGIONS}
+    assert {reset["why"] for reset in resets.values()} == {"the failover strategy is full: total@1 ended: own failure"}
+    assert {row: journal.rows(row) for row in ROWS} == ROWS
     journal.check()
 
 
@@ -53,8 +53,8 @@ def test_recovery_mode_job_level_restarts_the_job_and_names_no_region_that_never
     journal = run.ends()
 
     assert journal.executions() == {"aside": 2, "made": 2, "side": 1, "total": 1}
-    assert sorted(each for each in REGIONS if "reset" in journal.attempts[each][1].objects) == ["aside", "made"]
-    assert {each: journal.rows(each) for each in ROWS} == ROWS
+    assert sorted(region for region in REGIONS if "reset" in journal.attempts[region][1].objects) == ["aside", "made"]
+    assert {row: journal.rows(row) for row in ROWS} == ROWS
     journal.check()
 
 
@@ -74,7 +74,7 @@ def test_individual_restarts_the_failed_region_and_what_it_misses_and_no_reader(
     assert run.tries("side") == 1
     assert journal.attempts["side"][1].reads == {"made": 1}
     assert journal.attempts["total"][3].reads == {"made": 2}
-    assert {each["region"]: each["attempt"] for each in journal.publishes[-1]["regions"]} == {
+    assert {publish["region"]: publish["attempt"] for publish in journal.publishes[-1]["regions"]} == {
         "aside": 1, "made": 2, "side": 1, "total": 3,
     }  # fmt: skip
-    assert {each: journal.rows(each) for each in ROWS} == ROWS
+    assert {row: journal.rows(row) for row in ROWS} == ROWS

@@ -105,8 +105,8 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
     dags = folder / "dags"
     jobs = dags / "integration_jobs"
     jobs.mkdir(parents=True)
-    for each in ("approximate_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py"):
-        (dags / each).write_text((HERE / "dags" / each).read_text())
+    for text in ("approximate_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py"):
+        (dags / text).write_text((HERE / "dags" / text).read_text())
     (jobs / "streams.py").write_text((HERE / "dags" / "integration_jobs" / "streams.py").read_text())
     airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
@@ -116,11 +116,11 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
     settings.write_text(WARM)
     outage = Outage()
     with S3Proxy(server, outage) as proxy, airflow:
-        found = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)
-        found.set_aws_password(SECRET_KEY)
+        pipeline = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)
+        pipeline.set_aws_password(SECRET_KEY)
         for name, slots in (("one_slot", 1), ("two_slots", 2)):
             airflow.api("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
-        yield found
+        yield pipeline
 
 
 @dataclass
@@ -174,11 +174,11 @@ class Streams:
 
     def told(self) -> dict[str, Any]:
         """What the audit returned, by channel."""
-        found: dict[str, Any] = self.run.said("audit")["channels"]
-        return found
+        document: dict[str, Any] = self.run.said("audit")["channels"]
+        return document
 
     def tries(self) -> dict[str, int]:
-        return {each: self.run.tries(each) for each in STAGES}
+        return {stage: self.run.tries(stage) for stage in STAGES}
 
 
 def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = None) -> Streams:
@@ -188,19 +188,19 @@ def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = 
     lake.mkdir()
     for number in range(FILES):
         path = lake / f"{number:03d}.csv"
-        path.write_text("".join(f"{each}\n" for each in range(number * IDS, (number + 1) * IDS)))
+        path.write_text("".join(f"{candidate}\n" for candidate in range(number * IDS, (number + 1) * IDS)))
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-    found = Streams(run)
+    streams = Streams(run)
     if hold_at is not None:
-        found.hold_at(hold_at)
+        streams.hold_at(hold_at)
     run.start()
-    return found
+    return streams
 
 
 @contextmanager
 def untouched(streams: Streams, *stages: tuple[str, int]) -> Iterator[None]:
     """These attempts keep their process; told by region and attempt."""
-    before = {each: streams.jvm(*each) for each in stages}
+    before = {stage: streams.jvm(*stage) for stage in stages}
     yield
     for (region, attempt), process in before.items():
         assert not is_gone(process), f"{region}@{attempt}"
@@ -250,9 +250,9 @@ def test_only_what_is_killed_starts_again_and_the_ledger_is_the_difference(strea
         try:
             found.wait_view("scores", 3)
         finally:
-            for each in processes:
-                if not is_gone(each):
-                    each.resume()
+            for process in processes:
+                if not is_gone(process):
+                    process.resume()
         found.hold_at(10 * IDS)
         found.wait(lambda: is_gone(zombie), "the end of the one that woke")
     assert found.tries() == {"events": 1, "scores": 2, "table": 3}
@@ -298,7 +298,7 @@ def test_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipel
     found = started(streams, "stages_sink", hold_at=4 * IDS)
     found.wait_done("scores", 4 * IDS)
 
-    others = [found.jvm(each, 1) for each in ("events", "table")]
+    others = [found.jvm(name, 1) for name in ("events", "table")]
     kill_9(found.jvm("scores", 1))
     found.wait_view("scores", 2, generation=2)
     assert all(map(is_gone, others))
@@ -353,7 +353,11 @@ def executor_of(driver: psutil.Process) -> psutil.Process | None:
     for each in psutil.process_iter(["cmdline"]):
         command = each.info["cmdline"] or []
         # It is told where its driver listens.
-        ports = {found.laddr.port for found in driver.net_connections(kind="tcp") if found.status == psutil.CONN_LISTEN}
+        ports = {
+            connection.laddr.port
+            for connection in driver.net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN
+        }
         told = [part for part in command if part.startswith("spark://CoarseGrainedScheduler@")]
         if told and int(told[0].rpartition(":")[2]) in ports:
             return each
@@ -367,7 +371,7 @@ def test_an_executor_airflow_itself_and_the_journal_are_lost_while_channels_are_
     found.wait_done("scores", 2 * IDS)
     airflow = found.run.airflow
 
-    with untouched(found, *((each, 1) for each in STAGES)):
+    with untouched(found, *((stage, 1) for stage in STAGES)):
         executor = executor_of(found.jvm("scores", 1))
         assert executor is not None
         kill_9(executor)

@@ -31,13 +31,13 @@ def test_fault_51_52_verify_keeps_three_levels_of_consumers_while_rows_are_equal
     side_misses_base(run)
     after = run.ends()
     assert after.ran_since(before) == {"base": 1, "side": 1}
-    assert {run.tries(each) for each in LEVELS} == {1}
+    assert {run.tries(level) for level in LEVELS} == {1}
     once, again = before.manifest("base", 1), after.manifest("base", 2)
     assert once["digest"] == again["digest"]
     assert (len(once["objects"]), len(again["objects"])) == (1, 2)
     assert (after.attempts["first"][1].reads, after.attempts["side"][2].reads) == ({"base": 1}, {"base": 2})
     assert "first keeps its result; digest equal: first read base@1, now @2." in run.log("base")
-    assert {each["region"]: each["attempt"] for each in after.publishes[-1]["regions"]} == {
+    assert {publish["region"]: publish["attempt"] for publish in after.publishes[-1]["regions"]} == {
         "base": 2, "first": 1, "second": 1, "third": 1, "side": 2,
     }  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_fault_51_52_verify_keeps_three_levels_of_consumers_while_rows_are_equal
     run.forget()
     run.start()
     assert run.ends().ran_since(after) == {}
-    assert {run.said(each)["decision"] for each in REGIONS} == {"kept"}
+    assert {run.said(region)["decision"] for region in REGIONS} == {"kept"}
     assert "digest equal: first read base@1, now @2" in run.said("first")["why"]
 
     # Other rows: the digest says so, and all three levels follow.

@@ -42,18 +42,18 @@ def chain(
 def refused(found: Job, *words: str) -> None:
     with pytest.raises(JobDefinitionError) as raised:
         found.validate()
-    for each in words:
-        assert each in str(raised.value)
+    for word in words:
+        assert word in str(raised.value)
 
 
 def test_a_channel_is_neither_an_input_nor_a_result() -> None:
     regions = chain().regions()
-    assert [each.name for each in regions.regions] == ["events", "scores", "table"]
+    assert [region.name for region in regions.regions] == ["events", "scores", "table"]
     scores = regions.region("scores")
     assert (scores.inputs, scores.results, scores.upstream) == ((), (), ())
     assert [(each.result, each.region) for each in scores.channels_in] == [("events", "events")]
     assert scores.channels_out == ("scores",)
-    assert [each.is_stage for each in regions.regions] == [True, True, True]
+    assert [region.is_stage for region in regions.regions] == [True, True, True]
     assert regions.region("table").results == ("table",)
     assert regions.consumers("events") == ()
 

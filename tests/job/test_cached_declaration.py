@@ -39,16 +39,16 @@ def declared(*, cached: Any = "verify", raw: Any = "verify", splits: Any = FILES
 
 
 def refused(flights: Job) -> str:
-    with pytest.raises(JobDefinitionError) as found:
+    with pytest.raises(JobDefinitionError) as error:
         flights.regions()
-    return str(found.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize("result", [CACHED, CACHED_MEMORY_ONLY, "CACHED"])
 def test_a_cached_result_cuts_regions_as_a_written_one_does(result):
     flights = declared(result=result, raw="assume")
     assert flights.regions().names == ("routes", "delays")
-    assert [cached_results(each, flights.vertices) for each in flights.regions().regions] == [("routes",)] * 2
+    assert [cached_results(region, flights.vertices) for region in flights.regions().regions] == [("routes",)] * 2
 
 
 @pytest.mark.parametrize("mode", ["always", None])

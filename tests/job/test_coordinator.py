@@ -117,7 +117,7 @@ def declared(coordinator: type | None):
 @pytest.mark.parametrize(("kind", "supports"), [(Given, True), (Volatile, False)])
 def test_the_plan_says_which_vertices_have_one_and_whether_it_takes_snapshots(kind: type, supports: bool):
     plan = plan_job(declared(kind), "ref", FACTS).record
-    found = {each.name: (each.coordinators, each.is_volatile) for each in plan.regions}
+    found = {region.name: (region.coordinators, region.is_volatile) for region in plan.regions}
     assert found["read[a]"] == ((CoordinatorPlan("read", supports),), not supports)
     assert found["total"] == ((), False)
 

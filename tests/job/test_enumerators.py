@@ -24,20 +24,22 @@ from airflow_recovery.job.enumerators import (
 
 def ranges(**changes: Any) -> list[Any]:
     given: dict[str, Any] = {"table": "t", "column": "id", "lower": 0, "upper": 25, "width": 10, "as_of": None}
-    return [each.payload for each in key_range_splits(**{**given, **changes})]
+    return [split.payload for split in key_range_splits(**{**given, **changes})]
 
 
 def test_key_ranges_are_half_open_and_leave_nothing_out() -> None:
-    assert [(each["lower"], each["upper"]) for each in ranges()] == [(0, 10), (10, 20), (20, 25)]
+    assert [(range_["lower"], range_["upper"]) for range_ in ranges()] == [(0, 10), (10, 20), (20, 25)]
     assert ranges(lower=-5, upper=5)[0]["predicate"] == "id >= -5 AND id < 5"
-    numbers = [number for each in ranges(lower=-7, upper=31, width=4) for number in range(each["lower"], each["upper"])]
+    numbers = [
+        number for range_ in ranges(lower=-7, upper=31, width=4) for number in range(range_["lower"], range_["upper"])
+    ]
     assert numbers == list(range(-7, 31))
 
 
 def test_a_table_that_grows_keeps_its_ranges_but_for_the_last() -> None:
     def keys(**changes: Any) -> list[str]:
         given: dict[str, Any] = {"table": "t", "column": "id", "lower": 0, "width": 10, "as_of": None}
-        return [each.key for each in key_range_splits(**{**given, **changes})]
+        return [split.key for split in key_range_splits(**{**given, **changes})]
 
     assert keys(upper=25)[:2] == keys(upper=47)[:2]
     assert keys(upper=25)[2] not in keys(upper=47)
@@ -55,7 +57,7 @@ def test_a_table_that_grows_keeps_its_ranges_but_for_the_last() -> None:
     ],
 )
 def test_days_of_an_interval(start: str, end: str, expected: list[str]) -> None:
-    assert [each.payload for each in date_splits(day_moment(start), day_moment(end))] == expected
+    assert [split.payload for split in date_splits(day_moment(start), day_moment(end))] == expected
 
 
 def test_zulu_is_understood() -> None:
@@ -85,7 +87,7 @@ class Orders:
 @pytest.mark.parametrize("enumerator", [orders, Orders])
 def test_one_s_own_may_be_a_function_or_a_class(enumerator: Any) -> None:
     found = yielded_splits(enumerator, {"first": 3}, where="w")
-    assert [(each.name, each.payload) for each in found] == [("order-3", 3), ("order-4", 4)]
+    assert [(split.name, split.payload) for split in found] == [("order-3", 3), ("order-4", 4)]
 
 
 def test_a_class_may_take_snapshots() -> None:
@@ -115,8 +117,8 @@ def resumed(until: int, of: str = "orders") -> ResumedEnumerator:
     return ResumedEnumerator(lambda: Numbered(until), of, where="w")
 
 
-def names_of(found: Enumeration) -> list[str]:
-    return [each.name for each in found.splits.values()]
+def names_of(enumeration: Enumeration) -> list[str]:
+    return [split.name for split in enumeration.splits.values()]
 
 
 def test_a_new_enumerator_goes_on_where_the_one_before_it_was() -> None:

@@ -105,7 +105,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     count = iter(range(1_000))
 
     def forget() -> None:
-        for name in [each for each in sys.modules if each.partition(".")[0] in PACKAGES]:
+        for name in [module for module in sys.modules if module.partition(".")[0] in PACKAGES]:
             del sys.modules[name]
 
     def write(contents: Mapping[str, str]) -> ModuleType:

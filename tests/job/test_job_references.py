@@ -10,7 +10,7 @@ from airflow_recovery.job.references import ImportTarget, Reference, references
 
 def uses(code: str) -> set[str]:
     tree = ast.parse(textwrap.dedent(code))
-    return {".".join(each.path) for each in references(tree.body) if each.imported is None}
+    return {".".join(reference.path) for reference in references(tree.body) if reference.imported is None}
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_decorators_left_out_do_not_hide_the_same_name_elsewhere() -> None:
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     found = references(tree.body, without=[function.decorator_list[0]])
-    assert {each.path for each in found} == {("traced",), ("LIMIT",)}
+    assert {reference.path for reference in found} == {("traced",), ("LIMIT",)}

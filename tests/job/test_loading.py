@@ -19,7 +19,7 @@ def lake_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (package / "broken.py").write_text("import surely_not_installed\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
-    for name in [each for each in sys.modules if each.partition(".")[0] == "lake_jobs"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "lake_jobs"]:
         del sys.modules[name]
 
 

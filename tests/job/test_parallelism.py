@@ -68,7 +68,7 @@ def test_fault_62_the_same_keys_in_another_order_are_the_same_subtasks() -> None
     declare(made, "other", "b", parallelism=["mon", "sun"], sink=True)
     assert made.parallelism_of("b") is made.parallelism_of("a") == LiteralKeys(("mon", "tue"))
     assert made.parallelism_of("other") is not made.parallelism_of("a")
-    assert [each.regions for each in chains(made)] == [("a", "b"), ("other",)]
+    assert [chain.regions for chain in chains(made)] == [("a", "b"), ("other",)]
 
 
 def test_a_chain_joins_what_is_read_subtask_by_subtask() -> None:
@@ -81,7 +81,7 @@ def test_a_chain_joins_what_is_read_subtask_by_subtask() -> None:
     declare(made, "b", "a", parallelism=DAYS, result=BLOCKING)
     declare(made, "both", "b", "c", parallelism=DAYS, sink=True)
     declare(made, "all", "b", "lone", sink=True)
-    assert {each.regions for each in chains(made)} == {("a", "c", "b", "both"), ("lone",)}
+    assert {chain.regions for chain in chains(made)} == {("a", "c", "b", "both"), ("lone",)}
 
 
 def test_a_number_of_subtasks_is_in_the_fingerprint_and_keys_are_not() -> None:
@@ -100,7 +100,7 @@ def test_a_number_of_subtasks_is_in_the_fingerprint_and_keys_are_not() -> None:
 def test_a_subtask_s_name_is_injective() -> None:
     assert subtask_region("a", None) == "a"
     pairs = [("a", None), ("a", "b"), ("a", "b]"), ("a", "[b]"), ("a.b", "c"), ("a", "b.c")]
-    assert len({subtask_region(*each) for each in pairs}) == len(pairs)
+    assert len({subtask_region(*pair) for pair in pairs}) == len(pairs)
 
 
 def test_fault_62_recorded_keys_keep_their_order_and_new_ones_come_last() -> None:

@@ -34,8 +34,10 @@ def declared(*, source: Any = BLOCKING_PERSISTENT, vertex: Any = BLOCKING_PERSIS
 
 
 def test_regions_whose_results_all_outlive_the_run_are_marked_in_the_plan():
-    found = {each.name: each.persistent for each in plan_job(declared(), "tests.job:flights", FACTS).record.regions}
-    assert found == {"raw": True, "airports": True, "daily": False}
+    persistents = {
+        region.name: region.persistent for region in plan_job(declared(), "tests.job:flights", FACTS).record.regions
+    }
+    assert persistents == {"raw": True, "airports": True, "daily": False}
 
 
 def test_a_result_of_a_run_cannot_be_read_by_a_shared_one():

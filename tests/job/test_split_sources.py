@@ -177,7 +177,7 @@ def test_what_is_declared_is_in_the_fingerprint() -> None:
         enumerated_by(orders, params={"day": "{{ ds }}"}),
         enumerated_by(orders, params={"day": "2013-01-01"}),
     ]
-    assert len({fingerprint(each) for each in kinds}) == len(kinds)
+    assert len({fingerprint(kind) for kind in kinds}) == len(kinds)
     # It decides what is read, and that is judged split by split.
     assert fingerprint(files("/lake")) == fingerprint(files("/lake", vanished="fail"))
 
@@ -225,7 +225,7 @@ def read_locally(splits: Any, *, parallelism: Any = None, given: Any = None) -> 
 
     @made.source(splits=splits, parallelism=parallelism, name="raw")
     def raw(splits: Any) -> Any:
-        return Frame([each.name if isinstance(each, Split) else each.uri for each in splits])
+        return Frame([split.name if isinstance(split, Split) else split.uri for split in splits])
 
     @made.sink(inputs={"read": "raw"}, parallelism=parallelism)
     def shown(read: Any) -> Any:

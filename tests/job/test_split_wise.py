@@ -40,9 +40,9 @@ def flights(**source: Any) -> Job:
 
 
 def refused(made: Job) -> str:
-    with pytest.raises(JobDefinitionError) as found:
+    with pytest.raises(JobDefinitionError) as error:
         made.validate()
-    return str(found.value)
+    return str(error.value)
 
 
 def test_a_region_that_is_declared_throughout_commits_split_by_split() -> None:

@@ -91,4 +91,4 @@ def write(store: ObjectStore, events: list[JobEvent], writer_id: str = "w", **op
 def read(store: ObjectStore, gaps: list[Gap] | None = None) -> list[JobEvent]:
     """The history, without what streams say of themselves. Strict, unless ``gaps`` is given."""
     found = (each.event for each in read_stream(store, IDENTITY, gaps=gaps))
-    return [each for each in found if not isinstance(each, StreamEnded)]
+    return [event for event in found if not isinstance(event, StreamEnded)]

@@ -448,19 +448,21 @@ def test_there_is_an_example_of_every_kind_and_of_every_field():
     for record in (kind.record for kind in RECORD_KINDS.values()):
         for field in fields(record):
             assert any(
-                getattr(each, field.name) not in (None, (), "") for each in EXAMPLES.values() if type(each) is record
+                getattr(example, field.name) not in (None, (), "")
+                for example in EXAMPLES.values()
+                if type(example) is record
             ), f"{record.__name__}.{field.name}"
 
 
 def strategy(kind: type[Record]) -> st.SearchStrategy[Record]:
-    found = values_of(kind)
-    return found.map(in_order) if kind is PlanRecord else found
+    values = values_of(kind)
+    return values.map(in_order) if kind is PlanRecord else values
 
 
 def in_order(plan: PlanRecord) -> PlanRecord:
     """The same regions, each once, and each after those that it reads."""
-    regions = list({each.name: each for each in plan.regions}.values())
-    before = [{each.name for each in regions[:at]} for at in range(len(regions))]
+    regions = list({region.name: region for region in plan.regions}.values())
+    before = [{region.name for region in regions[:at]} for at in range(len(regions))]
     return replace(
         plan,
         regions=tuple(
@@ -515,9 +517,9 @@ def test_this_version_writes_the_golden_bytes(name):
     written = json.loads(body)
     assert codec.canonical_json(written).encode() == body
     del written["crc"]
-    found = json.loads(golden)
-    found.pop("crc", None)
-    assert codec.canonical_json(written) == codec.canonical_json(found)
+    document = json.loads(golden)
+    document.pop("crc", None)
+    assert codec.canonical_json(written) == codec.canonical_json(document)
 
 
 def test_fault_35_every_changed_digit_of_a_record_is_found():
@@ -557,17 +559,17 @@ def is_json(body: bytes) -> bool:
 
 
 def test_fault_111_a_record_whose_checksum_was_damaged_in_its_name_is_found():
-    found = damaged_in_the_name_of_its_checksum()
-    assert len(found) > 10
-    for each in found:
-        refused(each, r"expected a checksum \(crc\), found none", Outcome)
+    damaged = damaged_in_the_name_of_its_checksum()
+    assert len(damaged) > 10
+    for it in damaged:
+        refused(it, r"expected a checksum \(crc\), found none", Outcome)
 
 
 def test_fault_111_control_where_any_field_may_stand_there_it_is_believed(monkeypatch):
-    found = damaged_in_the_name_of_its_checksum()
-    every = {field for each in found for field in json.loads(each)}
+    damaged = damaged_in_the_name_of_its_checksum()
+    every = {field for it in damaged for field in json.loads(it)}
     monkeypatch.setattr(codec, "_FIELDS_AT_FIRST", every)
-    assert {decode_record(IDENTITY, Outcome, each, where="x").attempt for each in found} == {3}
+    assert {decode_record(IDENTITY, Outcome, it, where="x").attempt for it in damaged} == {3}
 
 
 @pytest.mark.parametrize("name", ["", "\ud800"], ids=["empty", "half a character"])
@@ -585,9 +587,9 @@ def test_fault_111_control_where_any_field_may_stand_there_it_is_believed(monkey
     ],
 )
 def test_fault_105_an_id_that_has_no_key_is_refused(record, change, name):
-    found = json.loads(encode_record(IDENTITY, EXAMPLES[record]))
-    change(found["body"], name)
-    refused(codec.resealed(found), "invalid body", RECORD_KINDS[record].record)
+    document = json.loads(encode_record(IDENTITY, EXAMPLES[record]))
+    change(document["body"], name)
+    refused(codec.resealed(document), "invalid body", RECORD_KINDS[record].record)
 
 
 @pytest.mark.parametrize(
@@ -625,9 +627,9 @@ def test_the_batch_of_a_subtask_is_written_where_there_is_one():
 
 def test_a_mode_of_a_newer_version_is_refused():
     record = PlanRecord("job", (RegionPlan("a", (), ("a",), (), True, None, determinism=(("a", Determinism.VERIFY),)),))
-    found = json.loads(encode_record(IDENTITY, record).replace(b'"verify"', b'"guess"'))
-    found["crc"] = codec.checksum(found["body"])
-    refused(json.dumps(found).encode(), "a Determinism, one of .*, found 'guess'", PlanRecord)
+    document = json.loads(encode_record(IDENTITY, record).replace(b'"verify"', b'"guess"'))
+    document["crc"] = codec.checksum(document["body"])
+    refused(json.dumps(document).encode(), "a Determinism, one of .*, found 'guess'", PlanRecord)
 
 
 @pytest.mark.parametrize("digest", [1, ["a"], True])

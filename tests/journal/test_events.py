@@ -17,7 +17,7 @@ def test_every_event_gives_itself_back(event: JobEvent) -> None:
 
 
 def test_every_event_type_is_registered_and_tried() -> None:
-    assert {each.type for each in EXAMPLE_EVENTS} == EVENT_TYPES
+    assert {example_event.type for example_event in EXAMPLE_EVENTS} == EVENT_TYPES
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_every_event_type_is_registered_and_tried() -> None:
     [{"attempt": "2"}, {"attempt": True}, {"files_checked": None}, {"seconds_saved": "1"}, {"type": 1}, {"why": 3}],
 )
 def test_an_event_with_wrong_fields_is_refused(change: dict[str, object]) -> None:
-    kept = next(each for each in EXAMPLE_EVENTS if each.type == "RegionKept")
+    kept = next(example_event for example_event in EXAMPLE_EVENTS if example_event.type == "RegionKept")
     with pytest.raises(StreamDamaged, match="here"):
         event_from_json({**event_to_json(kept), **change}, where="here")
 

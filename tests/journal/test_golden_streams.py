@@ -27,7 +27,11 @@ from airflow_recovery.store.local import LocalStore
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS: dict[str, list[JobEvent]] = {
-    "streams-v1": [each for each in EXAMPLE_EVENTS[:-1] if each not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS)],
+    "streams-v1": [
+        example_event
+        for example_event in EXAMPLE_EVENTS[:-1]
+        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS)
+    ],
     "streams-v1-commits": COMMIT_EVENTS,
     "streams-v1-holds": HOLD_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,
@@ -39,19 +43,21 @@ def segments(store: LocalStore, events: list[JobEvent]) -> dict[str, bytes]:
     """The events, in segments of about 2 kB, as this version writes them."""
     writer = EventWriter(store, IDENTITY, WRITER, buffer_bytes=2000, flush_interval_s=FOR_EVER, now=lambda: AT)
     with writer._changed:  # nothing is written before all of it waits: so it is always cut in the same places
-        for each in events:
-            writer.record(each)
+        for event in events:
+            writer.record(event)
     assert writer.close().failed is None
     return {each.key.rpartition("/")[2]: store.get(each.key).body for each in store.list()}
 
 
 def golden(store: LocalStore, folder: str) -> None:
-    for each in sorted((GOLDEN / folder).iterdir()):
-        store.put(f"{STREAMS}{WRITER}/{each.name}", each.read_bytes())
+    for path in sorted((GOLDEN / folder).iterdir()):
+        store.put(f"{STREAMS}{WRITER}/{path.name}", path.read_bytes())
 
 
 def test_every_event_type_is_in_one_of_the_folders() -> None:
-    assert sorted(map(repr, EXAMPLE_EVENTS[:-1])) == sorted(repr(each) for found in FOLDERS.values() for each in found)
+    assert sorted(map(repr, EXAMPLE_EVENTS[:-1])) == sorted(
+        repr(each) for folder in FOLDERS.values() for each in folder
+    )
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -65,11 +71,11 @@ def test_what_the_first_stream_says_of_itself(local_store: LocalStore) -> None:
     gaps: list[Gap] = []
     assert isinstance([each.event for each in read_stream(local_store, IDENTITY, gaps=gaps)][-1], StreamEnded)
     # What the example of these two says of itself.
-    assert [each.kind for each in gaps] == [GapKind.IN_DOUBT, GapKind.DROPPED]
-    assert any(isinstance(each, EventsDropped) for each in EXAMPLE_EVENTS)
+    assert [gap.kind for gap in gaps] == [GapKind.IN_DOUBT, GapKind.DROPPED]
+    assert any(isinstance(example_event, EventsDropped) for example_event in EXAMPLE_EVENTS)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_this_version_writes_the_golden_bytes(folder: str, local_store: LocalStore) -> None:
-    written = {each.name: each.read_bytes() for each in (GOLDEN / folder).iterdir()}
+    written = {path.name: path.read_bytes() for path in (GOLDEN / folder).iterdir()}
     assert segments(local_store, FOLDERS[folder]) == written

@@ -62,9 +62,9 @@ class Stream:
         with pytest.raises(StreamDamaged, match=match):
             self.read()
         gaps: list[Gap] = []
-        found = self.read(gaps)
-        assert [(each.writer, each.kind) for each in gaps] == [("w", GapKind.DAMAGED)]
-        return found
+        events = self.read(gaps)
+        assert [(gap.writer, gap.kind) for gap in gaps] == [("w", GapKind.DAMAGED)]
+        return events
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_fault_34_a_torn_last_record_is_dropped_at_every_length_and_counted(stre
         gaps: list[Gap] = []
         lengths.add(len(stream.read(gaps)))
         is_whole_line = stream.second[:cut].endswith(b"\n")
-        assert [each.kind for each in gaps] == [GapKind.NOT_ENDED if is_whole_line else GapKind.TORN]
+        assert [gap.kind for gap in gaps] == [GapKind.NOT_ENDED if is_whole_line else GapKind.TORN]
         assert len(stream.read()) in (3, 4)
     assert lengths == {3, 4}
 
@@ -119,7 +119,7 @@ def test_fault_35_what_other_writers_say_is_good_all_the_same(stream: Stream) ->
     stream.put(1, stream.first.replace(b'"r2"', b'"rX"'))
     gaps: list[Gap] = []
     assert stream.read(gaps) == [skipped(1), skipped(9)]
-    assert [each.kind for each in gaps] == [GapKind.DAMAGED]
+    assert [gap.kind for gap in gaps] == [GapKind.DAMAGED]
 
 
 def test_fault_36_a_missing_segment_is_loud_and_nothing_behind_the_hole_is_believed(stream: Stream) -> None:
@@ -261,7 +261,7 @@ def test_fault_43_a_segment_that_a_stalled_writer_adds_after_the_purge_does_not_
     journal.close(Closed((InputRef("b", 3),)), 1)
     assert read(local_store) == []
     assert read(local_store, gaps) == []
-    assert [each.kind for each in gaps] == [GapKind.PURGED]
+    assert [gap.kind for gap in gaps] == [GapKind.PURGED]
 
 
 def test_a_stranger_among_the_streams_is_named(stream: Stream) -> None:

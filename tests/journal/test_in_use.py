@@ -20,7 +20,7 @@ def journal(local_store: LocalStore) -> Journal:
 
 
 def a_plan(*names: str, code: str = "code 1") -> PlanRecord:
-    return PlanRecord("job", tuple(RegionPlan(each, (each,), (each,), (), True, code) for each in names))
+    return PlanRecord("job", tuple(RegionPlan(name, (name,), (name,), (), True, code) for name in names))
 
 
 def a_claim(region: str, attempt: int, plan: PlanRecord, at: str) -> Claim:

@@ -323,8 +323,8 @@ def part(number, writer="w1", splits=("k",)):
 def test_parts_are_read_back_in_order_and_their_number_is_in_the_names(journal):
     journal.claim(claim())
     parts = tuple(part(number, splits=(f"k{number}",)) for number in range(12))
-    for each in parts:
-        journal.put_part(each)
+    for candidate in parts:
+        journal.put_part(candidate)
     assert state(journal).of("P").attempts[1].parts == 12
     assert journal.read_parts("P", 1, 12) == parts
     assert journal.read_parts("P", 1, 3) == parts[:3]

@@ -46,9 +46,9 @@ def test_nothing_that_is_written_is_found_or_stored(tmp_path: Path) -> None:
     found.reset(Reset("a", 1, "w", "why"))
     found.finish(finish("a", 1))
     state = found.list(["a", "b"]).state
-    assert not any(each.attempts for each in state.regions.values())
+    assert not any(region.attempts for region in state.regions.values())
     assert state.plans == {plan_hash(PLAN)}
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -49,7 +49,7 @@ def journal(local_store: LocalStore) -> Journal:
 def test_a_result_that_the_newest_publish_names_and_that_stands(journal):
     found = published_result(journal, "e")
     assert (found.publish, found.region, found.attempt) == (1, "E", 1)
-    assert [each.location for each in found.manifests] == ["file:///data/E/1"]
+    assert [manifest.location for manifest in found.manifests] == ["file:///data/E/1"]
 
 
 def test_nothing_is_published(local_store):
@@ -104,7 +104,10 @@ def test_of_a_parallel_vertex_every_subtask_s_part_that_stands(journal):
     )
     found = published_result(journal, "m")
     assert (found.publish, found.region, found.attempt) == (2, "m", 2)
-    assert [each.location for each in found.manifests] == ["file:///data/m~5Bjan~5D/1/m", "file:///data/m~5Bfeb~5D/2/m"]
+    assert [manifest.location for manifest in found.manifests] == [
+        "file:///data/m~5Bjan~5D/1/m",
+        "file:///data/m~5Bfeb~5D/2/m",
+    ]
     # One subtask that was reset, and the whole does not stand.
     journal.reset(Reset("m[jan]", 1, "ann", "wrong"))
     with pytest.raises(NotPublished, match=r"rests on m\[jan\]@1, now reset"):

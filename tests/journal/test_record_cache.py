@@ -39,8 +39,8 @@ def written(tmp_path_factory) -> Path:
     """A run with 25 finished regions, written once: each write is flushed to the disk."""
     folder = tmp_path_factory.mktemp("written")
     journal = Journal(LocalStore(f"file://{folder}"), IDENTITY, writer="w")
-    for each in REGIONS:
-        finish(journal, each)
+    for region in REGIONS:
+        finish(journal, region)
     return folder
 
 
@@ -55,7 +55,7 @@ def load(store: object, *, writes: bool = True) -> Journal:
     """What one process reads: all of it must be right."""
     journal = Journal(store, IDENTITY, writer="another", writes_snapshot=writes)  # type: ignore[arg-type]
     state = journal.load(journal.list(REGIONS))
-    assert all(state.of(each).current is not None for each in REGIONS)
+    assert all(state.of(region).current is not None for region in REGIONS)
     journal.wait_for_snapshot()
     return journal
 
@@ -178,7 +178,7 @@ def test_control_without_the_etags_what_is_in_the_journal_would_not_be_seen(coun
     journal = Journal(counted, IDENTITY, writer="w")
     counted.put(journal.layout.attempt("r000", 1, "outcome"), b"{}")
     monkeypatch.setattr(
-        RecordCache, "_missing", lambda self, etags: [each for each in etags if each not in self._known]
+        RecordCache, "_missing", lambda self, etags: [etag for etag in etags if etag not in self._known]
     )
     monkeypatch.setattr(RecordCache, "bodies", _believing(RecordCache.bodies))
     load(counted)

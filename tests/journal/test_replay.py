@@ -203,7 +203,7 @@ class History:
     def purge(self, journal, who, region, mine) -> None:
         """``closed``, and later the objects; the streams go too, or not, where somebody came back meanwhile."""
         state = self.fold()
-        if any(each.open_attempt is not None for each in state.regions.values()):
+        if any(region.open_attempt is not None for region in state.regions.values()):
             return
         highest = tuple(
             InputRef(name, each.latest_attempt) for name, each in state.regions.items() if each.latest_attempt
@@ -272,7 +272,7 @@ def test_fault_43_what_was_purged_counts_in_neither_even_where_its_events_are_le
     found = replay(Journal(run.inner, IDENTITY, writer="reader"))
     fold = run.fold()
     # Plans go with a purge; the events that name them may stay. A plan is never a reason to run anything.
-    assert [each for each in differences(fold, found.state) if not each.startswith("plans")] == []
+    assert [difference for difference in differences(fold, found.state) if not difference.startswith("plans")] == []
 
 
 @settings(max_examples=80)
@@ -296,11 +296,11 @@ def test_control_an_event_that_is_not_recorded_is_found_out() -> None:
     """The comparison is no formality: leave one event type out, and it says so."""
     run = played([("claim", 0, 1), ("finish", 0, 1), ("reset", 1, 1), ("claim", 1, 1)])
     events = [each.event for each in read_stream(run.inner, IDENTITY)]
-    for left_out in {type(each) for each in events} - {type(EXAMPLE_EVENTS[-1])}:
+    for left_out in {type(event) for event in events} - {type(EXAMPLE_EVENTS[-1])}:
         fold = EventFold({})
-        for each in events:
-            if type(each) is not left_out:
-                fold.add(each)
+        for event in events:
+            if type(event) is not left_out:
+                fold.add(event)
         assert differences(run.fold(), fold.state()), left_out
 
 
@@ -313,8 +313,8 @@ def test_fault_40_and_41_events_may_come_twice_and_in_any_order() -> None:
     for _ in range(20):
         rng.shuffle(events)
         fold = EventFold({})
-        for each in events:
-            fold.add(each)
+        for event in events:
+            fold.add(event)
         assert differences(run.fold(), fold.state()) == ()
 
 
@@ -333,7 +333,7 @@ def test_a_write_without_an_answer_is_a_hole_that_the_history_names() -> None:
         journal.claim(Claim("a", 1, "w", "0a", (), "run", 1, "ti", "tag", AT))
     run.end()
     found = replay(Journal(run.inner, IDENTITY, writer="reader"))
-    assert [each.kind for each in found.gaps] == [GapKind.IN_DOUBT]
+    assert [gap.kind for gap in found.gaps] == [GapKind.IN_DOUBT]
     assert differences(run.fold(), found.state) == ("a@1: claimed in the journal, nothing in the history",)
 
 
@@ -348,14 +348,16 @@ def test_a_record_of_another_process_that_is_as_good_is_what_the_history_tells()
 def test_it_is_told_once_even_if_noticed_often() -> None:
     run = played([("claim", 0, 0), ("finish", 0, 0), ("keep", 0, 0), ("keep", 0, 0), ("keep", 1, 0)])
     finishes = [each for each in read_stream(run.inner, IDENTITY) if each.event.type == "ExecutionVertexFinished"]
-    assert [each.writer for each in finishes] == ["process 1", "process 2"]
+    assert [finish.writer for finish in finishes] == ["process 1", "process 2"]
 
 
 def test_replaying_100_000_events_takes_seconds() -> None:
     """50,000 attempts of 1,000 regions, in the streams of 1,000 processes."""
     store = DictStore()
-    claim = next(each.subject for each in EXAMPLE_EVENTS if each.type == "AttemptClaimed")
-    outcome = next(each.subject for each in EXAMPLE_EVENTS if each.type == "ExecutionVertexFinished")
+    claim = next(example_event.subject for example_event in EXAMPLE_EVENTS if example_event.type == "AttemptClaimed")
+    outcome = next(
+        example_event.subject for example_event in EXAMPLE_EVENTS if example_event.type == "ExecutionVertexFinished"
+    )
     texts = []
     for number in range(1, 51):
         claimed = RecordWritten(occurred_at=AT, record=replace(claim, region="(r)", attempt=number))

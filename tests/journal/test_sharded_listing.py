@@ -32,9 +32,9 @@ def finished() -> MemoryStore:
     """1,000 regions have finished; one of them at its second attempt."""
     store = MemoryStore("memory://journal", Clock())
     journal = Journal(store, IDENTITY, writer="w")
-    for each in REGIONS:
-        journal.claim(Claim(each, 1, "w", "0a", (), "run", 1, "ti", "tag", "now"))
-        journal.finish(Outcome(each, 1, AttemptState.FINISHED, "w", "now", "code"))
+    for region in REGIONS:
+        journal.claim(Claim(region, 1, "w", "0a", (), "run", 1, "ti", "tag", "now"))
+        journal.finish(Outcome(region, 1, AttemptState.FINISHED, "w", "now", "code"))
     journal.claim(Claim(REGIONS[5], 2, "w", "0a", (), "run", 2, "ti", "tag", "now"))
     journal.finish(Outcome(REGIONS[5], 2, AttemptState.FINISHED, "w", "now", "code"))
     return store
@@ -61,7 +61,7 @@ def test_a_thousand_finished_regions_are_listed_in_one_round_trip(finished: Memo
     listing = Journal(store, IDENTITY, writer="w").list(REGIONS)
     assert store.counts() == {Verb.LIST: 3}
     assert len(listing.etags) == 2_002
-    assert all(listing.state.of(each).latest_attempt == (2 if each == REGIONS[5] else 1) for each in REGIONS)
+    assert all(listing.state.of(region).latest_attempt == (2 if region == REGIONS[5] else 1) for region in REGIONS)
 
 
 def test_control_one_listing_asks_for_one_page_after_the_other(finished: MemoryStore, monkeypatch: pytest.MonkeyPatch):
@@ -81,7 +81,7 @@ def test_requests_of_a_resume_without_and_with_a_snapshot(finished: MemoryStore)
     second = Journal(counted, IDENTITY, writer="second", writes_snapshot=True)
     state = second.load(second.list(REGIONS))
     assert counted.counts() == {Verb.LIST: 3, Verb.GET: 1}
-    assert all(state.of(each).current is not None for each in REGIONS)
+    assert all(state.of(region).current is not None for region in REGIONS)
     finished.delete([LAYOUT.snapshot])
 
 
@@ -89,7 +89,7 @@ def test_missing_outcomes_are_read_over_64_connections(finished: MemoryStore, mo
     meet = threading.Barrier(64)
     counted = CountingStore(finished)
     read = finished.get
-    first = {LAYOUT.attempt(each, 1, "outcome") for each in REGIONS[:64]}
+    first = {LAYOUT.attempt(region, 1, "outcome") for region in REGIONS[:64]}
 
     def get(key: str, max_bytes: int):
         if key in first:
@@ -124,10 +124,10 @@ def test_it_is_the_plain_listing_whatever_is_known_and_whatever_is_there(
     for name in known | others:
         store.put(LAYOUT.attempt(name, 1, "claim"), b"x")
         store.put(LAYOUT.attempt(name, 2, "outcome"), b"x")
-    for each in folders:
-        store.put(LAYOUT.prefix + each, b"x")
+    for folder in folders:
+        store.put(LAYOUT.prefix + folder, b"x")
     store.put(f"{encode('dag')}/other-run/g/closed", b"x")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharded_listing, "REGIONS_A_SHARD", size)
-        found = [each.key for each in list_sharded(store, LAYOUT, known)]
-    assert found == [each.key for each in store.list(LAYOUT.prefix)]
+        keys = [each.key for each in list_sharded(store, LAYOUT, known)]
+    assert keys == [each.key for each in store.list(LAYOUT.prefix)]

@@ -23,7 +23,7 @@ FOLDER = "_splits/dag/date-2026-01-01/group/read/"
 
 
 def splits(count: int) -> tuple[Split, ...]:
-    return tuple(Split.of_file(f"s3://lake/{each:04d}", 10, "e") for each in range(count))
+    return tuple(Split.of_file(f"s3://lake/{number:04d}", 10, "e") for number in range(count))
 
 
 def log_of(store: ObjectStore, writer: str = "me", **given: int) -> SplitLogStore:
@@ -47,7 +47,7 @@ def test_what_one_process_puts_another_one_reads(store: ObjectStore):
     assert other.append(lambda book: pull(1, book)) == Assign(1, 1, 0, (splits(2)[1].key,))
     assert mine.append(lambda book: pull(0, book)) == End(0, 1, 1)
     assert other.read().to_json() == mine.read().to_json()
-    assert [each.key for each in store.list(FOLDER)] == [f"{FOLDER}log-{each:08d}" for each in range(4)]
+    assert [each.key for each in store.list(FOLDER)] == [f"{FOLDER}log-{number:08d}" for number in range(4)]
 
 
 def test_threads_that_pull_at_once_are_each_given_something_else(store: ObjectStore):
@@ -64,19 +64,19 @@ def test_threads_that_pull_at_once_are_each_given_something_else(store: ObjectSt
 
     with ThreadPoolExecutor(4) as pool:
         given = [key for each in pool.map(read_all, range(4)) for key in each]
-    assert sorted(given) == sorted(each.key for each in splits(24))
+    assert sorted(given) == sorted(split.key for split in splits(24))
     assert not log_of(store).read().has_pending
 
 
 @pytest.mark.parametrize("kind", [FaultKind.LOST_REPLY, FaultKind.LOST_REPLY_THEN_RETRIED, FaultKind.TIMEOUT])
 def test_fault_24_every_write_loses_its_reply_and_is_read_back(local_store: LocalStore, kind: FaultKind):
     # Every second request, since a write is repeated after a time-out.
-    faults = [Fault(Verb.PUT_IF_ABSENT, kind, key=f"log-{each:08d}") for each in range(5)]
+    faults = [Fault(Verb.PUT_IF_ABSENT, kind, key=f"log-{number:08d}") for number in range(5)]
     log = log_of(FaultyStore(local_store, faults), deadline_s=30)
     log.append(lambda book: Discovered(splits(3)))
     given = [log.append(lambda book: pull(0, book)) for _ in range(4)]
     assert [type(each) for each in given] == [Assign, Assign, Assign, End]
-    assert log_of(local_store).read().held_by(0) == tuple(each.key for each in splits(3))
+    assert log_of(local_store).read().held_by(0) == tuple(split.key for split in splits(3))
 
 
 def test_fault_24_control_without_a_write_id_another_process_s_record_is_taken_for_ours(
@@ -111,7 +111,9 @@ def test_fault_24_a_write_whose_outcome_stays_unknown_is_no_success(local_store:
 def test_whatever_requests_fail_all_splits_are_given_once(local_store: LocalStore, seed: int):
     listing(local_store, 12)
     given: list[str] = []
-    logs = [log_of(SeededFaults(local_store, seed * 10 + each, rate=0.2, limit=25), str(each)) for each in range(2)]
+    logs = [
+        log_of(SeededFaults(local_store, seed * 10 + number, rate=0.2, limit=25), str(number)) for number in range(2)
+    ]
     ended: set[int] = set()
     while len(ended) < 2:
         for subtask, log in enumerate(logs):
@@ -125,7 +127,7 @@ def test_whatever_requests_fail_all_splits_are_given_once(local_store: LocalStor
             assert log_of(local_store).read().next_seq(subtask, 1) > seq or record is None
     book = log_of(local_store).read()
     given = [*book.held_by(0), *book.held_by(1)]
-    assert sorted(given) == sorted(each.key for each in splits(12))
+    assert sorted(given) == sorted(split.key for split in splits(12))
 
 
 # snapshots
@@ -137,7 +139,7 @@ def test_a_reader_begins_at_the_newest_snapshot(local_store: LocalStore):
     while not isinstance(log.append(lambda book: pull(0, book)), End):
         pass
     assert [each.key for each in local_store.list(f"{FOLDER}snapshot-")] == [
-        f"{FOLDER}snapshot-{each:08d}" for each in (9, 19, 29)
+        f"{FOLDER}snapshot-{number:08d}" for number in (9, 19, 29)
     ]
     counting = CountingStore(local_store)
     reader = log_of(counting)

@@ -18,7 +18,9 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 # What streams say of themselves is not for callers to record.
-RECORDABLE = [each for each in EXAMPLE_EVENTS if not isinstance(each, (EventsDropped, StreamEnded))]
+RECORDABLE = [
+    example_event for example_event in EXAMPLE_EVENTS if not isinstance(example_event, (EventsDropped, StreamEnded))
+]
 
 
 def eventually(claim: Callable[[], bool]) -> None:
@@ -172,7 +174,7 @@ def test_fault_42_what_was_dropped_is_said_where_it_is_missing(local_store: Loca
     assert [found[0], found[1], found[2], found[4]] == [skipped(number) for number in (0, 1, 2, 11)]
     assert isinstance(found[3], EventsDropped)
     assert found[3].count == 8
-    assert [each.kind for each in gaps] == [GapKind.DROPPED]
+    assert [gap.kind for gap in gaps] == [GapKind.DROPPED]
 
 
 def test_fault_42_what_waits_is_bounded_in_bytes_too(stuck_store: StuckStore) -> None:
@@ -215,7 +217,7 @@ def test_a_process_that_was_killed_leaves_a_stream_without_an_end(local_store: L
     eventually(lambda: len(read(local_store, [])) == 1)
     gaps: list = []
     assert read(local_store, gaps) == [skipped(1)]
-    assert [(each.writer, each.kind) for each in gaps] == [("w", GapKind.NOT_ENDED)]
+    assert [(gap.writer, gap.kind) for gap in gaps] == [("w", GapKind.NOT_ENDED)]
     writer.close()
 
 

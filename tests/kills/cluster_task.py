@@ -58,7 +58,7 @@ class ClusterRunner(Submitted):
         settings = [each for key, value in conf.items() for each in ("--conf", f"{key}={value}")]
         # spark-submit refuses a Python file here; what it would have run on a cluster of another kind is this class.
         runner = ["--class", "org.apache.spark.deploy.PythonRunner"]
-        jar = next(str(each) for each in (spark_home() / "jars").glob("spark-core_*.jar"))
+        jar = next(str(path) for path in (spark_home() / "jars").glob("spark-core_*.jar"))
         mode = ["--master", self.master, "--deploy-mode", "cluster", "--driver-memory", "512m"]
         return [str(spark_home() / "bin/spark-submit"), *mode, *settings, *runner, jar, APPLICATION, archive, str(spec)]
 

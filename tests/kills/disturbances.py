@@ -88,7 +88,7 @@ def disturb(scene: Scene, *disturbances: Disturbance) -> None:
     left = list(disturbances)
     while left:
         scene.look()
-        left = [each for each in left if next(each, END) is not END]
+        left = [disturbance for disturbance in left if next(disturbance, END) is not END]
         if left and time.monotonic() > deadline:
             story = scene.run.story() if scene.api_is_up else "(the API server is down)"
             raise AssertionError(f"{len(left)} disturbances have not ended; done: {scene.said}\n{story}")
@@ -165,9 +165,9 @@ def kill_all_schedulers(scene: Scene, moment: int) -> Disturbance:
     """``kill -9`` of each scheduler with its executor's workers, which are the supervisors; then new ones."""
     yield from scene.wait_finished(moment)
     airflow = scene.run.airflow
-    schedulers = [each for each in airflow.components if each.startswith("scheduler")]
-    for each in schedulers:
-        airflow.kill_group(each)
+    schedulers = [component for component in airflow.components if component.startswith("scheduler")]
+    for scheduler in schedulers:
+        airflow.kill_group(scheduler)
     scene.say("kill -9 of all schedulers")
     airflow.start(*schedulers)
 

@@ -16,6 +16,6 @@ if __name__ == "__main__":
     rows = {}
     for name, result in relay.run_local(spark).items():
         columns = sorted(result.columns)
-        rows[name] = sorted([row[each] for each in columns] for row in result.collect())
+        rows[name] = sorted([row[column] for column in columns] for row in result.collect())
     spark.stop()
     print(json.dumps(rows))

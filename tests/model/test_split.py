@@ -20,7 +20,7 @@ def test_a_file_s_key_is_its_path_etag_and_size() -> None:
         Split.of_file("s3://lake/a.csv", 4, "e1"),
         Split.of_file("s3://lake/a.csv", 3, "e2"),
     ]
-    assert len({A.key, *(each.key for each in others)}) == 4
+    assert len({A.key, *(other.key for other in others)}) == 4
     # It stands in journals: another way to make it would read everything again.
     assert A.key == Split.of_file("s3://lake/a.csv", 3, "e1").key == "ac345396ce8f3ce6de056e71"
 

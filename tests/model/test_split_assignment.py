@@ -168,7 +168,7 @@ def test_a_batch_holds_so_many_bytes_and_one_split_at_least() -> None:
 
 def test_a_batch_has_a_bounded_number_of_splits() -> None:
     found = batches([file(f"{at:05}", 0) for at in range(MAX_BATCH_SPLITS + 1)], batch_bytes=10)
-    assert [len(each) for each in found] == [MAX_BATCH_SPLITS, 1]
+    assert [len(batch) for batch in found] == [MAX_BATCH_SPLITS, 1]
 
 
 def test_fault_57_suspects_travel_alone_and_last() -> None:
@@ -181,4 +181,4 @@ def test_fault_57_batches_are_a_function_of_what_is_left(splits: list[Split], ba
     found = batches(splits, batch_bytes=batch_bytes)
     assert found == batches(reversed(splits), batch_bytes=batch_bytes)
     assert sorted((each for batch in found for each in batch), key=str) == sorted(splits, key=str)
-    assert all(len(each) == 1 or sum(one.weight for one in each) <= batch_bytes for each in found)
+    assert all(len(batch) == 1 or sum(one.weight for one in batch) <= batch_bytes for batch in found)

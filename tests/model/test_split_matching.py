@@ -47,6 +47,6 @@ SPLITS = st.lists(st.builds(Split.of, st.sampled_from("abcdef"), st.integers(0, 
 def test_every_split_is_in_exactly_one_kind(before: list[Split], today: list[Split]) -> None:
     found = match(before, today)
     assert sorted([*found.kept, *found.added, *found.overwritten], key=str) == sorted(today, key=str)
-    replaced = [each for each in before if any(each.uri == now.uri for now in found.overwritten)]
+    replaced = [split for split in before if any(split.uri == now.uri for now in found.overwritten)]
     assert sorted([*found.kept, *replaced, *found.vanished], key=str) == sorted(before, key=str)
     assert found.is_same is (set(before) == set(today))

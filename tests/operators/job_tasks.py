@@ -43,9 +43,9 @@ class Drivers:
         self.specs.append(spec)
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
-        names = [each.name for each in spec.vertices if each.is_result]
+        names = [vertex.name for vertex in spec.vertices if vertex.is_result]
         schema = '{"type":"struct","fields":[]}'
-        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
+        outputs = tuple(PartitionManifest(name, f"{spec.location}/{name}", (), 0, schema) for name in names)
         finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))
 
     def stop(self) -> None: ...

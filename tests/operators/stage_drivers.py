@@ -64,15 +64,15 @@ class StageDrivers(Drivers):
                 output.publish(epoch, [SegmentBody(0, RECORDS, b"....")])
         while reader is not None and (batch := reader.next_batch()) is not None:
             if output is not None:
-                counts = [SegmentBody(0, sum(r[1] - r[0] for r in each.ranges), b".") for each in batch.slices]
+                counts = [SegmentBody(0, sum(r[1] - r[0] for r in slice.ranges), b".") for slice in batch.slices]
                 output.publish(batch.number, counts, (batch.consumed,))
             records = tuple(sum(stop - start for start, stop in each) for each in batch.plan.read)
             reader.commit(batch, records)
         if output is not None:
             output.finish()
-        names = [each.name for each in spec.vertices if each.is_result] if stage.output is None else []
+        names = [vertex.name for vertex in spec.vertices if vertex.is_result] if stage.output is None else []
         schema = '{"type":"struct","fields":[]}'
-        outputs = tuple(PartitionManifest(each, f"{spec.location}/{each}", (), 0, schema) for each in names)
+        outputs = tuple(PartitionManifest(name, f"{spec.location}/{name}", (), 0, schema) for name in names)
         finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))
 
     def _client(self, spec: RegionSpec, channel: ChannelSpec) -> ChannelClient:

@@ -21,7 +21,7 @@ from airflow_recovery.task.notes import noting_failure, tell_how_to_repair
 
 def aside(**given: Any) -> SparkRegionOperator:
     dag = job_dag("dagjobs.shapes:diamond", **given)
-    return next(each for each in dag.tasks if isinstance(each, SparkRegionOperator) and each.region == "aside")
+    return next(task for task in dag.tasks if isinstance(task, SparkRegionOperator) and task.region == "aside")
 
 
 @pytest.fixture
@@ -134,7 +134,11 @@ def test_no_task_is_declared_with_a_callback_for_which_airflow_would_forget_a_pe
 def test_the_link_to_the_tab_is_where_the_plugin_puts_it() -> None:
     from airflow_recovery.api_server.plugin import RecoveryPlugin
 
-    (route,) = [each["url_route"] for each in RecoveryPlugin.external_views if each["destination"] == "dag_run"]
+    (route,) = [
+        external_view["url_route"]
+        for external_view in RecoveryPlugin.external_views
+        if external_view["destination"] == "dag_run"
+    ]
     link = RecoveryTabLink().get_link(aside(), ti_key=SimpleNamespace(dag_id="d", run_id="r"))
     assert link == tab_url("d", "r")
     assert link.endswith(f"/dags/d/runs/r/plugin/{route}")
@@ -160,6 +164,6 @@ def test_the_link_to_sparks_history(
 
 
 def test_every_region_has_both_links_and_subtasks_have_a_name() -> None:
-    assert [each.name for each in aside().operator_extra_links] == ["Recovery", "Spark history"]
-    tasks = [each for each in job_dag("dagjobs.parallel:dealt").tasks if isinstance(each, SparkRegionOperator)]
-    assert {each.map_index_template for each in tasks if each.task_id == "g.shown"} == {"{{ task.subtask }}"}
+    assert [link.name for link in aside().operator_extra_links] == ["Recovery", "Spark history"]
+    tasks = [task for task in job_dag("dagjobs.parallel:dealt").tasks if isinstance(task, SparkRegionOperator)]
+    assert {task.map_index_template for task in tasks if task.task_id == "g.shown"} == {"{{ task.subtask }}"}

@@ -60,7 +60,7 @@ def finishes() -> dict[str, set[tuple[str, str]]]:
         current = state.of(region).current
         assert current is not None
         assert current.outcome is not None
-        found[key] = {(Path(each.uri).name, each.etag) for each in current.outcome.externals}
+        found[key] = {(Path(external.uri).name, external.etag) for external in current.outcome.externals}
     return found
 
 
@@ -72,7 +72,7 @@ def is_a_fresh_run(lake: Path) -> bool:
     """What all subtasks have read is what a run on today's folder would: each file once, as it is now."""
     found = finishes()
     assert found["0"].isdisjoint(found["1"])
-    today = {(each.name, Split.of_external(one).etag) for each in lake.iterdir() for one in listed(each)}
+    today = {(path.name, Split.of_external(one).etag) for path in lake.iterdir() for one in listed(path)}
     return found["0"] | found["1"] == today
 
 
@@ -141,7 +141,7 @@ def test_one_index_that_is_cleared_leaves_the_others_their_attempt_and_their_hom
     assert after["1"] == before["1"]
     assert before["0"] < after["0"]
     assert attempt(lake, "1") == "kept"
-    (newest,) = [each.region for each in drivers.specs[2:]]
+    (newest,) = [spec.region for spec in drivers.specs[2:]]
     assert newest == "shown[0]"
 
 
@@ -161,7 +161,7 @@ def test_fault_56_two_subtasks_that_list_different_folders_never_share_a_split(
 def test_the_assignment_lies_beside_the_truth_of_the_run(recovery: Path, drivers: Drivers, lake: Path) -> None:
     attempts(lake)
     store, layout = open_stores(RecoverySettings.load()).journal, JournalLayout(IDENTITY)
-    assert [each.key for each in store.list(layout.splits)] == [layout.assignment("dealt_files", 0)]
+    assert [split.key for split in store.list(layout.splits)] == [layout.assignment("dealt_files", 0)]
 
 
 # --- other kinds of splits --------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_the_assignment_lies_beside_the_truth_of_the_run(recovery: Path, drivers
 def test_splits_that_are_no_files_go_the_same_way(recovery: Path, drivers: Drivers, lake: Path) -> None:
     days = {"job": "dagjobs.parallel:by_day", "region": "shown_days"}
     assert [attempt(lake, key, **days) for key in KEYS] == ["ran", "ran"]
-    read = [[Split.of_external(one).payload for one in each.trace.externals] for each in drivers.specs]
+    read = [[Split.of_external(one).payload for one in spec.trace.externals] for spec in drivers.specs]
     assert read == [["2024-01-01", "2024-01-03"], ["2024-01-02", "2024-01-04"]]
     assert [attempt(lake, key, **days) for key in KEYS] == ["kept", "kept"]
 
@@ -203,7 +203,7 @@ def test_fault_95_a_task_s_enumerator_goes_on_where_the_one_before_it_was(
         journal = Journal(open_stores(RecoverySettings.load()).journal, IDENTITY, writer="test")
         outcome = journal.load(journal.list(["shown_drops"])).of("shown_drops").current.outcome
         assert outcome is not None
-        return [each.etag.strip('"')[0] for each in outcome.externals]
+        return [external.etag.strip('"')[0] for external in outcome.externals]
 
     assert drops() == "ran"
     assert drops() == "kept"

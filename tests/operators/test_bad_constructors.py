@@ -308,7 +308,7 @@ def test_what_a_template_comes_to_is_checked_before_the_claim(
     options = {"job_recovery": {"execution.batch.job-recovery.enabled": recovers}}
     with pytest.raises((AirflowFailException, JobDefinitionError), match=said):
         run_try(drop_in(**given, **options), params=params)
-    assert [each for each in recovery.rglob("*") if each.is_file() and "journal" in str(each)] == []
+    assert [path for path in recovery.rglob("*") if path.is_file() and "journal" in str(path)] == []
 
 
 def test_what_a_sensors_template_comes_to_is_checked_before_it_waits(recovery: Path) -> None:
@@ -328,7 +328,7 @@ def test_the_job_itself_is_as_good_as_its_name(make: Callable[..., Any], monkeyp
     monkeypatch.setattr(diamond, "module_ref", None)
     made = make(job=diamond)
     tasks: Any = made.children.values() if isinstance(made, SparkJobTaskGroup) else [made]
-    assert {each.job for each in tasks} == {DIAMOND}
+    assert {candidate.job for candidate in tasks} == {DIAMOND}
 
 
 def test_a_job_that_no_driver_can_import_says_where_to_put_it() -> None:

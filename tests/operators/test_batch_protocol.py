@@ -60,7 +60,7 @@ class BatchWorld(fakes.World):
         upstream: dict[str, tuple[str, ...]] = {}
         for name, inputs in self.upstream.items():
             task = self.tasks[name]
-            upstream[task] = tuple(dict.fromkeys((*upstream.get(task, ()), *(self.tasks[each] for each in inputs))))
+            upstream[task] = tuple(dict.fromkeys((*upstream.get(task, ()), *(self.tasks[input] for input in inputs))))
         self.airflow = FakeAirflow({**upstream, fakes.PUBLISH: ("t",)}, retries=20)
 
     def run(self, own: TaskTry, process: fakes.Process, writer: str) -> Run:
@@ -129,7 +129,7 @@ def test_what_runs_again_is_what_would_run_again_without_batches(
         # Each rests on what its inputs are now.
         for name, inputs in UPSTREAM.items():
             pins = state.of(name).current.outcome.inputs
-            assert {pin.region: pin.attempt for pin in pins} == {each: world.current(each) for each in inputs}
+            assert {pin.region: pin.attempt for pin in pins} == {input: world.current(input) for input in inputs}
     assert batched.executions() == alone.executions()
 
 
@@ -137,8 +137,8 @@ def c0_and_c1_have_new_files_and_what_they_read_is_gone() -> BatchWorld:
     """That they must run is known to their own task alone: so `P0` can't know what is wanted of it."""
     world = finished(BATCHED, [], [])
     world.files = (ExternalObject("c", "s3://lake/new.csv", 1, "etag"),)
-    for each in ("p0", "p1"):
-        world.delete_results(each, 1)
+    for name in ("p0", "p1"):
+        world.delete_results(name, 1)
     world.airflow.clear("C0")
     world.until_green(100)
     assert world.executions() == Counter(dict.fromkeys(("p0", "p1", "c0", "c1", "t"), 2) | dict.fromkeys(OTHERS, 1))

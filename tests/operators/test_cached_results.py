@@ -45,7 +45,7 @@ class Servers:
 
 
 def test_over_spark_submit_it_is_refused_before_the_claim(recovery: Path, lake: dict[str, Any]) -> None:
-    tasks = {each.task_id: each for each in job_dag(KEPT).tasks}
+    tasks = {task.task_id: task for task in job_dag(KEPT).tasks}
     for region in ("kept", "total"):
         with pytest.raises(AirflowFailException) as refused:
             run_try(tasks[f"{GROUP}.{region}"], **lake)
@@ -60,14 +60,14 @@ def test_control_unless_it_is_refused_an_attempt_is_claimed(
     recovery: Path, lake: dict[str, Any], drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_recovery.operators.region.check_cached_connection", lambda *_: None)
-    tasks = {each.task_id: each for each in job_dag(KEPT).tasks}
+    tasks = {task.task_id: task for task in job_dag(KEPT).tasks}
     assert run_try(tasks[f"{GROUP}.kept"], **lake)["attempt"] == 1
 
 
 def test_the_spec_says_how_it_is_kept(recovery: Path, lake: dict[str, Any], drivers: Drivers) -> None:
-    tasks = {each.task_id: each for each in job_dag(KEPT, conn_id="connect").tasks}
+    tasks = {task.task_id: task for task in job_dag(KEPT, conn_id="connect").tasks}
     run_try(tasks[f"{GROUP}.kept"], **lake)
-    assert {each.name: (each.is_result, each.storage_level) for each in drivers.specs[0].vertices} == {
+    assert {vertex.name: (vertex.is_result, vertex.storage_level) for vertex in drivers.specs[0].vertices} == {
         "raw": (False, None),
         "kept": (True, "DISK_ONLY"),
     }
@@ -78,7 +78,7 @@ def test_the_publish_drops_through_the_groups_connection(
     given: dict[str, Any], lake: dict[str, Any], drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = Servers(monkeypatch)
-    tasks = {each.task_id: each for each in job_dag(KEPT, **given).tasks}
+    tasks = {task.task_id: task for task in job_dag(KEPT, **given).tasks}
     for task in ("kept", "total", "publish"):
         run_try(tasks[f"{GROUP}.{task}"], **lake)
     assert servers.dropped == [("sc://server:15002/;user_id=me;token=t0ken", 0)]
@@ -87,7 +87,7 @@ def test_the_publish_drops_through_the_groups_connection(
 def test_a_job_without_cached_results_asks_for_no_connection(
     lake: dict[str, Any], drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = {each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}
+    tasks = {task.task_id: task for task in job_dag("dagjobs.shapes:diamond").tasks}
     for task in ("cleaned", "left", "right", "joined", "aside"):
         run_try(tasks[f"{GROUP}.{task}"], **lake)
     monkeypatch.delattr("airflow_recovery.task.spark_connection.cache_server")

@@ -97,9 +97,9 @@ def test_every_kind_goes_into_the_plan_and_into_the_fingerprint(sink: Committing
 
 @pytest.fixture
 def target(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    found = recovery / "target"
-    monkeypatch.setenv("COMMITTING_TARGET", str(found))
-    return found
+    path = recovery / "target"
+    monkeypatch.setenv("COMMITTING_TARGET", str(path))
+    return path
 
 
 def commits(target: Path) -> list[str]:

@@ -24,18 +24,18 @@ KEY = "date-2024-01-02T000000Z"
 def target(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (recovery / "lake").mkdir()
     (recovery / "lake" / "a.csv").write_text("1")
-    found = recovery / "target"
-    monkeypatch.setenv("COMMITTING_TARGET", str(found))
-    return found
+    path = recovery / "target"
+    monkeypatch.setenv("COMMITTING_TARGET", str(path))
+    return path
 
 
 def task(**given: Any) -> SparkRegionOperator:
-    (found,) = [
-        each
-        for each in job_dag("dagjobs.committing:committing", **given).tasks
-        if isinstance(each, SparkRegionOperator)
+    (operator,) = [
+        task
+        for task in job_dag("dagjobs.committing:committing", **given).tasks
+        if isinstance(task, SparkRegionOperator)
     ]
-    return found
+    return operator
 
 
 def a_try(target: Path, number: int = 1, **given: Any) -> Any:

@@ -19,7 +19,7 @@ LATER = datetime(2024, 1, 3, tzinfo=timezone.utc)
 
 def aside() -> SparkRegionOperator:
     tasks = job_dag("dagjobs.shapes:diamond").tasks
-    return next(each for each in tasks if isinstance(each, SparkRegionOperator) and each.region == "aside")
+    return next(task for task in tasks if isinstance(task, SparkRegionOperator) and task.region == "aside")
 
 
 def test_fault_82_a_task_of_another_deployment_is_refused_before_it_looks_at_a_run(

@@ -30,12 +30,12 @@ CHECK = "a region on spark_default"
 
 def checked(timeout_s: float = 60.0) -> dict[str, CheckResult]:
     check = region_check(timeout_s)(RecoverySettings.load(), "spark_default")
-    return {each.check: each for each in run_checks([check])}
+    return {candidate.check: candidate for candidate in run_checks([check])}
 
 
 def files_below(folder: Path) -> list[Path]:
-    found = [each for name in ("journal", "results") for each in (folder / name).rglob("*") if each.is_file()]
-    return [each for each in found if each.name != "raced"]  # the start-up probe's own note
+    paths = [path for name in ("journal", "results") for path in (folder / name).rglob("*") if path.is_file()]
+    return [path for path in paths if path.name != "raced"]  # the start-up probe's own note
 
 
 def test_rows_that_are_not_there_are_missed(recovery: Path, drivers: Drivers) -> None:
@@ -105,8 +105,8 @@ def test_a_real_region_by_the_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--spark", "--json", "--timeout", "120"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = {each["check"]: each for each in json.loads(done.stdout)["results"]}
-    assert found[CHECK]["found"].startswith(f"{ROWS} rows in ")
+    loads = {load["check"]: load for load in json.loads(done.stdout)["results"]}
+    assert loads[CHECK]["found"].startswith(f"{ROWS} rows in ")
     assert files_below(tmp_path) == []
 
 

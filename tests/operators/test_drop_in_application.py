@@ -62,7 +62,7 @@ def test_fault_53_what_committers_leave_is_not_data(recovery: Path, submitted: P
     run_try(dag_of({"task_id": "t"})["t"])
 
     (manifest,) = state(recovery, "t").of("t").attempts[1].outcome.outputs
-    assert [each.path for each in manifest.objects] == ["_delta_log/0.json", "part-0"]
+    assert [object.path for object in manifest.objects] == ["_delta_log/0.json", "part-0"]
     assert (manifest.result, manifest.managed, manifest.rows) == ("t.out", True, None)
     assert manifest.objects[1].size == len("rows")
     assert manifest.location.endswith("/t/00000001/out")
@@ -168,10 +168,10 @@ def cause_of(task: Any, **changes: Any) -> BaseException:
 
 def test_fault_47_altered_output_stops_its_reader(recovery: Path, submitted: Path) -> None:
     _, consumer, fixed = altered(recovery)
-    found = cause_of(consumer)
-    assert isinstance(found, OutputAltered)
+    cause = cause_of(consumer)
+    assert isinstance(cause, OutputAltered)
     for said in (f"p: {fixed} is not as it was registered", "was altered", "on_altered='recompute'"):
-        assert said in str(found)
+        assert said in str(cause)
     assert len(submissions(submitted)) == 1
 
 
@@ -187,9 +187,9 @@ def test_fault_47_altered_output_is_not_overwritten(recovery: Path, submitted: P
     """The code has changed, so that p must run: it would overwrite what somebody else has written."""
     _, _, fixed = altered(recovery)
     changed = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": ["--say", "other"]})["p"]
-    found = cause_of(changed)
-    assert isinstance(found, OutputAltered)
-    assert f"p must run again, and {fixed} is not as attempt 1 left it" in str(found)
+    cause = cause_of(changed)
+    assert isinstance(cause, OutputAltered)
+    assert f"p must run again, and {fixed} is not as attempt 1 left it" in str(cause)
     assert (fixed / "part-0").read_text() == "newer data"
 
 
@@ -219,7 +219,7 @@ def test_the_plan_has_fixed_outputs_as_they_are_declared_whichever_task_makes_it
     declared = plan_of_dag(task.get_dag())
     task.outputs = {"out": "s3://lake/2024-01-01"}  # as Airflow renders it in the operator's own task
     assert plan_of_dag(task.get_dag()) == declared
-    assert [each.fixed for each in declared.regions] == [(("p.out", template),), ()]
+    assert [region.fixed for region in declared.regions] == [(("p.out", template),), ()]
 
 
 def moved_meanwhile(recovery: Path) -> Any:
@@ -229,8 +229,8 @@ def moved_meanwhile(recovery: Path) -> Any:
 
 
 def test_what_todays_code_does_not_declare_is_not_opened_and_is_made_again(recovery: Path, submitted: Path) -> None:
-    found = cause_of(moved_meanwhile(recovery))
-    assert isinstance(found, ClearNotConfigured)  # it would wake the producer, which is no test of this one
+    cause = cause_of(moved_meanwhile(recovery))
+    assert isinstance(cause, ClearNotConfigured)  # it would wake the producer, which is no test of this one
     assert len(submissions(submitted)) == 1
 
 
@@ -352,7 +352,9 @@ def test_control_where_an_operators_own_fingerprint_is_in_its_plan_there_are_mor
 ) -> None:
     monkeypatch.setattr(Run, "plan_hash", property(lambda self: plan_hash(self.today)))
     asked = requests_of_a_reader(recovery, monkeypatch)
-    assert len([each for each in asked if each.startswith("put_if_absent plan/")]) == 1  # and p has put its own
+    assert (
+        len([request for request in asked if request.startswith("put_if_absent plan/")]) == 1
+    )  # and p has put its own
 
 
 def test_a_changed_application_still_makes_its_own_operator_run_again(recovery: Path, submitted: Path) -> None:

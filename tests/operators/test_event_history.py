@@ -25,11 +25,11 @@ REGIONS = ("aside", "cleaned", "left", "right", "joined")
 
 def tasks(**given: Any) -> dict[str, SparkRegionOperator]:
     dag = job_dag("dagjobs.shapes:diamond", **given)
-    return {each.region: each for each in dag.tasks if isinstance(each, SparkRegionOperator)}
+    return {task.region: task for task in dag.tasks if isinstance(task, SparkRegionOperator)}
 
 
 def bytes_in(folder: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def unlike(folder: Path) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def test_fault_42_by_policy_the_task_fails_and_its_next_try_tells_what_is_missin
     assert len(drivers.specs) == 1
     journal = journal_in(recovery, GROUP)
     finished = [each.event for each in read_stream(journal.store, journal.identity)]
-    assert any(each.type == "ExecutionVertexFinished" for each in finished)
+    assert any(event.type == "ExecutionVertexFinished" for event in finished)
     assert journal.load(journal.list(REGIONS)).of("aside").current is not None
     assert replay(journal).state.of("aside").current is not None
 

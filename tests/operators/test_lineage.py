@@ -26,17 +26,17 @@ def test_what_regions_read_and_make(recovery: Path, drivers: Drivers) -> None:
     (recovery / "lake").mkdir()
     (recovery / "lake" / "a.csv").write_text("1")
     params = {"lake": str(recovery / "lake")}
-    region = {each.region: each for each in job_dag("dagjobs.shapes:diamond").tasks if hasattr(each, "region")}
+    region = {task.region: task for task in job_dag("dagjobs.shapes:diamond").tasks if hasattr(task, "region")}
     cleaned = lineage_of_try(region["cleaned"], params=params)
     assert cleaned.inputs == (LineageDataset("file", str(recovery / "lake"), bytes=1, files=1),)
     (made,) = cleaned.outputs
     assert (made.namespace, made.name, made.attempt) == ("airflow-recovery", "d.g.cleaned", 1)
     assert made.location == drivers.specs[0].location + "/cleaned"
     left = lineage_of_try(region["left"], params=params)
-    assert [(each.name, each.attempt) for each in left.inputs] == [("d.g.cleaned", 1)]
+    assert [(input.name, input.attempt) for input in left.inputs] == [("d.g.cleaned", 1)]
     kept = lineage_of_try(region["left"], params=params, try_number=2)
     assert (kept.inputs, kept.outputs) == (left.inputs, left.outputs)
-    assert [(each.decision, each.run_key) for each in (*left.runs, *kept.runs)] == [
+    assert [(run.decision, run.run_key) for run in (*left.runs, *kept.runs)] == [
         ("ran", "date-2024-01-02T000000Z"),
         ("kept", "date-2024-01-02T000000Z"),
     ]
@@ -47,8 +47,8 @@ def test_splits_that_are_no_files_are_left_out() -> None:
     from airflow_recovery.task.lineage import _folders_read
 
     read = [Split.of("2013-01-31"), Split("s3://lake/days/a.csv", 9, "e1")]
-    found = list(_folders_read(each.external("raw") for each in read))
-    assert found == [LineageDataset("s3://lake", "days", bytes=9, files=1)]
+    folders = list(_folders_read(each.external("raw") for each in read))
+    assert folders == [LineageDataset("s3://lake", "days", bytes=9, files=1)]
 
 
 def test_an_own_location_is_named_as_openlineage_names_files() -> None:

@@ -52,8 +52,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 
 def aside(**given: Any) -> SparkRegionOperator:
-    regions = (each for each in job_dag("dagjobs.shapes:diamond", **given).tasks)
-    return next(each for each in regions if isinstance(each, SparkRegionOperator) and each.region == "aside")
+    regions = (task for task in job_dag("dagjobs.shapes:diamond", **given).tasks)
+    return next(region for region in regions if isinstance(region, SparkRegionOperator) and region.region == "aside")
 
 
 def fail() -> None:

@@ -51,7 +51,7 @@ def write(program: Path, text: str) -> None:
 
 
 def region() -> Any:
-    return next(each for each in job_dag("dagjobs.shapes:diamond").tasks if each.task_id == "g.aside")
+    return next(task for task in job_dag("dagjobs.shapes:diamond").tasks if task.task_id == "g.aside")
 
 
 def at_once(task: Any) -> str:
@@ -78,9 +78,9 @@ def test_fault_122_an_incomplete_archive_fails_the_task_at_once(
 
     def incomplete(*given: Any) -> Path:
         with zipfile.ZipFile(build(*given)) as whole, zipfile.ZipFile(broken, "w") as part:
-            for each in whole.namelist():
-                if not each.startswith("airflow_recovery/journal/"):
-                    part.writestr(each, whole.read(each))
+            for name in whole.namelist():
+                if not name.startswith("airflow_recovery/journal/"):
+                    part.writestr(name, whole.read(name))
         return broken
 
     monkeypatch.setattr(region_submission, "build_archive", incomplete)

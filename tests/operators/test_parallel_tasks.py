@@ -52,13 +52,13 @@ def decided(dag: DAG, lake: Path) -> list[str]:
 
 def test_a_chain_is_one_mapped_group_with_an_index_a_key() -> None:
     dag = new_dag("months")
-    assert {each.task_id: each.downstream_task_ids for each in dag.tasks} == {
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
         "g.read": {"g.cleaned"},
         "g.cleaned": {"g.total"},
         "g.total": {"g.publish"},
         "g.publish": set(),
     }
-    groups = {each.task_id: each.get_closest_mapped_task_group() for each in dag.tasks}
+    groups = {task.task_id: task.get_closest_mapped_task_group() for task in dag.tasks}
     assert groups["g.total"] is groups["g.publish"] is None
     assert isinstance(groups["g.read"], MappedTaskGroup)
     assert groups["g.read"] is groups["g.cleaned"]
@@ -67,7 +67,7 @@ def test_a_chain_is_one_mapped_group_with_an_index_a_key() -> None:
 
 def test_keys_of_the_run_come_from_a_task_before_everything_else() -> None:
     dag = new_dag("by_file", retries=1)
-    assert {each.task_id: each.downstream_task_ids for each in dag.tasks} == {
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
         "g.kept.subtasks": {"g.kept"},
         "g.kept": {"g.merged"},
         "g.merged": {"g.publish"},
@@ -99,13 +99,13 @@ def test_a_subtask_reads_its_own_files_and_its_own_input(recovery: Path, drivers
     run(dag, "cleaned", lake, "jan")
     run(dag, "total", lake)
 
-    specs = {each.region: each for each in drivers.specs}
-    assert [Path(each.uri).name for each in specs["read[feb]"].trace.externals] == ["feb.csv"]
+    specs = {spec.region: spec for spec in drivers.specs}
+    assert [Path(external.uri).name for external in specs["read[feb]"].trace.externals] == ["feb.csv"]
     told = specs["cleaned[feb]"]
     assert (told.subtask.index, told.subtask.key, told.subtask.parallelism) == (1, "feb", 2)
-    assert [each.location for each in told.inputs] == [f"{specs['read[feb]'].location}/read"]
+    assert [input.location for input in told.inputs] == [f"{specs['read[feb]'].location}/read"]
     assert told.location != specs["cleaned[jan]"].location
-    assert [(each.result, each.location) for each in specs["total"].inputs] == [
+    assert [(input.result, input.location) for input in specs["total"].inputs] == [
         ("cleaned", f"{specs[f'cleaned[{month}]'].location}/cleaned") for month in ("jan", "feb")
     ]
     # Nothing runs twice, and a subtask can be run again by itself.
@@ -118,10 +118,10 @@ def test_files_are_dealt_out_to_a_number_of_subtasks(recovery: Path, drivers: Dr
     dag = new_dag("dealt")
     for key in ("0", "1"):
         run(dag, "shown", lake, key)
-    read = [[Path(one.uri).name for one in each.trace.externals] for each in drivers.specs]
+    read = [[Path(one.uri).name for one in spec.trace.externals] for spec in drivers.specs]
     assert read == [["a.csv", "c.csv"], ["b.csv"]]
-    for each in ("b", "c"):
-        (lake / f"{each}.csv").unlink()
+    for name in ("b", "c"):
+        (lake / f"{name}.csv").unlink()
     with pytest.raises(Exception, match=r"Subtask '1'.*none of the 1 splits.*declare fewer"):
         run(dag, "shown", lake, "1")
 
@@ -148,7 +148,10 @@ def test_fault_62_files_that_come_and_go_leave_the_others_where_they_are(
     with pytest.raises(AirflowFailException, match=r"do not include 'a.csv' any more.*Clear the task group"):
         run(dag, "kept", lake, "a.csv")
     run(dag, "merged", lake)
-    assert [each.location.split("/")[-3] for each in drivers.specs[-1].inputs] == ["kept~5Bb.csv~5D", "kept~5B0.csv~5D"]
+    assert [input.location.split("/")[-3] for input in drivers.specs[-1].inputs] == [
+        "kept~5Bb.csv~5D",
+        "kept~5B0.csv~5D",
+    ]
 
 
 def test_what_is_recorded_holds_until_the_run_decides_anew(recovery: Path, drivers: Drivers, lake: Path) -> None:
@@ -178,8 +181,8 @@ def test_one_plan_is_written_and_events_tell_of_the_subtasks(recovery: Path, dri
 
     decided(dag, lake)
     events = [each.event for each in read_stream(journal.store, journal.identity)]
-    told = [each for each in events if isinstance(each, JobVertexInitialized)]
-    assert {(each.region, each.parallelism, each.appeared, each.vanished) for each in told} == {
+    told = [event for event in events if isinstance(event, JobVertexInitialized)]
+    assert {(event.region, event.parallelism, event.appeared, event.vanished) for event in told} == {
         ("kept", 2, ("a.csv", "b.csv"), ()),
         ("kept", 3, ("c.csv",), ()),
     }
@@ -217,6 +220,6 @@ def test_the_mapping_survives_serialisation_and_nothing_in_it_is_random() -> Non
     for name in ("months", "by_file"):
         document = DagSerialization.to_dict(new_dag(name))
         read: Any = DagSerialization.from_dict(document)
-        mapped = next(each for each in read.tasks if each.task_id in ("g.cleaned", "g.kept"))
+        mapped = next(task for task in read.tasks if task.task_id in ("g.cleaned", "g.kept"))
         assert mapped.get_closest_mapped_task_group() is not None
         assert DagSerialization.to_dict(new_dag(name)) == document

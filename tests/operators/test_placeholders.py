@@ -62,7 +62,7 @@ def dag() -> Any:
 def test_the_drop_ins_of_a_dag_are_one_job(dag: Any) -> None:
     plan = plan_of_dag(dag)
     assert plan.job == "operators of d"
-    assert [(each.name, each.inputs, each.final, each.fingerprint) for each in plan.regions] == [
+    assert [(region.name, region.inputs, region.final, region.fingerprint) for region in plan.regions] == [
         ("x", (), False, None),
         ("y", ("x",), False, None),
         ("z", ("y", "x"), True, None),

@@ -58,7 +58,7 @@ def fail() -> None:
 
 def test_a_run_that_has_recovered(recovery: Path, drivers: Drivers, sent: list[str]) -> None:
     dag = job_dag("dagjobs.shapes:diamond")
-    aside = next(each for each in dag.tasks if getattr(each, "region", None) == "aside")
+    aside = next(task for task in dag.tasks if getattr(task, "region", None) == "aside")
     drivers.meanwhile = fail
     with pytest.raises(RegionFailed):
         run_try(aside)

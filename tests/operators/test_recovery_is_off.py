@@ -24,7 +24,7 @@ CODE = Path(__file__).parent / "code"
 
 
 def tasks(job: str = "dagjobs.shapes:diamond", **given: Any) -> dict[str, Any]:
-    return {each.task_id: each for each in job_dag(job, job_recovery=OFF, **given).tasks}
+    return {task.task_id: task for task in job_dag(job, job_recovery=OFF, **given).tasks}
 
 
 def lake(folder: Path) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_nothing_is_read_from_the_journal_or_written_to_it(recovery: Path, drive
 
 
 def test_control_with_recovery_there_is_a_journal(recovery: Path, drivers: Drivers) -> None:
-    run_try({each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
+    run_try({task.task_id: task for task in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
     assert (recovery / "journal").exists()
 
 
@@ -63,8 +63,8 @@ def test_two_tries_and_two_runs_write_to_different_places(recovery: Path, driver
     found = tasks()
     for changes in cast(list[dict[str, Any]], [{}, {}, {"run_id": "other"}]):
         run_try(found["g.aside"], **changes)
-    assert len({each.location for each in drivers.specs}) == 3
-    assert all(each.location.startswith(f"file://{recovery}/results/_plain/") for each in drivers.specs)
+    assert len({spec.location for spec in drivers.specs}) == 3
+    assert all(spec.location.startswith(f"file://{recovery}/results/_plain/") for spec in drivers.specs)
 
 
 def test_what_another_run_has_made_does_not_count(recovery: Path, drivers: Drivers) -> None:
@@ -121,10 +121,10 @@ def test_the_configuration_can_turn_it_off_for_all(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOB_RECOVERY_ENABLED", "False")
-    run_try({each.task_id: each for each in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
+    run_try({task.task_id: task for task in job_dag("dagjobs.shapes:diamond").tasks}["g.aside"])
     assert not (recovery / "journal").exists()
     on = job_dag("dagjobs.shapes:diamond", job_recovery={"execution.batch.job-recovery.enabled": "true"})
-    run_try({each.task_id: each for each in on.tasks}["g.aside"])
+    run_try({task.task_id: task for task in on.tasks}["g.aside"])
     assert (recovery / "journal").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_drop_in_operator_only_has_its_placeholders_filled(
     for _ in range(2):
         assert run_try(one)["decision"] == "ran"
     run_try(two)
-    first, second, third = (each["arguments"] for each in submissions(submitted))
+    first, second, third = (submission["arguments"] for submission in submissions(submitted))
     assert first != second
     assert third[1] == second[0]
     assert third[0].startswith(f"file://{recovery}/results/_plain/") or third[0].startswith(str(recovery))
@@ -170,14 +170,14 @@ def test_recovery_on_for_one_operator_and_off_for_its_producer_is_refused() -> N
 
 
 def test_a_shared_result_is_made_for_this_run_alone(recovery: Path, drivers: Drivers) -> None:
-    found = {each.task_id: each for each in job_dag("dagjobs.sharing:sharing", job_recovery=OFF).tasks}
+    tasks = {task.task_id: task for task in job_dag("dagjobs.sharing:sharing", job_recovery=OFF).tasks}
     for _ in range(2):
-        assert run_try(found["g.airports"])["decision"] == "ran"
-    assert all(each.location.startswith(f"file://{recovery}/results/_plain/") for each in drivers.specs)
+        assert run_try(tasks["g.airports"])["decision"] == "ran"
+    assert all(spec.location.startswith(f"file://{recovery}/results/_plain/") for spec in drivers.specs)
     assert not (recovery / "journal").exists()
 
 
 def test_the_number_of_an_attempt_is_that_of_its_try(recovery: Path, drivers: Drivers) -> None:
     for number in (1, 3):
         assert run_try(tasks()["g.aside"], try_number=number)["attempt"] == number
-    assert [each.attempt for each in drivers.specs] == [1, 3]
+    assert [spec.attempt for spec in drivers.specs] == [1, 3]

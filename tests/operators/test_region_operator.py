@@ -44,7 +44,7 @@ ATTEMPT = ClaimedAttempt(Claim("right", 3, "w", "h", (), "r", 1, "i", "tag", "no
 def tasks(**given: Any) -> dict[str, SparkRegionOperator]:
     """The regions of the diamond, by name."""
     dag = job_dag("dagjobs.shapes:diamond", **given)
-    return {each.region: each for each in dag.tasks if isinstance(each, SparkRegionOperator)}
+    return {task.region: task for task in dag.tasks if isinstance(task, SparkRegionOperator)}
 
 
 # --- tries ------------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_the_command_line(recovery: Path, submitted: Path, monkeypatch: pytest.M
     mine, ours = options["--py-files"].split(",")
     assert mine == "mine.zip"
     assert "dagjobs/shapes.py" in zipfile.ZipFile(ours).namelist()
-    assert not any(each.startswith("airflow_recovery/operators") for each in zipfile.ZipFile(ours).namelist())
+    assert not any(name.startswith("airflow_recovery/operators") for name in zipfile.ZipFile(ours).namelist())
     assert not Path(told["arguments"][0]).exists()  # the spec went with the try
 
 

@@ -51,13 +51,13 @@ def manifest(result: str, attempt: int = 1) -> PartitionManifest:
 
 
 def finished(region: str, *results: str) -> Outcome:
-    return Outcome(region, 1, AttemptState.FINISHED, "w", "now", outputs=tuple(manifest(each) for each in results))
+    return Outcome(region, 1, AttemptState.FINISHED, "w", "now", outputs=tuple(manifest(result) for result in results))
 
 
 def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
-    pins = tuple(InputRef(each.region, each.attempt) for each in inputs)
+    pins = tuple(InputRef(input.region, input.attempt) for input in inputs)
     claim = Claim(region, 1, "writer", "plan", pins, "run", 1, "ti", "tag", "now")
-    return ClaimedAttempt(claim, {each.region: each for each in inputs}, (), "fingerprint")
+    return ClaimedAttempt(claim, {input.region: input for input in inputs}, (), "fingerprint")
 
 
 def program(region: str, ref: str = "dagjobs.shapes:diamond") -> RegionProgram:
@@ -92,21 +92,21 @@ def test_a_spec_says_exactly_what_to_read_and_where_to_write(recovery: Path) -> 
     assert spec.trace.inputs == (InputRef("left", 1), InputRef("right", 1))
     assert spec.location == f"file://{recovery}/results/d/{RUN_KEY}/g/joined/00000001"
     assert (spec.journal.uri, spec.results.uri) == (f"file://{recovery}/journal", f"file://{recovery}/results")
-    assert [(each.name, each.is_result, each.is_scratch) for each in spec.vertices] == [("joined", True, False)]
+    assert [(vertex.name, vertex.is_result, vertex.is_scratch) for vertex in spec.vertices] == [("joined", True, False)]
 
 
 def test_only_what_a_region_reads_of_its_producer_is_named(recovery: Path) -> None:
     application = Application(finish)
     program("left").run(claimed("left", finished("cleaned", "cleaned", "unread")), application.launch)
     assert application.spec is not None
-    assert [each.result for each in application.spec.inputs] == ["cleaned"]
+    assert [input.result for input in application.spec.inputs] == ["cleaned"]
 
 
 def test_parameters_arrive_rendered_and_nothing_else_of_the_run(recovery: Path) -> None:
     application = Application(finish)
     program("cleaned").run(claimed("cleaned"), application.launch)
     assert application.spec is not None
-    assert {each.name: each.params for each in application.spec.vertices} == {
+    assert {vertex.name: vertex.params for vertex in application.spec.vertices} == {
         "raw": {},
         "cleaned": {"day": "2024-01-02"},
     }
@@ -120,7 +120,7 @@ def test_only_an_unstable_pipelined_vertex_with_several_readers_goes_to_scratch(
     (region,) = load_job("dagjobs.shapes:readers").regions().regions
     program(region.name, "dagjobs.shapes:readers").run(claimed(region.name), application.launch)
     assert application.spec is not None
-    assert {each.name: (each.is_result, each.is_scratch) for each in application.spec.vertices} == {
+    assert {vertex.name: (vertex.is_result, vertex.is_scratch) for vertex in application.spec.vertices} == {
         "noisy": (False, True),  # two readers
         "steady": (False, False),  # two readers, and the user's word
         "single": (False, False),  # one reader
@@ -137,7 +137,7 @@ def test_a_verified_result_is_digested_where_another_region_reads_it(
     read = [finished("counted", "counted")] if region == "shown" else []
     program(region, "dagjobs.shapes:verified").run(claimed(region, *read), application.launch)
     assert application.spec is not None
-    assert [each.is_digested for each in application.spec.vertices] == [is_digested]
+    assert [vertex.is_digested for vertex in application.spec.vertices] == [is_digested]
 
 
 def test_externals_are_the_files_of_the_rendered_pattern(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_fault_78_a_failure_is_told_and_classified(recovery: Path, failure: Fail
 
 def test_fault_119_what_the_driver_said_is_deleted_when_it_is_in_the_journal(recovery: Path, drivers: Drivers) -> None:
     drivers.meanwhile = lambda: fail(Failure("RuntimeError", "the weather"))(drivers.specs[-1])
-    (task,) = (each for each in job_dag("dagjobs.shapes:diamond").tasks if each.task_id == "g.aside")
+    (task,) = (task for task in job_dag("dagjobs.shapes:diamond").tasks if task.task_id == "g.aside")
     with pytest.raises(RegionFailed, match="the weather"):
         run_try(task)
     outcome = journal_in(recovery, "g").read_outcome("aside", 1)
@@ -227,7 +227,7 @@ def test_fault_119_what_the_driver_said_stays_until_it_is_in_the_journal(
         raise StoreTimeout("no answer (injected)")
 
     drivers.meanwhile = lambda: fail(Failure("RuntimeError", "the weather"))(drivers.specs[-1])
-    (task,) = (each for each in job_dag("dagjobs.shapes:diamond").tasks if each.task_id == "g.aside")
+    (task,) = (task for task in job_dag("dagjobs.shapes:diamond").tasks if task.task_id == "g.aside")
     monkeypatch.setattr(Journal, "fence", refuse)
     with pytest.raises(StoreTimeout):
         run_try(task)

@@ -42,7 +42,7 @@ class HalfWay(LocalStore):
     """A sweeper's store: when the application reads, one of the two files is deleted and the other one is not yet."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        super().delete([each for each in keys if each.endswith("/part-0")])
+        super().delete([key for key in keys if key.endswith("/part-0")])
 
 
 class Race(S3Proxy):
@@ -121,7 +121,7 @@ def tasks() -> dict[str, Any]:
 
 
 def rows(answer: dict[str, Any]) -> str:
-    return "".join(each.read_text() for each in sorted(location_of(answer).glob("part-*")))
+    return "".join(path.read_text() for path in sorted(location_of(answer).glob("part-*")))
 
 
 def check_the_next_tries_make_it_whole(race: Race) -> None:

@@ -101,11 +101,11 @@ def test_a_task_group_declares_it_for_all_its_regions() -> None:
             maximum_per_task_failures=2,
             maximum_total_task_failures=9,
         )
-    regions = [each for each in dag.tasks if isinstance(each, SparkRegionOperator)]
+    regions = [task for task in dag.tasks if isinstance(task, SparkRegionOperator)]
     assert len(regions) > 1
-    for each in regions:
-        assert each.restart_options.limits == RestartLimits(FixedDelay(4, 2), 2, 9)
-        assert each.retries == 11
+    for region in regions:
+        assert region.restart_options.limits == RestartLimits(FixedDelay(4, 2), 2, 9)
+        assert region.retries == 11
 
 
 # fault 72: Airflow's retries
@@ -185,7 +185,7 @@ def test_fault_71_control_a_retention_that_is_longer_or_waits_for_the_consumer_i
 
 def attempt_after(*failures: Failure) -> ClaimedAttempt:
     claim = Claim("t", 2, "w", "h", (), "r", 2, "i", "tag", "now")
-    return ClaimedAttempt(claim, {}, (), "f", tuple(labelled(each) for each in failures))
+    return ClaimedAttempt(claim, {}, (), "f", tuple(labelled(failure) for failure in failures))
 
 
 HEAP = Failure("Py4JJavaError", "java.lang.OutOfMemoryError: Java heap space")

@@ -63,11 +63,11 @@ def test_fault_119_control_without_the_mask_it_stands_in_the_note(
 
 
 def test_fault_119_the_api_server_masks_what_it_is_sent() -> None:
-    found = SimpleNamespace(note=None)
-    session: Any = SimpleNamespace(scalar=lambda query: found, flush=lambda: None)
+    namespace = SimpleNamespace(note=None)
+    session: Any = SimpleNamespace(scalar=lambda query: namespace, flush=lambda: None)
     scope: Any = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     plugin_notes.leave_note(session, scope, f"recovery: not yet: {SAID}")
-    assert found.note == f"recovery: not yet: {MASKED}"
+    assert namespace.note == f"recovery: not yet: {MASKED}"
 
 
 def test_fault_119_the_reason_of_a_retry_is_masked() -> None:

@@ -31,8 +31,8 @@ FIRST, SECOND = (datetime(2024, 1, day, tzinfo=timezone.utc) for day in (2, 3))
 
 def airports(**given: Any) -> SparkRegionOperator:
     dag = job_dag("dagjobs.sharing:sharing", **given)
-    (found,) = [each for each in dag.tasks if isinstance(each, SparkRegionOperator) and each.region == "airports"]
-    return found
+    (operator,) = [task for task in dag.tasks if isinstance(task, SparkRegionOperator) and task.region == "airports"]
+    return operator
 
 
 def own_journal(folder: Path, day: int) -> Journal:
@@ -143,7 +143,7 @@ def test_a_dag_may_ask_for_waiting_in_the_worker(
     run_try(airports(deferrable=False), logical_date=FIRST)
     journal = Journal(LocalStore(f"file://{recovery}/journal"), shared_identity(key[0]), writer="test")
     assert len(drivers.specs) == 1
-    assert len([each for each in journal.open_claims() if each.inputs]) == 2
+    assert len([claim for claim in journal.open_claims() if claim.inputs]) == 2
 
 
 async def first_event(trigger: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
     parts = (PartRef(1, 0, ("a", "b")), PartRef(2, 0, ("c",)), PartRef(2, 1, ("d",)))
     lost = (LostSplit("d", "s3://lake/d.csv", "ValueError: 666"),)
     outcome = Outcome("raw", 2, AttemptState.FINISHED, "w", "now", mode=SplitOutcome(parts=parts, lost_splits=lost))
-    found = summary_of(RegionResult("raw", Decision.RAN, 2, "ran; 2 of 4 splits kept", outcome))
-    assert found["splits"] == {"read": 1, "kept": 2, "lost": {"s3://lake/d.csv": "ValueError: 666"}}
+    summary = summary_of(RegionResult("raw", Decision.RAN, 2, "ran; 2 of 4 splits kept", outcome))
+    assert summary["splits"] == {"read": 1, "kept": 2, "lost": {"s3://lake/d.csv": "ValueError: 666"}}
     whole = Outcome("raw", 2, AttemptState.FINISHED, "w", "now")
     assert "splits" not in summary_of(RegionResult("raw", Decision.RAN, 2, "ran", whole))

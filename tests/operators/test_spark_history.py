@@ -38,8 +38,8 @@ def linked(application_id: str) -> str:
 
 def page(address: str) -> str:
     """Empty where there is none."""
-    found = requests.get(address, timeout=60)
-    return found.text if found.ok else ""
+    request = requests.get(address, timeout=60)
+    return request.text if request.ok else ""
 
 
 def test_the_link_shows_the_application_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ class Scene:
     def locations(self) -> list[Path]:
         """Where each submitted application was told to write."""
         lines = self.submitted.read_text().splitlines() if self.submitted.exists() else []
-        return [Path(each.removeprefix("file://")) for each in lines]
+        return [Path(line.removeprefix("file://")) for line in lines]
 
     def write(self, attempt: int) -> None:
         folder = self.locations()[attempt - 1]

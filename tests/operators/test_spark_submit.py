@@ -66,7 +66,7 @@ def test_determinism_stands_on_the_producer_and_goes_into_the_plan(
     dag = new_dag()
     clean = operator("clean", dag, **given)
     operator("report", dag, inputs={"i": clean.result("out")})
-    regions = {each.name: each for each in plan_of_dag(dag).regions}
+    regions = {region.name: region for region in plan_of_dag(dag).regions}
     assert regions["clean"].determinism == planned
     assert (regions["report"].determinism, regions["report"].reads) == ((), ("clean.out",))
 
@@ -240,7 +240,7 @@ def test_credentials_reach_the_driver_by_its_environment_alone(
     assert told["env"]["AWS_SECRET_ACCESS_KEY"] == "s3cr3t-key"
     assert "s3cr3t-key" not in json.dumps({**told, "env": {}})
     assert "s3cr3t-key" not in caplog.text
-    journal = "".join(each.read_text() for each in (recovery / "journal").rglob("*") if each.is_file())
+    journal = "".join(path.read_text() for path in (recovery / "journal").rglob("*") if path.is_file())
     assert "s3cr3t-key" not in journal
     assert "AKIA-OURS" not in journal
 

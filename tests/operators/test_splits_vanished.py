@@ -41,7 +41,7 @@ class PartDrivers(Drivers):
         stores = open_stores(RecoverySettings.load())
         journal = Journal(stores.journal, spec.identity, writer=spec.trace.writer)
         assert isinstance(spec.mode, SplitSpec)
-        assigned = tuple(Split.of_external(each) for each in spec.trace.externals)
+        assigned = tuple(Split.of_external(external) for external in spec.trace.externals)
         adopted = journal.read_parts_of(spec.region, numbers_of(spec.mode.base))
         attempt = ClaimedAttempt(
             journal.read_claim(spec.region, spec.attempt),

@@ -78,8 +78,8 @@ def attempts(folder: Path, region: str) -> list[int]:
 
 
 def new_generation(folder: Path, *regions: str, attempt: int = 1, altered: bool = False) -> None:
-    for each in regions:
-        journal_in(folder, "g").reset(Reset(each, attempt, "test", "somebody", "2024-01-02", altered=altered))
+    for region in regions:
+        journal_in(folder, "g").reset(Reset(region, attempt, "test", "somebody", "2024-01-02", altered=altered))
 
 
 # --- the task group ---------------------------------------------------------------------------------------------------
@@ -87,18 +87,18 @@ def new_generation(folder: Path, *regions: str, attempt: int = 1, altered: bool 
 
 def test_stages_have_no_edges_and_all_of_them_end_in_the_audit() -> None:
     dag = job_dag(JOB, outlets=[Asset("scored")])
-    assert {each.task_id: each.downstream_task_ids for each in dag.tasks} == {
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
         **{f"g.{name}": {"g.audit"} for name in STAGES},
         "g.audit": set(),
     }
     audit = dag.get_task("g.audit")
     assert isinstance(audit, RecoveryAuditOperator)
-    assert [each.name for each in audit.outlets] == ["scored"]
+    assert [outlet.name for outlet in audit.outlets] == ["scored"]
     assert dag.get_task("g.scores").doc_md == (
         "Vertices: scores. Reads the channel: events. Feeds the channel: scores."
     )
     # Restarts are as those of every region: the task's own retry is the restart.
-    assert {each.retries for each in dag.tasks if isinstance(each, SparkRegionOperator)} == {12}
+    assert {task.retries for task in dag.tasks if isinstance(task, SparkRegionOperator)} == {12}
 
 
 def test_a_group_without_channels_keeps_its_publish() -> None:

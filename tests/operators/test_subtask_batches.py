@@ -51,7 +51,7 @@ def run(dag: DAG, region: str, label: str | None = None, map_index: int = 0, *, 
 
 
 def run_regions(drivers: Drivers) -> list[str]:
-    return [f"{each.region}@{each.attempt}" for each in drivers.specs]
+    return [f"{spec.region}@{spec.attempt}" for spec in drivers.specs]
 
 
 def die(message: str = "killed") -> Callable[[], None]:
@@ -72,7 +72,7 @@ def mapped(dag: DAG) -> Any:
 def test_neighbours_share_a_map_index_in_all_regions_of_a_chain() -> None:
     dag = days()
     assert mapped(dag) == [FIRST, SECOND, LAST]
-    first, second = (dag.get_task(f"g.{each}").get_closest_mapped_task_group() for each in ("drawn", "kept_days"))
+    first, second = (dag.get_task(f"g.{name}").get_closest_mapped_task_group() for name in ("drawn", "kept_days"))
     assert first is second
 
 
@@ -108,10 +108,10 @@ def test_each_subtask_is_a_region_an_attempt_and_an_application_of_its_own(recov
         "kept_days[wed]@1",
         "kept_days[thu]@1",
     ]
-    assert [each.subtask.key for each in drivers.specs[-2:]] == ["wed", "thu"]
+    assert [spec.subtask.key for spec in drivers.specs[-2:]] == ["wed", "thu"]
     # A consumer reads what its own subtask of the producer has made, and no more of that batch.
-    assert [[one.location for one in each.inputs] for each in drivers.specs[-2:]] == [
-        [f"{each.location}/drawn"] for each in drivers.specs[2:4]
+    assert [[one.location for one in spec.inputs] for spec in drivers.specs[-2:]] == [
+        [f"{spec.location}/drawn"] for spec in drivers.specs[2:4]
     ]
     assert answer == {
         "region": "kept_days",
@@ -246,10 +246,10 @@ def test_no_subtask_inherits_what_another_ones_submission_has_changed(
     monkeypatch.setattr(SparkSubmission, "submit", noted)
     with pytest.raises(SubtasksFailed):
         run(days(conf={"a": "b"}, py_files="mine.zip"), "drawn", FIRST)
-    options = [each["options"] for each in submissions(submitted)]
-    assert [each[each.index("--name") + 1] for each in options] == ["d.drawn[mon]@1", "d.drawn[tue]@1"]
-    files = [each[each.index("--py-files") + 1].split(",") for each in options]
-    assert [len(each) for each in files] == [2, 2]
+    options = [submission["options"] for submission in submissions(submitted)]
+    assert [option[option.index("--name") + 1] for option in options] == ["d.drawn[mon]@1", "d.drawn[tue]@1"]
+    files = [option[option.index("--py-files") + 1].split(",") for option in options]
+    assert [len(candidate) for candidate in files] == [2, 2]
     # Two first attempts of one task instance: the provider must not take one's job for the other's.
     assert len(set(keys)) == 2
 
@@ -305,7 +305,7 @@ def test_control_without_a_door_a_batch_would_stand_in_its_own_way(
     monkeypatch.setattr(open_run, "open_clear_client", no_clear_client)
     dag = days()
     made_again(recovery, drivers, dag)
-    every = lambda run, region: [each for each in run.regions if each != region]  # noqa: E731
+    every = lambda run, region: [candidate for candidate in run.regions if candidate != region]  # noqa: E731
     monkeypatch.setattr(final_check_module, "_of_other_tasks", every)
     with pytest.raises(AirflowFailException, match=r"kept_days\[mon\] has made again what others had read"):
         run(dag, "kept_days", FIRST, try_number=2)

@@ -15,7 +15,7 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, spark_sub
 def two(first: Any, second: Any) -> None:
     with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
         for name, outputs in (("one", first), ("two", second)):
-            arguments = [f"{{output:{each}}}" for each in outputs]
+            arguments = [f"{{output:{output}}}" for output in outputs]
             RecoverableSparkSubmitOperator(
                 task_id=name, application="s3://b/a.py", outputs=outputs, application_args=arguments
             )

@@ -32,7 +32,7 @@ def test_one_task_a_region_wired_by_the_region_graph() -> None:
     dag = new_dag()
     diamond(dag)
 
-    downstream = {each.task_id: each.downstream_task_ids for each in dag.tasks}
+    downstream = {task.task_id: task.downstream_task_ids for task in dag.tasks}
     assert downstream == {
         "g.cleaned": {"g.left", "g.right"},
         "g.left": {"g.joined"},
@@ -63,7 +63,7 @@ def test_two_groups_of_one_job_have_a_journal_each() -> None:
     diamond(dag, "one")
     diamond(dag, "two")
 
-    groups = {each.task_id: each.group_id for each in dag.tasks if isinstance(each, SparkRegionOperator)}
+    groups = {task.task_id: task.group_id for task in dag.tasks if isinstance(task, SparkRegionOperator)}
     assert groups == {f"{group}.{region}": group for group in ("one", "two") for region in REGIONS}
 
 
@@ -147,8 +147,8 @@ def test_priorities_are_those_of_the_group() -> None:
     dag = new_dag()
     diamond(dag, priority_weight=7, weight_rule="absolute")
 
-    weights = {each.task_id: each.priority_weight for each in dag.tasks}
-    assert {weights[f"g.{each}"] for each in ("cleaned", "left", "right", "joined")} == {7}
+    weights = {task.task_id: task.priority_weight for task in dag.tasks}
+    assert {weights[f"g.{name}"] for name in ("cleaned", "left", "right", "joined")} == {7}
     assert dag.get_task("g.left").weight_rule == dag.get_task("g.joined").weight_rule
 
 
@@ -186,7 +186,7 @@ def test_outlets_hang_on_the_publish_alone() -> None:
     dag, asset = new_dag(), Asset("delays")
     diamond(dag, outlets=[asset])
 
-    assert {each.task_id: list(each.outlets) for each in dag.tasks if each.outlets} == {"g.publish": [asset]}
+    assert {task.task_id: list(task.outlets) for task in dag.tasks if task.outlets} == {"g.publish": [asset]}
 
 
 def test_publish_runs_where_some_regions_were_skipped() -> None:
@@ -211,10 +211,10 @@ def test_serialised_and_read_back() -> None:
     DagSerialization.validate_schema(document)
     read: Any = DagSerialization.from_dict(document)
 
-    assert {each.task_id for each in read.tasks} == {f"outer.g.{each}" for each in (*REGIONS, "publish")}
+    assert {task.task_id for task in read.tasks} == {f"outer.g.{region}" for region in (*REGIONS, "publish")}
     left = read.get_task("outer.g.left")
     assert (left.retries, left.retry_delay, left.task_type) == (5, timedelta(0), "SparkRegionOperator")
     assert left.downstream_task_ids == {"outer.g.joined"}
     assert left.template_fields == [*SparkSubmitOperator.template_fields, "subtask"]
-    assert [each.name for each in read.get_task("outer.g.publish").outlets] == ["delays"]
+    assert [outlet.name for outlet in read.get_task("outer.g.publish").outlets] == ["delays"]
     assert DagSerialization.to_dict(dag) == document  # nothing random in it: no new DAG version with every parse

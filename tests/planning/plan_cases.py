@@ -33,7 +33,7 @@ class RunCase:
     """Regions of one result each. ``modes`` are those of their results, ``rows`` is what a digest stands for."""
 
     def __init__(self, upstream: Mapping[str, tuple[str, ...]], modes: Mapping[str, Determinism] | None = None) -> None:
-        read = {each for inputs in upstream.values() for each in inputs}
+        read = {input for inputs in upstream.values() for input in inputs}
         self.upstream = dict(upstream)
         modes = modes or {}
         self.topology = PlanRecord(
@@ -60,7 +60,7 @@ class RunCase:
         """One more attempt, which reads the current ones."""
         n = self.state().of(region).latest_attempt + 1
         pins = tuple(self._pin(each) for each in self.upstream[region])
-        plan_ = next(each for each in self.topology.regions if each.name == region)
+        plan_ = next(candidate for candidate in self.topology.regions if candidate.name == region)
         outcome = Outcome(
             region,
             n,
@@ -131,10 +131,12 @@ class RunCase:
         current = self.state().of(region).current
         assert current is not None
         assert current.outcome is not None
-        digests = tuple((each.result, each.digest) for each in current.outcome.outputs if each.digest is not None)
+        digests = tuple(
+            (output.result, output.digest) for output in current.outcome.outputs if output.digest is not None
+        )
         return InputRef(region, current.number, digests)
 
     def _manifest(self, region: str, n: int, rows: str) -> PartitionManifest:
-        modes = dict(next(each for each in self.topology.regions if each.name == region).determinism)
+        modes = dict(next(candidate for candidate in self.topology.regions if candidate.name == region).determinism)
         digest = rows if modes.get(region) is Determinism.VERIFY else None
         return PartitionManifest(region, f"s3://b/{region}/{n}", (ResultObject("part-0", 7, "e"),), 3, digest=digest)

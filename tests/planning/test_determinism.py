@@ -27,7 +27,7 @@ class Case:
     """A run in which regions finish; every pin takes the digest that its input's attempt had at that time."""
 
     def __init__(self, upstream: dict[str, tuple[str, ...]], **modes: Determinism) -> None:
-        read = {each for inputs in upstream.values() for each in inputs}
+        read = {input for inputs in upstream.values() for input in inputs}
         self.plan = PlanRecord(
             "job",
             tuple(
@@ -53,7 +53,7 @@ class Case:
     ) -> Case:
         """``reads`` as in ``"P@2"``; default: attempt 1 of each input."""
         text = reads or " ".join(f"{each}@1" for each in self.upstream[region])
-        pins = tuple(self._pin(*each.split("@")) for each in text.split())
+        pins = tuple(self._pin(*piece.split("@")) for piece in text.split())
         output = PartitionManifest(region, f"s3://data/{region}/{n}", (), rows, None, digest=digest)
         outcome = Outcome(
             region, n, AttemptState.FINISHED, "w", "now", fingerprint="code 1", inputs=pins, outputs=(output,)
@@ -103,12 +103,12 @@ class Case:
 
     def cutoffs(self, region: str) -> list[str]:
         evaluation = self.evaluate()
-        return [each.text() for each in evaluation.early_cutoffs(region, evaluation.basis(region, None))]
+        return [cutoff.text() for cutoff in evaluation.early_cutoffs(region, evaluation.basis(region, None))]
 
     def _pin(self, region: str, number: str) -> InputRef:
         outcome = self.attempts[region][int(number)].outcome
         assert outcome is not None
-        digests = tuple((each.result, each.digest) for each in outcome.outputs if each.digest)
+        digests = tuple((output.result, output.digest) for output in outcome.outputs if output.digest)
         return InputRef(region, int(number), digests)
 
     def _probe(self, region: str, attempt: Attempt) -> Reason | None:

@@ -33,7 +33,7 @@ class Case:
     """A state of a run, built by saying what happened. ``probed`` records whose data was asked for."""
 
     def __init__(self, upstream: dict[str, tuple[str, ...]], *, code: dict[str, str | None] | None = None) -> None:
-        read = {each for inputs in upstream.values() for each in inputs}
+        read = {input for inputs in upstream.values() for input in inputs}
         self.plan = PlanRecord(
             "job",
             tuple(
@@ -50,7 +50,7 @@ class Case:
     def finish(self, region: str, n: int = 1, inputs: str = "", **fields: object) -> Case:
         """``inputs`` as in ``"P@1 C@2"``; default: attempt 1 of each."""
         text = inputs or " ".join(f"{each}@1" for each in self.upstream[region])
-        pins = tuple(InputRef(each.split("@")[0], int(each.split("@")[1])) for each in text.split())
+        pins = tuple(InputRef(piece.split("@")[0], int(piece.split("@")[1])) for piece in text.split())
         fields = {"fingerprint": "code 1", "inputs": pins, **fields}
         outcome = Outcome(region, n, AttemptState.FINISHED, "w", "now", **fields)  # type: ignore[arg-type]
         self.attempts[region][n] = Attempt(n, is_claimed=True, has_outcome=True, outcome=outcome)
@@ -66,7 +66,7 @@ class Case:
         return self
 
     def open(self, region: str, n: int, inputs: str, ti_id: str) -> Case:
-        pins = tuple(InputRef(each.split("@")[0], int(each.split("@")[1])) for each in inputs.split())
+        pins = tuple(InputRef(piece.split("@")[0], int(piece.split("@")[1])) for piece in inputs.split())
         claim = Claim(region, n, "w", "plan", pins, "run", 1, ti_id, "tag", "now")
         return self.mark(region, n, is_claimed=True, claim=claim)
 
@@ -369,7 +369,7 @@ def test_a_chain_of_ten_thousand_regions_is_judged_without_recursion_and_fast():
 
 def naive(case: Case, today: dict[str, str]) -> tuple[set[str], set[str]]:
     """(standing, must run), as docs/protocol.md#evaluation reads, by plain recursion."""
-    plan = {each.name: each for each in case.plan.regions}
+    plan = {region.name: region for region in case.plan.regions}
     state = case.state()
 
     def mark(region: str) -> int:
@@ -381,7 +381,7 @@ def naive(case: Case, today: dict[str, str]) -> tuple[set[str], set[str]]:
             for n, each in case.attempts[region].items()
             if n > mark(region) and each.outcome is not None and each.outcome.state is AttemptState.FINISHED
         ]
-        return max(finished, key=lambda each: each.number) if finished else None
+        return max(finished, key=lambda item: item.number) if finished else None
 
     def stands(region: str) -> bool:
         attempt = current(region)
@@ -395,7 +395,7 @@ def naive(case: Case, today: dict[str, str]) -> tuple[set[str], set[str]]:
 
     def must_run(region: str) -> bool:
         consumers = [name for name, each in plan.items() if region in each.inputs]
-        wanted = plan[region].final or any(must_run(each) for each in consumers)
+        wanted = plan[region].final or any(must_run(consumer) for consumer in consumers)
         return not stands(region) or ((wanted or current(region).is_lost) and not available(region))
 
     assert set(state.regions) == set(plan)

@@ -74,7 +74,11 @@ def test_the_topology_of_a_declared_job() -> None:
         ),
     )
     logical = LogicalTopology.of(graph)
-    assert [(each.name, each.parallelism) for each in logical.vertices] == [("raw", None), ("clean", 3), ("all", 1)]
+    assert [(vertex.name, vertex.parallelism) for vertex in logical.vertices] == [
+        ("raw", None),
+        ("clean", 3),
+        ("all", 1),
+    ]
     assert logical.edges == (
         LogicalEdge("raw", "clean", DistributionPattern.POINTWISE),
         LogicalEdge("clean", "all", DistributionPattern.ALL_TO_ALL),

@@ -15,9 +15,9 @@ def test_producers_come_first_and_the_given_order_decides_among_equals() -> None
 
 def test_a_cycle_is_named_along_the_data() -> None:
     # start -> a -> b -> c -> a
-    with pytest.raises(CycleFound) as found:
+    with pytest.raises(CycleFound) as error:
         topological_order({"start": [], "a": ["start", "c"], "b": ["a"], "c": ["b"], "after": ["c"]})
-    cycle = found.value.cycle
+    cycle = error.value.cycle
     assert cycle[0] == cycle[-1]
     assert set(itertools.pairwise(cycle)) == {("a", "b"), ("b", "c"), ("c", "a")}
 

@@ -81,7 +81,7 @@ def test_a_run_without_a_journal_runs_everything_and_asks_nobody():
 
 def test_a_finished_run_keeps_everything_and_says_what_it_was_told():
     found = RunCase(CHAIN).finish_all().plan()
-    assert [each.told for each in found.regions] == [
+    assert [region.told for region in found.regions] == [
         "attempt 1 is valid, nobody asks for its data",
         "attempt 1 is valid, nobody asks for its data",
         "attempt 1 is valid, 1 files are as registered",
@@ -120,7 +120,7 @@ def test_control_without_looking_ahead_the_plan_misses_what_then_runs(monkeypatc
     """A plan of `why_must_run` alone: true of this moment, and not of the run."""
 
     def now(evaluation, *, same_rows, ask=True):
-        reasons = {each.name: evaluation.why_must_run(each.name) for each in evaluation.topology.regions}
+        reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     monkeypatch.setattr(plan_making, "simulate", now)
@@ -245,7 +245,7 @@ def test_fault_61_a_renamed_vertex_and_a_new_edge_say_why():
     after = RunCase({"P": (), "C": ("P",), "E": ("C", "P")})
     after.attempts |= {name: found for name, found in before.attempts.items() if name in after.attempts}
     found = after.plan()
-    assert [(each.name, each.why) for each in found.regions if each.action is Action.RUN] == [
+    assert [(region.name, region.why) for region in found.regions if region.action is Action.RUN] == [
         ("C", Why.NEVER_FINISHED),
         ("E", Why.INPUTS_CHANGED),
     ]
@@ -446,7 +446,7 @@ def test_what_is_planned_is_what_then_runs(drawn, data):
     scenario(case, request)
     ran = case.play(lambda region: data.draw(st.sampled_from(["rows", "other rows"])))
     assert run <= ran <= run | wait
-    if not any(each.determinism for each in case.topology.regions):
+    if not any(region.determinism for region in case.topology.regions):
         assert ran == run
 
 
@@ -455,21 +455,23 @@ def test_what_is_planned_is_what_then_runs(drawn, data):
 def test_invariants_6_and_7_all_regions_disjoint_and_the_restart_set_is_closed(drawn):
     case, request = drawn
     found = case.plan(request)
-    assert [each.name for each in found.regions] == list(case.upstream)
+    assert [region.name for region in found.regions] == list(case.upstream)
     assert sum(len(found.names(action)) for action in Action) == len(found.regions)
-    assert len(list(found.vertices())) == sum(len(each.vertices) for each in case.topology.regions)
+    assert len(list(found.vertices())) == sum(len(region.vertices) for region in case.topology.regions)
     moving = set(found.names(Action.RUN, Action.WAIT))
-    modes = {each.name: dict(each.determinism).get(each.name, Determinism.ALWAYS) for each in case.topology.regions}
-    for each in found.regions:
-        if each.action is not Action.RUN:
+    modes = {
+        region.name: dict(region.determinism).get(region.name, Determinism.ALWAYS) for region in case.topology.regions
+    }
+    for region in found.regions:
+        if region.action is not Action.RUN:
             continue
         # consumers by determinism mode
         for consumer in case.upstream:
-            if each.name in case.upstream[consumer] and modes[each.name] is Determinism.ALWAYS:
+            if region.name in case.upstream[consumer] and modes[region.name] is Determinism.ALWAYS:
                 assert consumer in found.running
         # a reason, whose chain stays inside what moves
-        assert each.why is not None
-        assert {one.name for one in found.chain(each.name)} <= moving
+        assert region.why is not None
+        assert {one.name for one in found.chain(region.name)} <= moving
     # whatever a pre-check would say now is in the plan
     evaluation = Evaluation(case.topology, case.state(), available=case.available)
     if request is plan_making.REBUILD:

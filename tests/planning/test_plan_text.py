@@ -17,8 +17,10 @@ def months(count: int = 12) -> RunCase:
     names = [f"by_month[{at}]" for at in range(count)]
     case = RunCase({"raw": (), **dict.fromkeys(names, ("raw",)), "busiest": tuple(names)})
     regions = tuple(
-        replace(each, subtask=SubtaskPlan("by_month", names.index(each.name), "key")) if each.name in names else each
-        for each in case.topology.regions
+        replace(region, subtask=SubtaskPlan("by_month", names.index(region.name), "key"))
+        if region.name in names
+        else region
+        for region in case.topology.regions
     )
     case.topology = replace(case.topology, regions=regions)
     return case.finish_all()

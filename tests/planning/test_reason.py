@@ -16,11 +16,11 @@ def test_the_middle_of_a_long_chain_is_left_out():
     for at in range(1, 10):
         reason = Reason(f"r{at}", Why.INPUT_DOES_NOT_STAND, cause=reason)
     parts = reason.text().split(" <- ")
-    assert [each.split(":")[0] for each in parts] == ["r9", "r8", "r7", "r6", "... 5 more ...", "r0"]
+    assert [part.split(":")[0] for part in parts] == ["r9", "r8", "r7", "r6", "... 5 more ...", "r0"]
 
 
 def test_five_links_are_told_in_full():
     reason = Reason("r0", Why.RESET)
     for at in range(1, 5):
         reason = Reason(f"r{at}", Why.INPUT_DOES_NOT_STAND, cause=reason)
-    assert [each.split(":")[0] for each in reason.text().split(" <- ")] == ["r4", "r3", "r2", "r1", "r0"]
+    assert [piece.split(":")[0] for piece in reason.text().split(" <- ")] == ["r4", "r3", "r2", "r1", "r0"]

@@ -82,7 +82,7 @@ def test_a_region_read_through_two_results_is_one_upstream() -> None:
 
 def test_a_sink_that_is_read_is_final_and_an_input() -> None:
     graph = region_graph(JobGraph("j", (source("a"), sink("b", "a"), sink("c", "b"))))
-    assert [(each.name, each.results, each.is_final) for each in graph.regions] == [
+    assert [(region.name, region.results, region.is_final) for region in graph.regions] == [
         ("b", ("b",), True),
         ("c", ("c",), True),
     ]
@@ -95,13 +95,13 @@ def test_a_blocking_result_inside_a_merged_region_is_not_registered() -> None:
     graph = region_graph(
         JobGraph("j", (source("s"), blocking("a", "s"), blocking("b", "a"), pipelined("c", "s"), sink("d", "b", "c")))
     )
-    assert [(each.vertices, each.results) for each in graph.regions] == [(("s", "a", "b", "c", "d"), ("d",))]
+    assert [(region.vertices, region.results) for region in graph.regions] == [(("s", "a", "b", "c", "d"), ("d",))]
 
 
 def test_unrelated_vertices_leave_names_alone() -> None:
     before = region_graph(flights())
     after = region_graph(flights(source("weather"), pipelined("hourly", "weather"), sink("storms", "hourly")))
-    assert [each for each in after.regions if each.name in before.names] == list(before.regions)
+    assert [region for region in after.regions if region.name in before.names] == list(before.regions)
     assert set(after.names) - set(before.names) == {"storms"}
 
 

@@ -69,8 +69,8 @@ def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages
         RegionPlan("y", ("y",), ("y",), (), True, "code 1", mode=StreamingPlan(channels_in=(ChannelPlan("x", "x"),))),
     )
     found = tuple(
-        replace(each, mode=replace(StreamingPlan.of(each), stateful=True)) if each.name in stateful else each
-        for each in regions
+        replace(region, mode=replace(StreamingPlan.of(region), stateful=True)) if region.name in stateful else region
+        for region in regions
     )
     return Stages(PlanRecord("job", found, failover_strategy=strategy))
 
@@ -91,8 +91,8 @@ class Told:
             claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
             planned = self.stages.regions[name]
             pins = [
-                ChannelRef(each.result, state.of(each.producer).generations[-1])
-                for each in StreamingPlan.of(planned).channels
+                ChannelRef(channel.result, state.of(channel.producer).generations[-1])
+                for channel in StreamingPlan.of(planned).channels
             ]
             after = ended_before(self.stages, state, name)
             claim = replace(claim, mode=StreamingClaim(tuple(pins), after=after))

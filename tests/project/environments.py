@@ -35,7 +35,7 @@ class Environment:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.bin / "python")]
         install = [*pip, "install", "-q", "--no-deps", str(wheel)]
         subprocess.run(install, env={**os.environ, "PYTHONPATH": ""}, check=True)
-        (ours,) = [each for each in distributions(path=[str(site)]) if each.name == "airflow-recovery"]
+        (ours,) = [candidate for candidate in distributions(path=[str(site)]) if candidate.name == "airflow-recovery"]
         for name in sorted(needed_by(ours, extras)):
             self._link(distribution(name), site)
 
@@ -65,7 +65,7 @@ def java_folder() -> str:
     """The folder of ``java``."""
     home = os.environ.get("JAVA_HOME")
     folders = [f"{home}/bin"] if home else os.environ["PATH"].split(os.pathsep)
-    return next(each for each in folders if os.access(f"{each}/java", os.X_OK))
+    return next(folder for folder in folders if os.access(f"{folder}/java", os.X_OK))
 
 
 def needed_by(package: Distribution, extras: Iterable[str]) -> set[str]:

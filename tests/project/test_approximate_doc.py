@@ -28,16 +28,18 @@ LOSSY = APPROXIMATE(reconnect="latest", max_lost_records=5)
 def rows(first_cell: str) -> dict[str, str]:
     """First and second cell of the table whose head begins with ``first_cell``."""
     table = TEXT.partition(f"| {first_cell}")[2].partition("\n\n")[0].splitlines()[2:]
-    return {cells[0]: cells[1] for line in table for cells in [[each.strip() for each in line.strip("|").split(" | ")]]}
+    return {
+        cells[0]: cells[1] for line in table for cells in [[piece.strip() for piece in line.strip("|").split(" | ")]]
+    }
 
 
 def test_the_job_at_the_top_is_one() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    found: dict[str, Any] = {"SCHEMA": "id long", "load_model": lambda: SimpleNamespace()}
-    exec(compile(block, "approximate.md", "exec"), found)
-    live: Job = found["live"]
-    assert [each.name for each in live.regions().regions] == ["events", "scored", "by_hour"]
-    assert all(each.is_stage for each in live.regions().regions)
+    document: dict[str, Any] = {"SCHEMA": "id long", "load_model": lambda: SimpleNamespace()}
+    exec(compile(block, "approximate.md", "exec"), document)
+    live: Job = document["live"]
+    assert [region.name for region in live.regions().regions] == ["events", "scored", "by_hour"]
+    assert all(region.is_stage for region in live.regions().regions)
     assert live.failover_strategy is FailoverStrategy.APPROXIMATE_SINGLE
 
 
@@ -51,7 +53,7 @@ def test_every_option_is_told_with_its_default() -> None:
     assert told["max_bytes"] == f"{APPROXIMATE.max_bytes // 1024**2} MiB"
     assert told["block_timeout_s"] == f"{APPROXIMATE.block_timeout_s:g}"
     assert told["subpartitions"] == str(APPROXIMATE.subpartitions)
-    assert {told[each] for each in budget} == {"none"}
+    assert {told[name] for name in budget} == {"none"}
     streaming = {name for cell in rows("of a streaming region") for name in re.findall(r"`(\w+)`", cell)}
     assert streaming == set(Streaming().__dataclass_fields__)
 

@@ -36,7 +36,7 @@ def test_the_main_path_is_six_files_from_the_declaration_to_the_driver() -> None
 def test_every_question_to_a_mode_is_in_the_table() -> None:
     rows = re.findall(r"^\| `\w+` \| `(\w+)` in `([\w/]+\.py)` \| .* \| `(\w+)\.py` \|$", TEXT, re.MULTILINE)
     package = PAGE.parents[1] / "airflow_recovery"
-    code = "".join(each.read_text(encoding="utf-8") for each in package.rglob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
     asked = re.findall(r'(?:answers_of|all_answers)\([^")]*"(\w+)"', code)
     assert {answered_in for *_, answered_in in rows} == {"mode", *asked}, "see the table in 'The two modes'"
     for questions, path, answered_in in rows:

@@ -35,7 +35,7 @@ def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def words(value: Any) -> list[str]:
     """A command as words: of a list, or of a shell line with its connectives removed."""
     listed = value if isinstance(value, list) else [value or ""]
-    return [word for each in listed for word in shlex.split(each) if word not in ("&&", "CMD", "CMD-SHELL")]
+    return [word for info in listed for word in shlex.split(info) if word not in ("&&", "CMD", "CMD-SHELL")]
 
 
 def test_it_is_valid_against_the_compose_schema(compose: dict[str, Any]) -> None:
@@ -91,14 +91,14 @@ def test_every_airflow_command_exists(services: dict[str, Any]) -> None:
     from airflow.cli.cli_parser import get_parser
 
     found = []
-    for name in (each for each in services if each == "init" or each.startswith("airflow-")):
+    for name in (service for service in services if service == "init" or service.startswith("airflow-")):
         service = services[name]
         for key in (service.get("command"), (service.get("healthcheck") or {}).get("test")):
             command = words(key)
             if "airflow" in command:
                 start = command.index("airflow") + 1
                 end = command.index("python") if "python" in command else len(command)
-                arguments = [each.replace("$$", "$") for each in command[start:end]]
+                arguments = [word.replace("$$", "$") for word in command[start:end]]
                 found.append(arguments[0])
                 get_parser().parse_args(arguments)  # exits where a command or an option does not exist
     assert set(found) == {"db", "api-server", "scheduler", "dag-processor", "triggerer", "jobs"}
@@ -155,7 +155,9 @@ def test_every_setting_of_airflow_exists(services: dict[str, Any]) -> None:
 def test_every_spark_class_and_launcher_is_in_the_wheel(services: dict[str, Any]) -> None:
     wheel = distribution("pyspark")
     jars = [
-        Path(str(each.locate())) for each in wheel.files or [] if each.name.startswith(("spark-core", "spark-conn"))
+        Path(str(candidate.locate()))
+        for candidate in wheel.files or []
+        if candidate.name.startswith(("spark-core", "spark-conn"))
     ]
     classes = {name for jar in jars if jar.suffix == ".jar" for name in zipfile.ZipFile(jar).namelist()}
     named = {
@@ -164,9 +166,9 @@ def test_every_spark_class_and_launcher_is_in_the_wheel(services: dict[str, Any]
         for word in words(service.get("command"))
         if word.startswith("org.apache.spark.")
     }
-    assert {each.rpartition(".")[2] for each in named} == {"Master", "Worker", "SparkConnectServer"}
-    assert [each for each in sorted(named) if f"{each.replace('.', '/')}.class" not in classes] == []
-    launchers = {each.name for each in wheel.files or [] if each.parent.name == "bin"}
+    assert {word.rpartition(".")[2] for word in named} == {"Master", "Worker", "SparkConnectServer"}
+    assert [word for word in sorted(named) if f"{word.replace('.', '/')}.class" not in classes] == []
+    launchers = {candidate.name for candidate in wheel.files or [] if candidate.parent.name == "bin"}
     for service in ("spark-master", "spark-worker", "spark-connect"):
         assert services[service]["entrypoint"][0] in launchers
 
@@ -222,13 +224,13 @@ def listening_ports(name: str, service: dict[str, Any]) -> set[int]:
     if name in PORT_OF_IMAGE:
         return {PORT_OF_IMAGE[name]}
     command = words(service.get("command"))
-    found = set()
+    numbers = set()
     for option, value in pairwise(command):
         if option in ("--port", "--webui-port"):
-            found.add(int(value.lstrip(":")))
+            numbers.add(int(value.lstrip(":")))
         if value.startswith("spark.connect.grpc.binding.port="):
-            found.add(int(value.partition("=")[2]))
-    return found
+            numbers.add(int(value.partition("=")[2]))
+    return numbers
 
 
 def addresses(text: str) -> list[tuple[str, str]]:

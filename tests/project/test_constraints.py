@@ -38,10 +38,10 @@ def pins(name: str, python: str) -> list[str]:
         "implementation_name": "cpython",
     }
     return [
-        str(each.specifier)
-        for each in constraints()
-        if canonicalize_name(each.name) == canonicalize_name(name)
-        and (each.marker is None or each.marker.evaluate(environment))
+        str(constraint.specifier)
+        for constraint in constraints()
+        if canonicalize_name(constraint.name) == canonicalize_name(name)
+        and (constraint.marker is None or constraint.marker.evaluate(environment))
     ]
 
 
@@ -60,15 +60,17 @@ def test_constraints_are_pins_without_urls_or_options() -> None:
     text = (REPOSITORY / "constraints.txt").read_text()
     assert "://" not in text
     assert not re.search(r"^\s*(-|@)", text, re.MULTILINE)
-    assert [str(each) for each in constraints() if not re.fullmatch(r"==[^*,]+", str(each.specifier))] == []
+    assert [
+        str(constraint) for constraint in constraints() if not re.fullmatch(r"==[^*,]+", str(constraint.specifier))
+    ] == []
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_direct_dependency_has_one_pin_that_it_allows(python: str) -> None:
-    for each in direct_dependencies():
-        found = pins(each.name, python)
-        assert len(found) == 1, f"{each.name} on {python}: {found}"
-        assert each.specifier.contains(Version(found[0].removeprefix("=="))), f"{each} on {python}: {found}"
+    for dependency in direct_dependencies():
+        found = pins(dependency.name, python)
+        assert len(found) == 1, f"{dependency.name} on {python}: {found}"
+        assert dependency.specifier.contains(Version(found[0].removeprefix("=="))), f"{dependency} on {python}: {found}"
 
 
 @pytest.mark.parametrize("python", PYTHONS)

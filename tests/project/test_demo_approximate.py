@@ -49,14 +49,14 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(REPOSITORY))
     monkeypatch.syspath_prepend(str(REPOSITORY / "dags"))
     yield
-    for name in [each for each in sys.modules if each.partition(".")[0] == "jobs"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "jobs"]:
         del sys.modules[name]
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     for day, flights in FLIGHTS.items():
-        year, month, number = (int(each) for each in day.split("-"))
+        year, month, number = (int(piece) for piece in day.split("-"))
         rows = [
             f"{year},{month},{number},NA,600,{delay},NA,NA,NA,UA,1,N1,EWR,IAH,NA,{distance},6,0,2013-01-01T11:00:00Z"
             for delay, distance in flights
@@ -73,7 +73,7 @@ def test_the_chain_has_three_stages() -> None:
     from airflow_recovery import FailoverStrategy
     from scripts.demo_approximate.live_run import SCORER, SINK, SOURCE, STAGES
 
-    regions = {each.name: each for each in live_flights.regions().regions}
+    regions = {region.name: region for region in live_flights.regions().regions}
     assert tuple(regions) == STAGES
     assert regions[SOURCE].channels_out == (SOURCE,)
     assert [each.result for each in regions[SCORER].channels_in] == [SOURCE]
@@ -91,11 +91,11 @@ def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
         [sys.executable, "-c", PARSE, str(folder)], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["errors"] == {}
-    stages: dict[str, Any] = {f"flights.{each}": [] for each in ("departures", "predicted", "delays_by_day")}
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document["errors"] == {}
+    stages: dict[str, Any] = {f"flights.{name}": [] for name in ("departures", "predicted", "delays_by_day")}
     tasks = {**stages, "flights.audit": sorted(stages)}
-    assert found["dags"] == {"live_flights": tasks, "live_flights_regional": tasks}
+    assert document["dags"] == {"live_flights": tasks, "live_flights_regional": tasks}
 
 
 @pytest.mark.spark
@@ -151,8 +151,8 @@ def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
     from scripts.demo_approximate.stage import date_files
 
     date_files(lake)
-    files = sorted((lake / "flights").glob("*/*.csv"), key=lambda each: each.stat().st_mtime)
-    assert [each.stem for each in files] == list(FLIGHTS)
+    files = sorted((lake / "flights").glob("*/*.csv"), key=lambda path: path.stat().st_mtime)
+    assert [candidate.stem for candidate in files] == list(FLIGHTS)
 
 
 def test_flights_are_counted_in_the_files(lake: Path) -> None:
@@ -206,4 +206,4 @@ def test_a_kill_ends_every_process_of_a_driver() -> None:
         assert kill_family(family) == 2
         reaper.join(30)
         assert parent.returncode is not None
-        assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in children)
+        assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)

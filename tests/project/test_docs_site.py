@@ -50,14 +50,14 @@ class Loads(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("site")
-    done = build(REPOSITORY, found)
+    path = tmp_path_factory.mktemp("site")
+    done = build(REPOSITORY, path)
     assert done.returncode == 0, done.stderr
-    return found
+    return path
 
 
 def test_it_builds_with_every_warning_an_error(site: Path) -> None:
-    assert {each.stem for each in site.glob("*.html")} == {"404", *(each.stem for each in PAGES)}
+    assert {path.stem for path in site.glob("*.html")} == {"404", *(candidate.stem for candidate in PAGES)}
 
 
 def test_control_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_control_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
 
 def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
     loads = Loads()
-    for each in site.glob("*.html"):
-        loads.feed(each.read_text())
+    for path in site.glob("*.html"):
+        loads.feed(path.read_text())
     assert loads.found
     assert [each for each in loads.found if each.startswith(("http:", "https:", "//"))] == []
 
@@ -82,8 +82,8 @@ def test_the_configuration_page_is_the_providers_own_yaml() -> None:
 
 def test_every_row_of_the_restart_table_names_a_test_that_is_there() -> None:
     features = (DOCS / "restarts.md").read_text().partition("## Per version")[0]
-    rows = [each for each in features.splitlines() if each.startswith("| ")]
-    rows = [each for each in rows if not re.match(r"\| (what happens|feature|---)", each)]
+    rows = [line for line in features.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not re.match(r"\| (what happens|feature|---)", row)]
     assert len(rows) > 30
     for row in rows:
         (name,) = re.findall(r"`(tests/\S+::\w+)`", row)
@@ -95,9 +95,9 @@ def test_every_row_of_the_restart_table_names_a_test_that_is_there() -> None:
 def test_the_command_line_page_names_every_command_and_exit_code() -> None:
     text = (DOCS / "cli.md").read_text()
     commands = re.findall(r"^\| `(\w+)", text, re.MULTILINE)
-    assert sorted(commands) == sorted(each.name for each in SUBCOMMANDS)
+    assert sorted(commands) == sorted(subcommand.name for subcommand in SUBCOMMANDS)
     codes = {int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d) \| (.+) \|$", text, re.MULTILINE)}
-    assert codes == {each.value: each.meaning for each in EXIT_CODES}
+    assert codes == {exit_code.value: exit_code.meaning for exit_code in EXIT_CODES}
 
 
 def test_the_format_names_every_kind_of_record() -> None:

@@ -57,7 +57,7 @@ def parsed(folder: Path) -> Any:
 
 
 def test_every_python_block_is_one_that_is_run() -> None:
-    known = [[sign for sign in SIGNS if sign in each] for each in python_blocks()]
+    known = [[sign for sign in SIGNS if sign in block] for block in python_blocks()]
     assert sorted(known) == sorted([sign] for sign in SIGNS)
 
 
@@ -93,7 +93,7 @@ def job(dags: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from jobs.flights import flights
 
     yield flights
-    for name in [each for each in sys.modules if each.partition(".")[0] == "jobs"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "jobs"]:
         del sys.modules[name]
 
 

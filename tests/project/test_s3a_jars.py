@@ -26,11 +26,11 @@ def test_hadoops_version_is_that_of_the_wheel() -> None:
 
 
 def test_what_was_fetched_is_what_is_named_and_spark_has_nothing_of_it_twice() -> None:
-    names = {each.name for each in s3a_jars().glob("*.jar")}
+    names = {path.name for path in s3a_jars().glob("*.jar")}
     (hadoop,), (sdk,) = versions("org.apache.hadoop"), versions("software.amazon.awssdk")
     assert {f"hadoop-aws-{hadoop}.jar", f"s3-{sdk}.jar", f"sts-{sdk}.jar"} <= names
-    spark = {each.name.rpartition("-")[0] for each in (Path(pyspark.__path__[0]) / "jars").glob("*.jar")}
-    assert {each.rpartition("-")[0] for each in names} & spark == set()
+    spark = {path.name.rpartition("-")[0] for path in (Path(pyspark.__path__[0]) / "jars").glob("*.jar")}
+    assert {name.rpartition("-")[0] for name in names} & spark == set()
 
 
 def test_the_settings_put_them_on_both_class_paths(tmp_path: Path) -> None:

@@ -22,18 +22,18 @@ COMMAND_S = 600
 def steps(page: str) -> list[tuple[str, str]]:
     """(file, its text), and ("", command with its output), in the order of the page."""
     found = []
-    for each in BLOCK.finditer(page):
-        if each["file"]:
-            found.append((each["file"], each["text"]))
+    for match in BLOCK.finditer(page):
+        if match["file"]:
+            found.append((match["file"], match["text"]))
         else:
-            found += [("", f"$ {command}") for command in each["text"].split("$ ", 1)[1].split("\n$ ")]
+            found += [("", f"$ {command}") for command in match["text"].split("$ ", 1)[1].split("\n$ ")]
     return found
 
 
 def differs(expected: list[str], said: str) -> str | None:
     """The first expected line that is not said, in order; ``...`` stands for anything."""
     at = 0
-    lines = [" ".join(each.split()) for each in said.splitlines()]
+    lines = [" ".join(line.split()) for line in said.splitlines()]
     for line in (" ".join(each.split()) for each in expected if each.strip() not in ("", ANYTHING)):
         at = next((i + 1 for i in range(at, len(lines)) if lines[i].startswith(line)), -1)
         if at < 0:

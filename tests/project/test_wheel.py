@@ -22,8 +22,8 @@ IMPORT_A_JOB = "from airflow_recovery import BLOCKING, files, job; import airflo
 
 
 def wheel() -> Path:
-    (found,) = DIST.glob("*.whl")
-    return found
+    (path,) = DIST.glob("*.whl")
+    return path
 
 
 def test_tests_and_the_processes_that_they_start_run_the_installed_wheel() -> None:
@@ -71,7 +71,7 @@ def test_its_metadata_is_what_an_index_takes() -> None:
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout
     with zipfile.ZipFile(wheel()) as files:
-        (name,) = [each for each in files.namelist() if each.endswith("dist-info/METADATA")]
+        (name,) = [name for name in files.namelist() if name.endswith("dist-info/METADATA")]
         metadata = message_from_bytes(files.read(name))
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == "<3.14,>=3.10"

@@ -80,14 +80,15 @@ class ApproximateRestart:
     @property
     def vertices(self) -> list[int]:
         """The execution vertices to restart, ascending."""
-        return [each.vertex for each in self.restarts]
+        return [restart.vertex for restart in self.restarts]
 
     def told(self, topology: ExecutionTopology) -> list[str]:
         """One line a subtask."""
         name = topology.graph.vertex_name
         return [
-            f"{name(each.vertex)}: {each.why.value}" + ("" if each.cause is None else f" {name(each.cause)}")
-            for each in self.restarts
+            f"{name(restart.vertex)}: {restart.why.value}"
+            + ("" if restart.cause is None else f" {name(restart.cause)}")
+            for restart in self.restarts
         ]
 
 
@@ -125,7 +126,7 @@ def approximate_restart(
         new_generation=altered | walk.new_generation,
         altered=altered - walk.new_generation,
         reconnected=frozenset(walk.read - walk.new_generation - altered),
-        unknown_at_origin=tuple(each.vertex for each in restarts if not replays(names(each.vertex).vertex)),
+        unknown_at_origin=tuple(restart.vertex for restart in restarts if not replays(names(restart.vertex).vertex)),
     )
 
 
@@ -195,9 +196,9 @@ class _Walk:
                 self.restart(graph.producers_of(edge, partitions), RestartWhy.CONNECTED, vertices.start, anew=True)
                 continue
             readable_again = result.type.readable_again
-            missing = [each for each in partitions if not (readable_again and self._available(each))]
-            for each in missing:
-                producer = graph.producers_of(edge, range(each, each + 1))
+            missing = [partition for partition in partitions if not (readable_again and self._available(partition))]
+            for partition in missing:
+                producer = graph.producers_of(edge, range(partition, partition + 1))
                 self.restart(producer, RestartWhy.INPUT_LOST, vertices.start, anew=is_channel)
 
     def _look_downstream(self, vertices: range) -> None:

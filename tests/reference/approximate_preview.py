@@ -54,7 +54,7 @@ def preview(
     stages: Mapping[str, StageDeclaration],
 ) -> tuple[ChannelPreview, ...]:
     """Every channel of the job, in the order of its results; what is not declared has the defaults."""
-    restarting = {topology.graph.vertex_name(each).vertex for each in restart.vertices}
+    restarting = {topology.graph.vertex_name(vertex).vertex for vertex in restart.vertices}
     unknown = {topology.graph.vertex_name(each).vertex for each in restart.unknown_at_origin}
     found = []
     for number, result in enumerate(topology.logical.results):
@@ -62,8 +62,8 @@ def preview(
             continue
         consumers = [topology.logical.edges[edge].consumer for edge in topology.logical.readers_of[number]]
         is_foreign = any(
-            stages.get(each, StageDeclaration()).sink is SinkGuarantee.FOREIGN and each in restarting
-            for each in consumers
+            stages.get(consumer, StageDeclaration()).sink is SinkGuarantee.FOREIGN and consumer in restarting
+            for consumer in consumers
         )
         repeat = RepeatPreview.ONE_BATCH if is_foreign else RepeatPreview.NOTHING
         loss = _loss(result.name, restart, channels.get(result.name, ChannelDeclaration()))

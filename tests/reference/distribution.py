@@ -89,8 +89,8 @@ class Wiring:
         if self.pattern is ALL_TO_ALL:
             return product(range(self.producers), range(self.consumers))
         if self.producers >= self.consumers:
-            return ((each, ((each + 1) * self.consumers - 1) // self.producers) for each in range(self.producers))
-        return ((each * self.producers // self.consumers, each) for each in range(self.consumers))
+            return ((number, ((number + 1) * self.consumers - 1) // self.producers) for number in range(self.producers))
+        return ((number * self.producers // self.consumers, number) for number in range(self.consumers))
 
 
 @lru_cache(maxsize=1024)

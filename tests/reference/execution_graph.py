@@ -207,13 +207,13 @@ class ExecutionGraph:
 
     def partitions_in(self, edge: int, groups: range) -> range:
         """The partitions of these groups of one edge."""
-        found = self._wiring[edge].partitions_in(_moved(groups, -self._first_group[edge]))
-        return _moved(found, self._first_partition[self.logical.result_of[edge]])
+        partitions = self._wiring[edge].partitions_in(_moved(groups, -self._first_group[edge]))
+        return _moved(partitions, self._first_partition[self.logical.result_of[edge]])
 
     def consumers_of(self, edge: int, groups: range) -> range:
         """The execution vertices that read these groups of one edge."""
-        found = self._wiring[edge].consumers_of(_moved(groups, -self._first_group[edge]))
-        return _moved(found, self._first_vertex[self.logical.consumer_of[edge]])
+        consumers = self._wiring[edge].consumers_of(_moved(groups, -self._first_group[edge]))
+        return _moved(consumers, self._first_vertex[self.logical.consumer_of[edge]])
 
     def links(self, edge: int) -> Iterator[tuple[int, int]]:
         """Every ``(producer, consumer)`` of an edge, as execution vertices. For pointwise edges: all-to-all has n·m."""

@@ -94,16 +94,16 @@ class ExecutionTopology:
         if len(self.logical.regions[logical_region]) == 1:
             return (vertices,)
         regions = sorted(set(self.region_of[vertices.start : vertices.stop]))
-        return [each for region in regions for each in self.ranges_of(region)]
+        return [range_ for region in regions for range_ in self.ranges_of(region)]
 
     def vertices_of(self, regions: Iterable[int]) -> list[int]:
         """The execution vertices of some regions, ascending."""
-        found: list[int] = []
+        numbers: list[int] = []
         for region in regions:
-            for each in self.ranges_of(region):
-                found.extend(each)
-        found.sort()
-        return found
+            for range_ in self.ranges_of(region):
+                numbers.extend(range_)
+        numbers.sort()
+        return numbers
 
     def regions_of(self, logical_region: int) -> range:
         """The regions that a logical region was expanded into; none before it is."""
@@ -212,9 +212,9 @@ class ExecutionTopology:
         for subtasks in members:
             for number, run in _runs(numbers[subtasks.start - base : subtasks.stop - base]):
                 ranges[number].append(range(subtasks.start + run.start, subtasks.start + run.stop))
-        for each in ranges:
-            self._range_start.extend(one.start for one in each)
-            self._range_stop.extend(one.stop for one in each)
+        for range_ in ranges:
+            self._range_start.extend(one.start for one in range_)
+            self._range_stop.extend(one.stop for one in range_)
             self._first_range.append(len(self._range_start))
 
 

@@ -96,7 +96,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table(
                 "Each step, cold",
                 ("case", "step", "ours, ms", "Flink, ms", "ours, MB", "Flink, MB", "counted, both"),
-                [_row(each) for each in lines],
+                [_row(line) for line in lines],
             ),
             Table("Growth of our cost, ms", ("case and step", *(f"{size:,}" for size in GROWTH)), growth[0]),
         ],
@@ -131,19 +131,19 @@ def _row(line: Line) -> tuple[object, ...]:
 
 
 def _figures(lines: Sequence[Line]) -> list[Figure]:
-    found = []
-    for each in lines:
-        known = not isnan(each.flink_ms)  # Flink's side was not run for every one
-        goal = f"at most Flink's {each.flink_ms:.4g} ms" if known else ""
-        found.append(Figure(each.name, each.ours_ms, "ms", goal, each.ours_ms <= each.flink_ms if known else None))
-    for case in dict.fromkeys(each.case for each in lines):
-        ours = max(each.ours_mb for each in lines if each.case == case)
-        flink = max(each.flink_mb for each in lines if each.case == case)
+    figures = []
+    for line in lines:
+        known = not isnan(line.flink_ms)  # Flink's side was not run for every one
+        goal = f"at most Flink's {line.flink_ms:.4g} ms" if known else ""
+        figures.append(Figure(line.name, line.ours_ms, "ms", goal, line.ours_ms <= line.flink_ms if known else None))
+    for case in dict.fromkeys(line.case for line in lines):
+        ours = max(line.ours_mb for line in lines if line.case == case)
+        flink = max(line.flink_mb for line in lines if line.case == case)
         name = f"{case[0].replace('_', ' ')} {case[1]} x {case[2]}: memory"
-        found.append(Figure(name, ours, "MB", f"at most Flink's {flink:.0f} MB", ours <= flink))
-    differ = sum(each.ours_result != each.flink_result for each in lines)
-    found.append(Figure("counts that differ from Flink's", differ, "", "none", differ == 0))
-    return found
+        figures.append(Figure(name, ours, "MB", f"at most Flink's {flink:.0f} MB", ours <= flink))
+    differ = sum(line.ours_result != line.flink_result for line in lines)
+    figures.append(Figure("counts that differ from Flink's", differ, "", "none", differ == 0))
+    return figures
 
 
 def _alone(repeats: int) -> tuple[list[Line], list[dict[str, Any]]]:
@@ -192,8 +192,8 @@ def _side_by_side(peer: Path, folder: Path, repeats: int) -> tuple[list[Line], l
 def _line(
     case: tuple[str, int, int], step: str, ours: list[dict[str, Any]], flink_ms: float, flink_mb: float, count: int
 ) -> Line:
-    cold = median(each["cold_ms"] for each in ours)
-    memory = median(each["memory_mb"] for each in ours)
+    cold = median(our["cold_ms"] for our in ours)
+    memory = median(our["memory_mb"] for our in ours)
     return Line(case, step, cold, memory, ours[0]["result"], flink_ms, flink_mb, count)
 
 
@@ -206,8 +206,8 @@ def _ours(case: tuple[str, int, int], step: str) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def _growth() -> tuple[list[tuple[str, ...]], dict[str, list[tuple[float, float]]]]:

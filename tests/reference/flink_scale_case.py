@@ -80,7 +80,7 @@ def regions_step(case: Case, calls: int) -> tuple[list[float], int]:
     """The regions alone."""
     logical = case.logical()
     built = [TimedTopology(logical) for _ in range(calls)]
-    return [each.regions_ms for each in built], built[0].region_count
+    return [topology.regions_ms for topology in built], built[0].region_count
 
 
 def restart_step(case: Case, calls: int, step: str) -> tuple[list[float], int]:

@@ -42,19 +42,19 @@ def naive_links(pattern: DistributionPattern, producers: int, consumers: int) ->
 
 class NaiveTopology:
     def __init__(self, logical: LogicalTopology) -> None:
-        parallelism = {each.name: each.parallelism or 0 for each in logical.vertices}
-        results = {each.name: each for each in logical.results}
+        parallelism = {vertex.name: vertex.parallelism or 0 for vertex in logical.vertices}
+        results = {result.name: result for result in logical.results}
         self.subtasks: list[Subtask] = [(name, i) for name, count in parallelism.items() for i in range(count)]
         self.type_of = {name: each.type for name, each in results.items()}
         self.producer: dict[Partition, Subtask] = {
             (name, i): (each.producer, i) for name, each in results.items() for i in range(parallelism[each.producer])
         }
-        self.reads: dict[Subtask, set[Partition]] = {each: set() for each in self.subtasks}
+        self.reads: dict[Subtask, set[Partition]] = {subtask: set() for subtask in self.subtasks}
         for edge in logical.edges:
             counts = parallelism[results[edge.result].producer], parallelism[edge.consumer]
             for p, c in naive_links(edge.pattern, *counts):
                 self.reads[edge.consumer, c].add((edge.result, p))
-        leads_to: dict[Subtask, set[Subtask]] = {each: {each} for each in self.subtasks}
+        leads_to: dict[Subtask, set[Subtask]] = {subtask: {subtask} for subtask in self.subtasks}
         for consumer, partitions in self.reads.items():
             for partition in partitions:
                 leads_to[self.producer[partition]].add(consumer)
@@ -82,30 +82,30 @@ class NaiveTopology:
     def restart(
         self, failed: Subtask, available: Callable[[Partition], bool], *, with_consumers: bool = True
     ) -> set[Subtask]:
-        found: set[Subtask] = set()
+        subtasks: set[Subtask] = set()
         more: set[Subtask] = {failed}
-        while not more <= found:
-            found |= more
+        while not more <= subtasks:
+            subtasks |= more
             more = set()
-            for each in found:
-                more |= self.region[each]
-                for partition in self.reads[each]:
+            for subtask in subtasks:
+                more |= self.region[subtask]
+                for partition in self.reads[subtask]:
                     type_ = self.type_of[partition[0]]
                     readable = type_.re_consumable or type_ is ResultType.PIPELINED_APPROXIMATE
                     if not (readable and available(partition)):
                         more.add(self.producer[partition])
             if with_consumers:
                 more |= {
-                    each
-                    for each in self.subtasks
-                    if any(self.producer[partition] in found for partition in self.reads[each])
+                    subtask
+                    for subtask in self.subtasks
+                    if any(self.producer[partition] in subtasks for partition in self.reads[subtask])
                 }
-        return found
+        return subtasks
 
 
 def named(topology: ExecutionTopology, vertices: list[int] | range) -> set[Subtask]:
     """Numbers as names."""
-    found = [topology.graph.vertex_name(each) for each in vertices]
+    found = [topology.graph.vertex_name(vertex) for vertex in vertices]
     return {(each.vertex, each.subtask) for each in found}
 
 

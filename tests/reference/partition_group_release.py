@@ -87,8 +87,8 @@ class PartitionGroupRelease:
         self._in_finished_region.extend(bytes(new))
 
     def _mark(self, region: int, mark: bytes) -> None:
-        for each in self._topology.ranges_of(region):
-            self._in_finished_region[each.start : each.stop] = mark * len(each)
+        for range_ in self._topology.ranges_of(region):
+            self._in_finished_region[range_.start : range_.stop] = mark * len(range_)
 
     def _read_by(self, region: int) -> Iterator[int]:
         graph, logical = self._topology.graph, self._topology.logical

@@ -52,7 +52,7 @@ def region_restart_set(
     """
     restarting = _closure(topology, failed, available, lost, with_consumers=True)
     vertices = chain.from_iterable(restarting)
-    return list(vertices) if is_created is None else [each for each in vertices if not is_created(each)]
+    return list(vertices) if is_created is None else [vertex for vertex in vertices if not is_created(vertex)]
 
 
 def full_restart_set(topology: ExecutionTopology, failed: int) -> list[int]:
@@ -77,8 +77,8 @@ def individual_restart_set(
     `region_restart_set`.
     """
     restarting = _closure(topology, failed, available, lost, with_consumers=False)
-    found = list(chain.from_iterable(restarting))
-    known = frozenset(found)
+    numbers = list(chain.from_iterable(restarting))
+    known = frozenset(numbers)
     graph, logical = topology.graph, topology.logical
     for vertices in restarting:
         for edge, groups in graph.groups_fed_by(vertices):
@@ -88,7 +88,7 @@ def individual_restart_set(
                     f"failover strategy 'individual': expected deterministic='assume' on {result!r}, which "
                     f"{logical.edges[edge].consumer!r} reads: declare it, or use the strategy 'region'"
                 )
-    return found
+    return numbers
 
 
 def _closure(  # noqa: C901 - Flink's three rules in one loop
@@ -145,13 +145,13 @@ def _unavailable(
         return [partitions]
     if len(partitions) == 1:
         return (partitions,) if partitions.start == lost or not available(partitions.start) else ()
-    missing = [each for each in partitions if each == lost or not available(each)]
+    missing = [partition for partition in partitions if partition == lost or not available(partition)]
     ranges: list[range] = []
-    for each in missing:
-        if ranges and ranges[-1].stop == each:
-            ranges[-1] = range(ranges[-1].start, each + 1)
+    for partition in missing:
+        if ranges and ranges[-1].stop == partition:
+            ranges[-1] = range(ranges[-1].start, partition + 1)
         else:
-            ranges.append(range(each, each + 1))
+            ranges.append(range(partition, partition + 1))
     return ranges
 
 

@@ -33,7 +33,7 @@ def clean_buffer(leading: int, size: int, *, was_read: bool) -> Cleaned:
 
 def clean(buffers: Iterable[tuple[int, bytes]]) -> list[bytes]:
     """What a new reader decodes of ``(leading bytes, content)`` in order; what is skipped entirely is left out."""
-    found: list[bytes] = []
+    bodies: list[bytes] = []
     is_clean = False
     for leading, content in buffers:
         skipped = 0
@@ -41,5 +41,5 @@ def clean(buffers: Iterable[tuple[int, bytes]]) -> list[bytes]:
             cleaned = clean_buffer(leading, len(content), was_read=False)
             skipped, is_clean = cleaned.skipped, cleaned.is_clean
         if skipped < len(content):
-            found.append(content[skipped:])
-    return found
+            bodies.append(content[skipped:])
+    return bodies

@@ -21,7 +21,7 @@ class Stages:
     """``"a~b b~c"``: single subtasks."""
 
     def __init__(self, drawn: str) -> None:
-        edges = {f"{each[0]} {each[2]}": TYPES[each[1]] for each in drawn.split()}
+        edges = {f"{piece[0]} {piece[2]}": TYPES[piece[1]] for piece in drawn.split()}
         self.topology = ExecutionTopology(single_subtasks(edges))
         self.lost: set[str] = set()
         self.changed: set[str] = set()
@@ -40,7 +40,7 @@ class Stages:
 
     def restarted(self, vertex: str, strategy: ApproximateStrategy) -> str:
         found = self.when_fails(vertex, strategy)
-        return "".join(self.topology.graph.vertex_name(each).vertex for each in found.vertices)
+        return "".join(self.topology.graph.vertex_name(vertex).vertex for vertex in found.vertices)
 
 
 CHAIN = "a~b b~c"
@@ -203,8 +203,8 @@ def test_subtasks_of_pointwise_channels_restart_by_themselves():
     failed = graph.vertex_id("v1", 1)
     of = {
         strategy: [
-            str(graph.vertex_name(each))
-            for each in approximate_restart(topology, failed, strategy, available=lambda _: True).vertices
+            str(graph.vertex_name(vertex))
+            for vertex in approximate_restart(topology, failed, strategy, available=lambda _: True).vertices
         ]
         for strategy in ApproximateStrategy
     }

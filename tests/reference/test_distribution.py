@@ -74,7 +74,7 @@ def test_what_holds_of_a_range_is_what_holds_of_its_members(wired: Wiring, data:
     ):
         start = data.draw(st.integers(0, size))
         stop = data.draw(st.integers(start, size))
-        one_by_one = {found for each in range(start, stop) for found in ask(range(each, each + 1))}
+        one_by_one = {found for number in range(start, stop) for found in ask(range(number, number + 1))}
         assert set(ask(range(start, stop))) == one_by_one
 
 

@@ -33,8 +33,8 @@ def test_consumers_that_read_the_same_partitions_share_one_group() -> None:
     assert groups[0] == groups[1] != groups[2]
     ((_, numbers),) = groups[0]
     group = graph.group(numbers.start)
-    assert [str(graph.partition_name(each)) for each in group.partitions] == ["a[0]"]
-    assert [str(graph.vertex_name(each)) for each in group.consumers] == ["b[0]", "b[1]"]
+    assert [str(graph.partition_name(partition)) for partition in group.partitions] == ["a[0]"]
+    assert [str(graph.vertex_name(consumer)) for consumer in group.consumers] == ["b[0]", "b[1]"]
 
 
 def test_an_all_to_all_edge_is_one_group_however_wide() -> None:
@@ -51,7 +51,7 @@ def test_an_all_to_all_edge_is_one_group_however_wide() -> None:
 
 def test_names_and_numbers() -> None:
     graph = ExecutionTopology(two_to_three()).graph
-    assert [str(graph.vertex_name(each)) for each in range(graph.vertex_count)] == [
+    assert [str(graph.vertex_name(number)) for number in range(graph.vertex_count)] == [
         "a[0]", "a[1]", "b[0]", "b[1]", "b[2]", "c[0]",
     ]  # fmt: skip
     assert graph.vertex_name(graph.vertex_id("b", 2)) == ExecutionVertexId("b", 2)

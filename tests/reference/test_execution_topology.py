@@ -14,7 +14,7 @@ from reference.naive_topology import NaiveTopology, logical_topologies, named
 
 def regions_by_name(topology: ExecutionTopology) -> list[set[str]]:
     return [
-        {str(topology.graph.vertex_name(each)) for each in topology.vertices_of([region])}
+        {str(topology.graph.vertex_name(vertex)) for vertex in topology.vertices_of([region])}
         for region in range(topology.region_count)
     ]
 
@@ -105,7 +105,7 @@ def test_co_located_vertices_need_one_parallelism() -> None:
 @given(logical_topologies())
 def test_regions_agree_with_a_naive_oracle(logical: LogicalTopology) -> None:
     topology = ExecutionTopology(logical)
-    regions = [frozenset(named(topology, topology.vertices_of([each]))) for each in range(topology.region_count)]
+    regions = [frozenset(named(topology, topology.vertices_of([number]))) for number in range(topology.region_count)]
     assert set(regions) == NaiveTopology(logical).regions()
     assert sum(map(len, regions)) == topology.graph.vertex_count
     for number, region in enumerate(regions):
@@ -126,18 +126,20 @@ def test_regions_are_in_topological_order(logical: LogicalTopology) -> None:
 def test_the_regions_of_a_logical_region_are_consecutive(logical: LogicalTopology) -> None:
     topology = ExecutionTopology(logical)
     for number, members in enumerate(logical.regions):
-        expected = {topology.region_of[each] for member in members for each in topology.graph.subtasks(member)}
+        expected = {topology.region_of[subtask] for member in members for subtask in topology.graph.subtasks(member)}
         assert set(topology.regions_of(number)) == expected
 
 
 @given(logical_topologies(), st.randoms(use_true_random=False))
 def test_the_order_of_initialisation_changes_numbers_only(logical: LogicalTopology, random: object) -> None:
     undecided = LogicalTopology(
-        [LogicalVertex(each.name, None, each.co_location) for each in logical.vertices], logical.results, logical.edges
+        [LogicalVertex(vertex.name, None, vertex.co_location) for vertex in logical.vertices],
+        logical.results,
+        logical.edges,
     )
     topology = ExecutionTopology(undecided)
     assert topology.region_count == 0
-    decisions = [(each.name, each.parallelism or 0) for each in logical.vertices]
+    decisions = [(vertex.name, vertex.parallelism or 0) for vertex in logical.vertices]
     random.shuffle(decisions)  # type: ignore[attr-defined]
     grown: list[int] = []
     before: list[set[str]] = []

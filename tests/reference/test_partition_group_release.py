@@ -37,7 +37,7 @@ class Release:
         """The partitions of the groups that can go."""
         graph = self.topology.graph
         groups = self.rule.vertex_finished(graph.vertex_id(vertex, subtask))
-        return [str(graph.partition_name(each)) for group in groups for each in graph.group(group).partitions]
+        return [str(graph.partition_name(partition)) for group in groups for partition in graph.group(group).partitions]
 
     def unfinished(self, vertex: str, subtask: int = 0) -> None:
         self.rule.vertex_unfinished(self.topology.graph.vertex_id(vertex, subtask))

@@ -67,7 +67,7 @@ def topology_of(plan: PlanRecord) -> ExecutionTopology:
         ]
         edges += [LogicalEdge(f"{producer}.{producer}", region.name) for producer in region.inputs]
         edges += [LogicalEdge(channel.result, region.name) for channel in streams.channels_in]
-    return ExecutionTopology(LogicalTopology([LogicalVertex(each.name) for each in plan.regions], results, edges))
+    return ExecutionTopology(LogicalTopology([LogicalVertex(region.name) for region in plan.regions], results, edges))
 
 
 def flip(topology: ExecutionTopology, stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
@@ -104,7 +104,7 @@ def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(
 
     along = taken_along(stages, region, mode)
 
-    assert along.regions == {topology.graph.vertex_name(each).vertex for each in expected.vertices}
+    assert along.regions == {topology.graph.vertex_name(vertex).vertex for vertex in expected.vertices}
     streams = {name: StreamingPlan.of(planned) for name, planned in stages.regions.items()}
     fed_anew = {channel.result for name in along.anew for channel in streams[name].channels_out}
     assert fed_anew == expected.new_generation - expected.altered

@@ -122,7 +122,7 @@ def test_approximate_edges_restart_the_failed_vertex_and_everything_downstream_a
     #   v1 ~~> v2 ~~> v4       all approximate
     #     `~~> v3 ~~~'
     job = Job(dict.fromkeys(["v1 v2", "v1 v3", "v2 v4", "v3 v4"], ResultType.PIPELINED_APPROXIMATE))
-    assert [job.restarted(each) for each in ("v1", "v2", "v3", "v4")] == ["v1 v2 v3 v4", "v2 v4", "v3 v4", "v4"]
+    assert [job.restarted(name) for name in ("v1", "v2", "v3", "v4")] == ["v1 v2 v3 v4", "v2 v4", "v3 v4", "v4"]
 
 
 # --- corner cases ----------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ Failures = tuple[LogicalTopology, Subtask, frozenset[Partition], "Partition | No
 
 
 def is_there(topology: ExecutionTopology, gone: frozenset[Partition]) -> Callable[[int], bool]:
-    unavailable = {topology.graph.partition_id(*each) for each in gone}
+    unavailable = {topology.graph.partition_id(*partition) for partition in gone}
     return lambda partition: partition not in unavailable
 
 

@@ -20,8 +20,8 @@ from reference.subpartition import (
 
 def holding(*items: Buffer | Barrier) -> ReconnectableSubpartition:
     subpartition = ReconnectableSubpartition()
-    for each in items:
-        subpartition.add(each)
+    for item in items:
+        subpartition.add(item)
     return subpartition
 
 

@@ -65,7 +65,7 @@ def test_what_is_neither_pointwise_nor_all_to_all_stays_until_the_last_subtask()
 def plans(draw: st.DrawFn) -> list[RegionPlan]:
     """Vertices of one to three subtasks, each edge pointwise where that is possible, else all to all."""
     vertices: list[list[str]] = []
-    found: list[RegionPlan] = []
+    regions: list[RegionPlan] = []
     for at in range(draw(st.integers(1, 5))):
         count = draw(st.integers(1, 3))
         names = [f"v{at}"] if count == 1 else [f"v{at}[k{i}]" for i in range(count)]
@@ -77,19 +77,19 @@ def plans(draw: st.DrawFn) -> list[RegionPlan]:
                 for each, pointwise in zip(read, alike, strict=True)
                 for one in (each[i : i + 1] if pointwise else each)
             ]
-            found.append(region(name, inputs, final=at == 4))
+            regions.append(region(name, inputs, final=at == 4))
         vertices.append(names)
-    return found
+    return regions
 
 
 @given(plans(), st.data())
 def test_flinks_rule_lets_go_what_has_no_reader_left(plan: list[RegionPlan], data: st.DataObject) -> None:
-    done = data.draw(st.sets(st.sampled_from([each.name for each in plan])))
+    done = data.draw(st.sets(st.sampled_from([region.name for region in plan])))
     record = PlanRecord("job", tuple(plan))
-    read = {name for each in plan for name in each.inputs}
+    read = {name for region in plan for name in region.inputs}
     expected = {
-        each.name
-        for each in plan
-        if not each.final and each.name in read and reader_left(record, each.name, done.__contains__) is None
+        region.name
+        for region in plan
+        if not region.final and region.name in read and reader_left(record, region.name, done.__contains__) is None
     }
     assert unread_regions(record, done.__contains__) == expected

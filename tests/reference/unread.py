@@ -23,7 +23,7 @@ _Place = tuple[str, int]
 
 def unread_regions(plan: PlanRecord, is_done: Callable[[str], bool]) -> frozenset[str]:
     """The regions that are read by others, all of which ``is_done``; none that holds a final result."""
-    places = {each.name: _place(each) for each in plan.regions}
+    places = {region.name: _place(region) for region in plan.regions}
     names = {place: name for name, place in places.items()}
     topology = ExecutionTopology(_logical(plan, places))
     graph = topology.graph
@@ -31,7 +31,7 @@ def unread_regions(plan: PlanRecord, is_done: Callable[[str], bool]) -> frozense
     done = [graph.vertex_id(*place) for name, place in places.items() if is_done(name)]
     groups = dict.fromkeys(group for vertex in done for group in rule.vertex_finished(vertex))
     partitions = map(graph.partition_name, rule.releasable_partitions(groups))
-    return frozenset(names[each.result, each.subtask] for each in partitions)
+    return frozenset(names[partition.result, partition.subtask] for partition in partitions)
 
 
 def _place(region: RegionPlan) -> _Place:
@@ -43,17 +43,17 @@ def _logical(plan: PlanRecord, places: dict[str, _Place]) -> LogicalTopology:
     parallelism = Counter(vertex for vertex, _ in places.values())
     # Of each edge, whether it can be pointwise: subtask i reads subtask i, and nothing else.
     pointwise: dict[tuple[str, str], bool] = {}
-    for each in plan.regions:
-        consumer, subtask = places[each.name]
+    for region in plan.regions:
+        consumer, subtask = places[region.name]
         read: defaultdict[str, list[int]] = defaultdict(list)
-        for name in each.inputs:
+        for name in region.inputs:
             producer, number = places[name]
             read[producer].append(number)
         for producer, numbers in read.items():
             is_alike = numbers == [subtask] and parallelism[producer] == parallelism[consumer]
             pointwise[producer, consumer] = is_alike and pointwise.get((producer, consumer), True)
     # A final result is kept until somebody asks, as one that outlives its run is in Flink.
-    types = {places[each.name][0]: BLOCKING_PERSISTENT if each.final else BLOCKING for each in plan.regions}
+    types = {places[region.name][0]: BLOCKING_PERSISTENT if region.final else BLOCKING for region in plan.regions}
     return LogicalTopology(
         [LogicalVertex(name, count) for name, count in parallelism.items()],
         [LogicalResult(name, name, kind) for name, kind in types.items()],

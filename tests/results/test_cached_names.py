@@ -22,7 +22,7 @@ def test_every_attempt_result_run_and_deployment_has_a_name_of_its_own():
     regions, attempts, results = ("r", "r[1]", "R"), (1, 2, 11), ("r", "r-1", "r_1", "R")
     names = {cached_view_name(*each) for each in product(journals, runs, regions, attempts, results)}
     assert len(names) == 3 * 3 * 3 * 3 * 4
-    assert all(re.fullmatch(rf"{VIEW_PREFIX}[a-z0-9_]+", each) for each in names)
+    assert all(re.fullmatch(rf"{VIEW_PREFIX}[a-z0-9_]+", name) for name in names)
 
 
 def test_a_name_is_the_same_on_every_machine():

@@ -110,6 +110,6 @@ def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: Wor
     asked: set[str] = set()
     evaluation = Evaluation(world.plan, state, available=lambda region, attempt: asked.add(region))
     ahead = set(asked_for(evaluation))
-    for each in world.plan.regions:
-        evaluation.why_must_run(each.name)
+    for candidate in world.plan.regions:
+        evaluation.why_must_run(candidate.name)
     assert asked <= ahead == {*MANY} - {"P03"}

@@ -92,10 +92,10 @@ def race(lake: Lake, monkeypatch: pytest.MonkeyPatch, given: list[Committable]) 
 
     monkeypatch.setattr(module._DeltaCommitter, "_table", together)
     threads = [threading.Thread(target=lambda each=each: said.append(lake.committer().commit(each))) for each in given]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
     return said
 
 

@@ -56,10 +56,10 @@ def test_case_14_of_two_processes_with_one_token_one_applies_it(warehouse, monke
     monkeypatch.setattr(module._PostgresCommitter, "_take", together)
     given, said = warehouse.committable(), []
     threads = [threading.Thread(target=lambda: said.append(committer(warehouse).commit(given))) for _ in range(2)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
     assert sorted("applied before" in each for each in said) == [False, True]
     assert warehouse.rows() == GIVEN
 
@@ -121,10 +121,10 @@ def test_two_runs_that_replace_at_once_leave_the_rows_of_one(warehouse, monkeypa
     threads = [
         threading.Thread(target=lambda each=each: committer(warehouse, "replace").commit(each)) for each in given
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
     assert sorted(warehouse.rows(), key=str) == sorted(GIVEN, key=str)
 
 

@@ -73,7 +73,7 @@ def test_a_declaration_survives_the_journal(sink):
 
 def test_the_plan_has_it_and_the_fingerprint_too():
     with_sink, without = flights(TABLE), flights(None)
-    regions = {each.name: each for each in plan_job(with_sink, "jobs:flights", FACTS).record.regions}
+    regions = {region.name: region for region in plan_job(with_sink, "jobs:flights", FACTS).record.regions}
     assert regions["delays"].commit == spec_of(TABLE, "delays")
     assert regions["raw"].commit is None
     other = flights(replace(TABLE, table="mart.other"))

@@ -59,9 +59,9 @@ class InPostgres(Target):
         self.warehouse = warehouse
 
     def place(self, store: LocalStore) -> Warehouse:
-        found = Warehouse(self.warehouse.address, self.warehouse.schema, self.folder)
-        found.store = store
-        return found
+        warehouse = Warehouse(self.warehouse.address, self.warehouse.schema, self.folder)
+        warehouse.store = store
+        return warehouse
 
     def sink(self, mode: str) -> PostgresTable:
         return PostgresTable(conn_id="warehouse", table=self.warehouse.table, mode=mode)

@@ -168,7 +168,7 @@ def test_the_union_has_the_objects_of_all_parts_below_the_regions_folder():
     parts = [part(1, 0, "a"), part(2, 0, "b"), part(2, 1, "c")]
     (found,) = union_of(folder_of(parts), ["r"], parts)
     assert found.location == FOLDER
-    assert found.uris() == [f"{FOLDER}/{each}/p" for each in ("00000001/r/0000", "00000002/r/0000", "00000002/r/0001")]
+    assert found.uris() == [f"{FOLDER}/{name}/p" for name in ("00000001/r/0000", "00000002/r/0000", "00000002/r/0001")]
     assert (found.rows, found.schema, found.digest) == (4, "{}", "k-1-3-6-2d")
     assert refs_of(parts)[1] == PartRef(2, 0, (KEYS["b"],))
 
@@ -202,7 +202,7 @@ def test_parts_that_do_not_fit_are_refused(spoiled, match):
 
 
 def test_what_parts_have_counted_is_summed():
-    parts = [replace(part(1, each, "a"), accumulators=(("bad", 2), ("s", 0.5))) for each in range(2)]
+    parts = [replace(part(1, number, "a"), accumulators=(("bad", 2), ("s", 0.5))) for number in range(2)]
     assert accumulated(parts) == (("bad", 4), ("s", 1.0))
 
 
@@ -212,7 +212,7 @@ def test_what_parts_have_counted_is_summed():
 def test_work_is_done_where_nothing_is_left():
     assigned = (SPLITS["a"], SPLITS["b"])
     half, whole = (part(1, 0, "a"),), (part(1, 0, "a"), part(1, 1, "b"))
-    assert [each.key for each in SplitWork(assigned, adopted=half).todo] == [KEYS["b"]]
+    assert [split.key for split in SplitWork(assigned, adopted=half).todo] == [KEYS["b"]]
     assert SplitWork(assigned, adopted=half).text() == "1 of 2 splits kept"
     assert not SplitWork(assigned, adopted=half).is_done
     assert SplitWork(assigned, adopted=whole).is_done

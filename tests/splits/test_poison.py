@@ -13,7 +13,7 @@ from airflow_recovery.splits.batches import planned_batches
 from airflow_recovery.splits.poison import MAX_FAILURES, NOTHING, SPLITS_LABEL, EarlierAttempt, Record, record_of
 
 SPLITS = [Split.of_file(f"s3://lake/{each}.csv", 10, "etag") for each in "abcdefgh"]
-KEYS = {each.uri[-5]: each.key for each in SPLITS}
+KEYS = {split.uri[-5]: split.key for split in SPLITS}
 KILLED = labelled(Failure("ProcessLost", "the process of this attempt died without a word"))
 DIED_OF_F = labelled(Failure("DriverLost", "it read f, and nothing else", labels=((SPLITS_LABEL, KEYS["f"]),)))
 OUT_OF_MEMORY = labelled(Failure("DriverLost", "said nothing (Error code is: 52)"))
@@ -21,7 +21,7 @@ RAISED = Failure("PythonException", "666", condition="PYTHON_EXCEPTION", labels=
 
 
 def keys(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(KEYS[each] for each in names)
+    return frozenset(KEYS[name] for name in names)
 
 
 def earlier(adopted: str, committed: str, failure: Failure | None) -> EarlierAttempt:
@@ -37,10 +37,10 @@ def names_of(counts: object) -> dict[str, int]:
     return {name: counts[key] for name, key in KEYS.items() if key in counts}
 
 
-def order(found: Record, done: str) -> list[str]:
-    todo = [each for each in SPLITS if each.key not in keys(done)]
-    batches = planned_batches(todo, batch_bytes=20, suspicion=found.suspicion)
-    return ["".join(each.uri[-5] for each in batch.splits) + "?" * batch.may_be_poison for batch in batches]
+def order(record: Record, done: str) -> list[str]:
+    todo = [split for split in SPLITS if split.key not in keys(done)]
+    batches = planned_batches(todo, batch_bytes=20, suspicion=record.suspicion)
+    return ["".join(split.uri[-5] for split in batch.splits) + "?" * batch.may_be_poison for batch in batches]
 
 
 @pytest.mark.parametrize("failure", [KILLED, OUT_OF_MEMORY])
@@ -67,7 +67,7 @@ def test_drivers_that_die_before_they_read_anything_make_no_split_poison() -> No
     """No cluster, no memory for the driver itself: nobody has died of a split alone."""
     found = record(*[earlier("", "", KILLED)] * 20)
     assert max(found.counts.values()) == MAX_FAILURES - 1
-    assert not any(found.is_poison(each.key) for each in SPLITS)
+    assert not any(found.is_poison(split.key) for split in SPLITS)
 
 
 def test_a_split_that_raised_is_named_and_comes_alone_at_once() -> None:
@@ -90,7 +90,7 @@ def test_what_says_nothing_of_a_split_counts_for_none(failure: Failure | None) -
 def test_a_kill_without_poison_costs_no_more_than_suspicion() -> None:
     found = record(earlier("", "", KILLED))
     assert order(found, "") == ["ef", "gh", "ab?", "cd?"]
-    assert not any(found.is_poison(each.key) for each in SPLITS)
+    assert not any(found.is_poison(split.key) for split in SPLITS)
 
 
 def test_a_driver_that_died_before_its_last_batch_was_through_had_only_that_in_its_hands() -> None:

@@ -23,7 +23,7 @@ from airflow_recovery.splits.log import (
 from airflow_recovery.splits.mode import PartRef
 
 SPLITS = tuple(Split.of_file(f"s3://lake/{name}", 10, "e") for name in "abcd")
-A, B, C, D = (each.key for each in SPLITS)
+A, B, C, D = (split.key for split in SPLITS)
 LISTED = Discovered(SPLITS)
 
 
@@ -198,7 +198,7 @@ def test_anything_else_is_refused(value: dict[str, object]):
 def test_many_records_take_linear_time():
     # Taking the first of many, again and again, is where a fold becomes quadratic.
     def seconds(count: int) -> float:
-        splits = tuple(Split.of_file(f"s3://lake/{each}", 10, "e") for each in range(count))
+        splits = tuple(Split.of_file(f"s3://lake/{number}", 10, "e") for number in range(count))
         records: list[LogRecord] = [Discovered(splits)]
         records += [Assign(at % 4, 1, at // 4, (each.key,)) for at, each in enumerate(splits)]
         begun = time.process_time()

@@ -113,8 +113,8 @@ def test_deleting_is_quiet_about_what_is_not_there(store: ObjectStore) -> None:
 def test_many_reads_at_once(store: ObjectStore) -> None:
     for number in range(20):
         store.put(f"k/{number}", b"%d" % number)
-    found = get_many(store, {f"k/{number}": None for number in range(20)}, connections=4)
-    assert {key: each.body for key, each in found.items()} == {f"k/{n}": b"%d" % n for n in range(20)}
+    many = get_many(store, {f"k/{number}": None for number in range(20)}, connections=4)
+    assert {key: each.body for key, each in many.items()} == {f"k/{n}": b"%d" % n for n in range(20)}
     assert get_many(store, []) == {}
     with pytest.raises(ObjectMissing):
         get_many(store, ["k/1", "k/none"])

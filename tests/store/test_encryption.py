@@ -78,8 +78,11 @@ def test_every_put_of_the_store_says_it(proxy: S3Proxy) -> None:
     store.put_if_absent("claim", b"1")
     store.put("alive", b"1")
     said = [
-        (each.headers["x-amz-server-side-encryption"], each.headers["x-amz-server-side-encryption-aws-kms-key-id"])
-        for each in proxy.requests
-        if each.method == "PUT"
+        (
+            request.headers["x-amz-server-side-encryption"],
+            request.headers["x-amz-server-side-encryption-aws-kms-key-id"],
+        )
+        for request in proxy.requests
+        if request.method == "PUT"
     ]
     assert said == [("aws:kms", KEY)] * 2

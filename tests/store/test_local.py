@@ -37,7 +37,7 @@ def test_the_folder_is_made_by_the_first_write_and_emptied_folders_go(local_stor
     local_store.put_if_absent("a/b/c", b"x")
     local_store.put_if_absent("a/d", b"x")
     local_store.delete(["a/b/c"])
-    assert sorted(str(each.relative_to(base)) for each in base.rglob("*")) == ["a", "a/d"]
+    assert sorted(str(path.relative_to(base)) for path in base.rglob("*")) == ["a", "a/d"]
     local_store.delete(["a/d"])
     assert base.is_dir()
     assert list(base.iterdir()) == []

@@ -88,8 +88,8 @@ def test_large_objects_are_read_one_after_the_other(tmp_path: Path) -> None:
     for number in range(8):
         store.put(f"{number}", bytes(SIZE))
     store.put("small", b"1")
-    found = get_many(store, [*map(str, range(8)), "small"])
-    assert [each.info.size for each in found.values()] == [SIZE] * 8 + [1]
+    many = get_many(store, [*map(str, range(8)), "small"])
+    assert [each.info.size for each in many.values()] == [SIZE] * 8 + [1]
     assert store.peak <= SIZE + 1
 
 

@@ -95,7 +95,7 @@ def write(store: ObjectStore, body: bytes = b"mine", pauses: list[float] | None 
 
 
 def writes(proxy: S3Proxy) -> int:
-    return sum(each.is_conditional for each in proxy.requests)
+    return sum(request.is_conditional for request in proxy.requests)
 
 
 @pytest.mark.parametrize("then_retried", [False, True])

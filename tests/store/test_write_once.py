@@ -133,7 +133,7 @@ def test_fault_23_a_storm_is_met_with_growing_pauses_and_few_requests(
     # Doubling from 0.2 s reaches the cap of 10 s after 6; from then on a request each 5 s at most.
     assert 300 / 10 <= len(counting.requests) <= 7 + 300 / 5
     assert clock.now_s <= 300
-    assert all(each <= 10 for each in clock.pauses)
+    assert all(pause <= 10 for pause in clock.pauses)
     assert sorted(clock.pauses[:4]) == clock.pauses[:4]
 
 
@@ -144,8 +144,8 @@ def test_fault_23_progress_goes_on_when_the_storm_ends(local_store: LocalStore, 
 def test_fault_23_workers_do_not_pause_in_step() -> None:
     backoff = Backoff()
     pauses = [[backoff.pause_s(n, random.Random(seed)) for n in range(1, 8)] for seed in range(50)]
-    assert len({tuple(each) for each in pauses}) == 50
-    assert all(0.1 <= each[0] <= 0.2 and 5 <= each[6] <= 10 for each in pauses)
+    assert len({tuple(pause) for pause in pauses}) == 50
+    assert all(0.1 <= pause[0] <= 0.2 and 5 <= pause[6] <= 10 for pause in pauses)
 
 
 def test_fault_23_negative_control_without_backoff_the_storm_grows(local_store: LocalStore, clock: ManualClock) -> None:

@@ -67,11 +67,11 @@ def test_earlier_generations_are_told_and_whether_they_count(local_store: Object
 
     told = channels_of(local_store, RUN, counting=lambda: {("raw", 2)})
 
-    assert [(each.generation, each.is_newest, each.counts, each.behind) for each in told] == [
+    assert [(channel.generation, channel.is_newest, channel.counts, channel.behind) for channel in told] == [
         (1, False, False, 4),
         (2, True, True, 0),
     ]
-    assert {each.counts for each in channels_of(local_store, RUN)} == {None}
+    assert {channel.counts for channel in channels_of(local_store, RUN)} == {None}
 
 
 def test_what_is_not_known_is_never_told_as_none(local_store: ObjectStore) -> None:

@@ -40,7 +40,7 @@ def test_edges_tell_what_is_read_and_of_which_type() -> None:
     done = Outcome("kept", 1, AttemptState.FINISHED, "w", "now", outputs=(view,))
     state = RunState({"kept": RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=done)})})
 
-    assert [(each.producer, each.consumer, each.results, each.type) for each in edges_of(plan, state)] == [
+    assert [(edge.producer, edge.consumer, edge.results, edge.type) for edge in edges_of(plan, state)] == [
         ("raw", "kept", ("errors",), BLOCKING),
         ("kept", "total", ("kept",), CACHED),
         ("shared", "total", ("shared",), BLOCKING_PERSISTENT),
@@ -49,7 +49,7 @@ def test_edges_tell_what_is_read_and_of_which_type() -> None:
 
 def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
     lost = Lost("raw", 1, "total", ("part-0 is gone",), plan=(("raw", "result is missing"),))
-    found = decisions_of(
+    decisions = decisions_of(
         events(
             RecordWritten(occurred_at="1", record=lost),
             RecordWritten(occurred_at="1", record=lost),
@@ -59,7 +59,7 @@ def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
         )
     )
 
-    assert [(each.kind, each.region, each.text, each.plan) for each in found] == [
+    assert [(decision.kind, decision.region, decision.text, decision.plan) for decision in decisions] == [
         ("restart", "raw", "@1 was reset by ann: asked for", ()),
         ("failover", "total", "can't read raw@1", lost.plan),
         ("lost", "raw", "@1 was reported lost by total: part-0 is gone", lost.plan),

@@ -15,7 +15,7 @@ def test_every_folder_once_whatever_its_neighbours_are_called(store: ObjectStore
             store.put(f"dag/{encode(name)}/{key}", b"1")
     store.put("dag/file", b"1")
     found = folders(store, "dag/")
-    assert sorted(readable(each) for each in found) == sorted(NAMES)
+    assert sorted(readable(folder) for folder in found) == sorted(NAMES)
     assert len(found) == len(NAMES)
     assert folders(store, "dag/", most=2) == found[:2]
     assert folders(store) == ["dag"]

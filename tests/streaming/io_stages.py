@@ -49,10 +49,10 @@ def bodies(spread: Sequence[Sequence[int]]) -> list[SegmentBody]:
 def rows_of(consumer: ChannelConsumer, batch: Batch) -> list[list[int]]:
     """By subpartition."""
     found: list[list[int]] = [[] for _ in range(SUBS)]
-    for each in batch.slices:
-        content = json.loads(consumer.read(each))
-        for start, stop in each.ranges:
-            found[each.sub] += content[start - each.first : stop - each.first]
+    for slice in batch.slices:
+        content = json.loads(consumer.read(slice))
+        for start, stop in slice.ranges:
+            found[slice.sub] += content[start - slice.first : stop - slice.first]
     return found
 
 
@@ -60,7 +60,7 @@ def sink_batch(consumer: ChannelConsumer, batch: Batch) -> None:
     """Read, write and commit one batch."""
     rows = rows_of(consumer, batch)
     key = f"out/{consumer.attempt}/{batch.number}-{uuid.uuid4().hex[:6]}"
-    consumer.client.put(key, json.dumps([row for each in rows for row in each]).encode())
+    consumer.client.put(key, json.dumps([row for candidate in rows for row in candidate]).encode())
     consumer.commit(batch, tuple(map(len, rows)), (key,))
 
 

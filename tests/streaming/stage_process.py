@@ -51,7 +51,7 @@ def scorer(store: S3Store, attempt: int, reconnect: Reconnect) -> None:
             gate("idle")
             continue
         rows = rows_of(consumer, batch)
-        producer.publish(batch.number, bodies([[-row for row in each] for each in rows]), (batch.consumed,))
+        producer.publish(batch.number, bodies([[-row for row in candidate] for candidate in rows]), (batch.consumed,))
         gate(f"between {batch.number}")
         consumer.commit(batch, tuple(map(len, rows)))
     producer.finish()

@@ -74,7 +74,7 @@ def test_every_record_comes_back(record):
 
 
 def test_every_kind_is_among_them():
-    assert {type(each) for each in RECORDS} == set(KINDS.values())
+    assert {type(record) for record in RECORDS} == set(KINDS.values())
 
 
 def test_equal_records_have_equal_bytes_and_other_processes_have_others():

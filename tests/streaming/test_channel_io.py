@@ -34,9 +34,9 @@ from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStor
 
 
 def sink(store: ObjectStore, attempt: int = 1, reconnect: Reconnect = Reconnect.REWIND) -> ChannelConsumer:
-    found = ChannelConsumer(client(store), attempt)
-    found.connect(reconnect)
-    return found
+    consumer = ChannelConsumer(client(store), attempt)
+    consumer.connect(reconnect)
+    return consumer
 
 
 def test_what_is_published_is_committed_once_and_let_go(store):
@@ -387,10 +387,10 @@ def test_threads_that_write_at_once_fill_every_slot_once(store):
                 errors.append(error)
 
     threads = [threading.Thread(target=epochs, args=[number]) for number in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
     assert errors == []
     state = client(store).refresh()
     assert state.ends[0] == state.epoch + 1 == len(state.retained) == 16
@@ -406,9 +406,9 @@ def test_channels_do_not_share_a_folder():
         ChannelIdentity(run, "../a", 1),
         ChannelIdentity(RunIdentity("dag", "2024-01-01", "group/a"), "1", 1),
     ]
-    folders = {ChannelFolder(each).prefix for each in identities}
+    folders = {ChannelFolder(identity).prefix for identity in identities}
     assert len(folders) == len(identities)
-    assert not any(".." in each.split("/") for each in folders)
+    assert not any(".." in folder.split("/") for folder in folders)
 
 
 def test_a_client_says_which_channel_it_is(local_store):

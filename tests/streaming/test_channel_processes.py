@@ -99,8 +99,8 @@ def start(s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
         return started[-1]
 
     yield start_one
-    for each in started:
-        each.close()
+    for process in started:
+        process.close()
 
 
 def test_fault_11_14_59_a_sink_is_frozen_woken_late_and_killed(channel_store: S3Store, start: Start) -> None:

@@ -25,7 +25,7 @@ NOTHING = LossBudget(max_lost_records=0)
 
 
 def drawn(edges: str) -> LogicalTopology:
-    return single_subtasks({f"{each[0]} {each[2]}": TYPES[each[1]] for each in edges.split()})
+    return single_subtasks({f"{piece[0]} {piece[2]}": TYPES[piece[1]] for piece in edges.split()})
 
 
 CHAIN = drawn("a~b b~c")
@@ -33,8 +33,8 @@ CHAIN = drawn("a~b b~c")
 
 def rules(topology=CHAIN, channels=None, stages=None, **given) -> list[RefusalRule]:
     found = refusals(topology, channels or {}, stages or {}, **given)
-    assert all(each.text().startswith(f"{each.where}: ") for each in found)
-    return [each.rule for each in found]
+    assert all(refusal.text().startswith(f"{refusal.where}: ") for refusal in found)
+    return [refusal.rule for refusal in found]
 
 
 def test_a_chain_with_the_defaults_loses_nothing_and_is_not_refused():

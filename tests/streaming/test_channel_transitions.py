@@ -44,7 +44,7 @@ def test_an_undisturbed_channel_commits_everything_once():
         channel.release()
     channel.finish()
     assert channel.state.is_drained
-    assert [each.committed for each in channel.state.subs] == [((0, 9),), ((0, 6),)]
+    assert [sub.committed for sub in channel.state.subs] == [((0, 9),), ((0, 6),)]
     assert channel.state.retained == {}
     assert channel.state.ledger == []
 
@@ -487,7 +487,7 @@ def test_any_order_of_steps_keeps_the_ledger_exact(seed):
                 consumer += 1
                 channel.view(consumer, rng.choice([REWIND, LATEST]))
             elif step == "plan" and consumer:
-                end = tuple(rng.randint(each.done, each.end) for each in state.subs)
+                end = tuple(rng.randint(sub.done, sub.end) for sub in state.subs)
                 channel.wrote(make_plan(state, consumer - old, state.done, end))
             elif step == "commit" and state.plan:
                 read = tuple(map(size, state.plan.read))
@@ -505,7 +505,7 @@ def test_any_order_of_steps_keeps_the_ledger_exact(seed):
 
 
 def zombies_of(state: ChannelState) -> list:
-    read = tuple(((each.done, each.end),) if each.done < each.end else () for each in state.subs)
+    read = tuple(((sub.done, sub.end),) if sub.done < sub.end else () for sub in state.subs)
     return [
         CheckpointPlanned(state.view - 1, state.done, state.ends, read),
         BatchCommitted(state.view - 1, 10**6, state.ends, ("zombie",)),

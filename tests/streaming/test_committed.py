@@ -90,8 +90,8 @@ def test_the_hook_finds_them_by_the_logical_date(tmp_path: Path, monkeypatch: py
     run.emit(source, 6)
     scorer.work()
     run.sink_all(sink)
-    found = RecoveryResultHook().get_committed(
+    committed = RecoveryResultHook().get_committed(
         "flights", "totals", group_id="flights", logical_date="2026-01-01T00:00:00+00:00"
     )
-    assert (found.records, found.lost, len(found.files)) == (6, 0, 1)
-    assert Path(found.files[0].removeprefix("file://")).is_file()
+    assert (committed.records, committed.lost, len(committed.files)) == (6, 0, 1)
+    assert Path(committed.files[0].removeprefix("file://")).is_file()

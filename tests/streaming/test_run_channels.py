@@ -38,12 +38,12 @@ def run_of(**options: object) -> StagedRun:
 
 def reports(run: StagedRun) -> dict[tuple[str, int], ChannelReport]:
     found = channel_reports(run.results, RUN, run.plan, run.state())
-    return {(each.channel.edge, each.channel.generation): each for each in found}
+    return {(report.channel.edge, report.channel.generation): report for report in found}
 
 
 def test_a_run_that_has_begun_nothing_has_channels_that_nobody_has_opened() -> None:
     found = reports(run_of())
-    assert {each.standing for each in found.values()} == {ChannelStanding.NOT_OPENED}
+    assert {report.standing for report in found.values()} == {ChannelStanding.NOT_OPENED}
     assert list(found) == [("raw", 1), ("scored", 1)]
 
 
@@ -63,10 +63,10 @@ def test_a_live_run() -> None:
 def test_a_run_that_has_ended() -> None:
     run = run_of()
     run.to_the_end()
-    for each in reports(run).values():
-        assert each.standing is ChannelStanding.DRAINED
-        assert (each.published, each.committed, each.loss.behind) == (20, 20, 0)
-        assert each.budget_used() == "no budget was set"
+    for report in reports(run).values():
+        assert report.standing is ChannelStanding.DRAINED
+        assert (report.published, report.committed, report.loss.behind) == (20, 20, 0)
+        assert report.budget_used() == "no budget was set"
 
 
 def test_lost_by_cause_and_the_budget_used() -> None:
@@ -117,8 +117,11 @@ def test_an_altered_channel_counts_in_both_generations() -> None:
     run.emit(run.source(), 5)
     run.alter("source")
     run.emit(run.source(), 2)
-    raw = [each for each in run_channels(run.plan, run.state()) if each.edge == "raw"]
-    assert [(each.generation, each.counts, each.is_newest) for each in raw] == [(1, True, False), (2, True, True)]
+    raw = [channel for channel in run_channels(run.plan, run.state()) if channel.edge == "raw"]
+    assert [(channel.generation, channel.counts, channel.is_newest) for channel in raw] == [
+        (1, True, False),
+        (2, True, True),
+    ]
 
 
 def test_the_account_lists_nothing_and_reads_each_slot_about_once() -> None:

@@ -28,13 +28,13 @@ WAIT_S = 60.0
 
 @contextmanager
 def open_browser() -> Iterator[webdriver.Chrome]:
-    programs = {each: shutil.which(each) for each in ("chromium", "chromedriver")}
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     if not all(programs.values()):
         raise pytest.UsageError("the tab is tested in Chromium: install Debian's chromium and chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = str(programs["chromium"])
-    for each in OPTIONS:
-        options.add_argument(each)
+    for option in OPTIONS:
+        options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, Service(str(programs["chromedriver"])))
     try:

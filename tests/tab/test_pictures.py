@@ -10,10 +10,10 @@ DOCS = HERE.parents[1] / "docs"
 
 
 def test_every_picture_of_the_docs_is_taken_by_a_test_and_shown_on_a_page() -> None:
-    kept = {each.stem for each in (DOCS / "screenshots").iterdir()}
-    taken = {name for each in HERE.glob("test_*.py") for name in re.findall(r'shoot\(f?"([^"]+)"\)', each.read_text())}
+    kept = {path.stem for path in (DOCS / "screenshots").iterdir()}
+    taken = {name for path in HERE.glob("test_*.py") for name in re.findall(r'shoot\(f?"([^"]+)"\)', path.read_text())}
     shown = {
-        name for each in DOCS.glob("*.md") for name in re.findall(r"screenshots/([\w-]+)\.png\)", each.read_text())
+        name for path in DOCS.glob("*.md") for name in re.findall(r"screenshots/([\w-]+)\.png\)", path.read_text())
     }
 
     assert kept == shown

@@ -166,7 +166,7 @@ def test_control_these_tests_find_markup_a_bad_page_and_words_in_the_console(
     browser.script("document.querySelector('#history').innerHTML = arguments[0]; console.error('something')", HTML)
 
     browser.wait(lambda: browser.script("return document.querySelector('#history img')?.complete"), "the image")
-    assert any("image-alt" in each for each in serious_findings(browser))
+    assert any("image-alt" in finding for finding in serious_findings(browser))
     said = " ".join(browser.console())
     assert "something" in said
     # Even then the policy of the page lets no script run.

@@ -56,13 +56,13 @@ def failed_run(airflow: LocalAirflow) -> FailedRun:
 def in_airflow(chromium: Any, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Browser]:
     """At the end of each test, nothing may be in the console but what the test has named."""
     folder = pytestconfig.getoption("--screenshots")
-    found = Browser(chromium, Path(folder) if folder else tmp_path)
+    browser = Browser(chromium, Path(folder) if folder else tmp_path)
     chromium.get("about:blank")
     chromium.get_log("browser")
     # Airflow's own page, before and while somebody logs in.
-    found.expects_in_console("401")
-    yield found
-    assert found.console() == []
+    browser.expects_in_console("401")
+    yield browser
+    assert browser.console() == []
 
 
 def log_in(browser: Browser, airflow: LocalAirflow, login: Login) -> None:
@@ -90,13 +90,13 @@ def plan_of(airflow: LocalAirflow, run_id: str, user: Login | None = None, **que
 
 
 def tries(airflow: LocalAirflow, run_id: str) -> dict[str, int]:
-    return {each["task_id"]: each["try_number"] for each in airflow.task_instances("night", run_id)}
+    return {instance["task_id"]: instance["try_number"] for instance in airflow.task_instances("night", run_id)}
 
 
 def audited(airflow: LocalAirflow, run_id: str) -> list[tuple[str, str]]:
     """Of recovery, by whom."""
     entries = airflow.api("GET", f"/eventLogs?dag_id=night&run_id={quote(run_id)}&limit=100")["event_logs"]
-    return [(each["owner"], each["event"]) for each in entries if each["event"].startswith("airflow_recovery.")]
+    return [(entry["owner"], entry["event"]) for entry in entries if entry["event"].startswith("airflow_recovery.")]
 
 
 def test_fault_65_a_failed_run_is_repaired_from_airflows_own_page(

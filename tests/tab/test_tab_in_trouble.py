@@ -104,8 +104,8 @@ def test_regions_named_like_what_every_object_has_are_drawn(rest: MakeRest, brow
     found = rest(ODD_NAMES)
     found.world.go_all()
     browser.open(site.run_page())
-    for each in ODD_NAMES:
-        browser.box(each)
+    for odd_name in ODD_NAMES:
+        browser.box(odd_name)
     browser.reads("4 boxes.", "#graph")
 
 
@@ -210,8 +210,8 @@ def test_fault_36_a_hole_in_the_history_is_told(run: RestWorld, browser: Browser
     world = run.world
     stream = EventWriter(world.journal_store, world.identity, "writer", buffer_bytes=2000, flush_interval_s=3600)
     with stream._changed:  # so that nothing is written before all of it waits
-        for each in world.events:
-            stream.record(each)
+        for event in world.events:
+            stream.record(event)
     assert stream.close().failed is None
     world.journal_store.delete([sorted(each.key for each in world.journal_store.list("_streams/"))[1]])
     browser.open(site.run_page())
@@ -263,7 +263,7 @@ def test_the_loss_ledger_says_what_is_lost_and_what_is_not_known(run: RestWorld,
         consumer = ChannelConsumer(client(edge), attempt)
         consumer.connect(reconnect)
         while (batch := consumer.next_batch()) is not None:
-            consumer.commit(batch, (sum(stop - start for each in batch.slices for start, stop in each.ranges),))
+            consumer.commit(batch, (sum(stop - start for slice in batch.slices for start, stop in slice.ranges),))
 
     scores = ChannelProducer(client("scores <b>"), 1)
     scores.open(subpartitions=1, schema="int", budget=LossBudget(max_lost_records=100))
@@ -282,7 +282,7 @@ def test_the_loss_ledger_says_what_is_lost_and_what_is_not_known(run: RestWorld,
     browser.open(site.run_page())
 
     browser.reads("Loss ledger", "#ledger")
-    rows = {each.split("\n")[0].split("\t")[0]: each for each in browser.text("#ledger tbody").split("\n")}
+    rows = {piece.split("\n")[0].split("\t")[0]: piece for piece in browser.text("#ledger tbody").split("\n")}
     assert rows["scores <b>"] == "scores <b>\t1,000\t7 (reconnect 7)\t\t30\twithin the budget"
     assert "flows, earlier generation 1, which does not count" in rows
     assert "flows, generation 2" in rows

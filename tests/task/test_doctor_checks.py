@@ -187,9 +187,9 @@ def older_server(call: Call) -> Answer:
 
 
 def test_a_task_asks_through_its_own_state_store() -> None:
-    found = list(run_checks(ApiServer(None, in_a_task(current_server)).checks(SETTINGS)))
-    assert {each.status for each in found} == {Status.OK}
-    assert "API server's [state_store] backend" in {each.check for each in found}
+    checks = list(run_checks(ApiServer(None, in_a_task(current_server)).checks(SETTINGS)))
+    assert {check.status for check in checks} == {Status.OK}
+    assert "API server's [state_store] backend" in {check.check for check in checks}
 
 
 def test_an_older_api_server_is_told_to_a_task() -> None:
@@ -218,7 +218,7 @@ def test_a_user_of_some_dags_alone_is_tried_in_a_task(monkeypatch: pytest.Monkey
 
 
 def test_settings_as_they_should_be() -> None:
-    assert {each.status for each in check_settings(Component.WORKER)} == {Status.OK}
+    assert {setting.status for setting in check_settings(Component.WORKER)} == {Status.OK}
 
 
 def set_all(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -299,15 +299,15 @@ def results_of(component: Component, monkeypatch: pytest.MonkeyPatch, folder: Pa
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{folder}/journal")
     monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, on_s3: ())
     connection(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
-    return {each.check: each for each in run_checks(AirflowChecks(component, "spark_default").checks(), 60.0)}
+    return {check.check: check for check in run_checks(AirflowChecks(component, "spark_default").checks(), 60.0)}
 
 
 def test_a_worker_is_looked_at_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = results_of(Component.WORKER, monkeypatch, tmp_path)
+    results = results_of(Component.WORKER, monkeypatch, tmp_path)
     assert {"Python", "[recovery]", "rights on the journal", "rights on the results", "Java", "spark-submit"} <= set(
-        found
+        results
     )
-    assert "put" in found["rights on the results"].found  # the driver runs here
+    assert "put" in results["rights on the results"].found  # the driver runs here
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "raced"] == []
 
 

@@ -66,7 +66,7 @@ dailies = job("dailies", retention=Retention.as_consumed())
 
 @dailies.source(splits=dates("2013-01-01", "2013-01-04"), commit="split", result=BLOCKING)
 def days(spark: SparkSession, splits: DateSplits) -> DataFrame:
-    return spark.createDataFrame([(each.isoformat(),) for each in splits.days], "day string")
+    return spark.createDataFrame([(day.isoformat(),) for day in splits.days], "day string")
 
 
 @dailies.sink()

@@ -37,8 +37,8 @@ class Scripted(Schedule):
 
     def _of(self, name: str) -> Strand | None:
         self._tidy()
-        strands = [each for process in self._processes if process.name == name for each in process.strands]
-        return next((each for each in strands if each.can_go_on), None)
+        strands = [strand for process in self._processes if process.name == name for strand in process.strands]
+        return next((strand for strand in strands if strand.can_go_on), None)
 
 
 def to_its_end(request: str) -> bool:

@@ -117,8 +117,8 @@ def test_who_restarts_is_what_the_planner_says():
     step = simulate(1, SMALL).steps // 2
     attempts = {
         strategy: max(
-            sum(simulate(1, replace(SMALL, strategy=strategy, faults={each: Fault.KILL})).attempts.values())
-            for each in range(step, step + 20)
+            sum(simulate(1, replace(SMALL, strategy=strategy, faults={number: Fault.KILL})).attempts.values())
+            for number in range(step, step + 20)
         )
         for strategy in STRATEGIES
     }
@@ -191,9 +191,9 @@ def test_control_of_fault_11_a_woken_attempt_that_takes_the_view_although_a_newe
         for first in simulate(seed, PAIR).records
         for second in range(first + 1, simulate(seed, PAIR).steps)
     ]
-    assert not any(violation_of(*each) for each in pairs)
+    assert not any(violation_of(*pair) for pair in pairs)
     monkeypatch.setattr(stages, "create_view", late)
-    told = next(filter(None, (violation_of(*each) for each in pairs)), "nothing was found")
+    told = next(filter(None, (violation_of(*pair) for pair in pairs)), "nothing was found")
     assert "is the newest attempt, and was refused" in told
 
 
@@ -321,7 +321,7 @@ def test_control_a_ledger_that_forgets_what_was_dropped(found):
 
     def forgets(state, record):
         drop(state, record)
-        for each in state.subs:
-            each.dropped = ()
+        for sub in state.subs:
+            sub.dropped = ()
 
     assert "neither retained nor dropped" in found(folding, "_drop", forgets, settings=DROPS)

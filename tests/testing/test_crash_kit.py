@@ -109,9 +109,9 @@ def test_control_a_plain_fork_copies_the_lock_that_nobody_lets_go(tmp_path: Path
 def test_a_run_and_a_failover_pass_every_named_point(stage):
     """Those of a run, and those of a failover; a fence is passed after a crash."""
     found = {
-        (each.point.when.value, each.point.step)
+        (point.point.when.value, point.point.step)
         for scenario in Scenario
-        for each in CrashLoop(stage(scenario=scenario)).points()
+        for point in CrashLoop(stage(scenario=scenario)).points()
     }
     both = {Step.PLAN, Step.CLAIM, Step.RESULT, Step.FINISH, Step.SETTLE, Step.DECISION, Step.LOST, Step.CLEAR}
     both |= {Step.RELEASE, Step.DELETE, Step.PUBLISH, Step.FLUSH, Step.REPORT, Step.SUBMIT}
@@ -122,7 +122,7 @@ def test_a_run_and_a_failover_pass_every_named_point(stage):
 def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(stage):
     loop = CrashLoop(stage())
     points = distinct(loop.points())
-    loop.crash_all((each,) for each in points)
+    loop.crash_all((point,) for point in points)
     assert loop.tally.crashes == len(points) > 30
 
 
@@ -130,11 +130,11 @@ def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(stage):
     """A report, the wake-up, the moment before and after; and at some points of what the failover has run again."""
     loop = CrashLoop(stage(scenario=Scenario.LOSS))
     points = distinct(loop.points())
-    deciding = [each for each in points if (each.task, each.try_number) == ("goal", 2)]
-    assert {each.step for each in deciding} >= {Step.LOST, Step.CLEAR}
-    loop.crash_all((each,) for each in deciding)
-    again = [each for each in points if each not in deciding]
-    loop.crash_all((each,) for each in again[::4])
+    deciding = [point for point in points if (point.task, point.try_number) == ("goal", 2)]
+    assert {point.step for point in deciding} >= {Step.LOST, Step.CLEAR}
+    loop.crash_all((point,) for point in deciding)
+    again = [point for point in points if point not in deciding]
+    loop.crash_all((point,) for point in again[::4])
     assert loop.tally.crashes == len(deciding) + len(again[::4])
 
 
@@ -142,9 +142,9 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(stage):
     """A token sink is rolled forward; where a probe-only one is in doubt, a person makes sure, and confirms."""
     loop = CrashLoop(stage(LEDGERS))
     points = [each for each in distinct(loop.points()) if each.step in (Step.COMMIT, Step.COMMITTED)]
-    assert {each.task for each in points} == {"replaced", "probed"}
-    loop.crash_all((each,) for each in points)
-    loop.crash_all(((each,) for each in points), harm=Harm.FREEZE)
+    assert {point.task for point in points} == {"replaced", "probed"}
+    loop.crash_all((point,) for point in points)
+    loop.crash_all(((point,) for point in points), harm=Harm.FREEZE)
     doubtful = loop.crash(*at("task of probed try 1, before commit 1"))
     assert "ann confirms that turn 1 of probed@1 is dead" in doubtful.said
 
@@ -153,10 +153,10 @@ def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(stage):
     """Whatever was committed counts once, and nothing is missing: the checker's I14, and the published rows."""
     loop = CrashLoop(stage(DAILIES))
     points = [each for each in distinct(loop.points()) if (each.task, each.victim) == ("days", Victim.TASK)]
-    parts = [each for each in points if each.step is Step.PART]
+    parts = [point for point in points if point.step is Step.PART]
     assert parts
-    assert {each.step for each in points} >= {Step.CLAIM, Step.RESULT, Step.PART, Step.FINISH}
-    loop.crash_all((each,) for each in points if each.step in (Step.PART, Step.FINISH))
+    assert {point.step for point in points} >= {Step.CLAIM, Step.RESULT, Step.PART, Step.FINISH}
+    loop.crash_all((point,) for point in points if point.step in (Step.PART, Step.FINISH))
     loop.crash(*at(parts[0].text, parts[0].text.replace("try 1", "try 2")))
     loop.crash(parts[-1], harm=Harm.FREEZE)
 
@@ -164,7 +164,7 @@ def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(stage):
 def test_splits_that_are_committed_are_not_read_again(stage):
     course = CrashLoop(stage(DAILIES)).crash(*at("task of days try 1, after part 2"))
     again = [each.point for each in course.passed if (each.point.task, each.point.try_number) == ("days", 2)]
-    assert {each.count for each in again if each.step is Step.PART} == {1}
+    assert {point.count for point in again if point.step is Step.PART} == {1}
     assert course.started == {"days": 2, "months": 1}
 
 
@@ -188,7 +188,7 @@ def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(stage):
     """Wherever it stood: what it still wants to write, or to report, is refused."""
     loop = CrashLoop(stage())
     points = [each for each in distinct(loop.points()) if each.victim is Victim.TASK]
-    loop.crash_all(((each,) for each in points), harm=Harm.FREEZE)
+    loop.crash_all(((point,) for point in points), harm=Harm.FREEZE)
     assert loop.tally.crashes == len(points) > 20
 
 
@@ -213,9 +213,9 @@ def test_fault_4_results_without_a_finish_are_made_again(stage):
 
 def finds(loop: CrashLoop, what: str, *crashes: str, harm: Harm = Harm.KILL) -> None:
     assert loop.undisturbed.finished, "without a crash nobody notices"
-    with pytest.raises(Violation, match=what) as found:
+    with pytest.raises(Violation, match=what) as error:
         loop.crash(*at(*crashes), harm=harm)
-    assert re.search("Again: python -m airflow_recovery.testing.crash_kit .* --crash 'task of ", str(found.value))
+    assert re.search("Again: python -m airflow_recovery.testing.crash_kit .* --crash 'task of ", str(error.value))
 
 
 def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(stage, monkeypatch):
@@ -293,7 +293,7 @@ def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(stage, monkeyp
 
 def test_the_command_line_lists_points_and_replays_one(capsys):
     assert main([RELAY, "--list"]) == 0
-    listed = [each.strip() for each in capsys.readouterr().out.splitlines()]
+    listed = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert FENCED_TWICE[0] in listed
     assert main([RELAY, *(word for each in FENCED_TWICE for word in ("--crash", each))]) == 0
     assert "baton try 2 is dead" in capsys.readouterr().out

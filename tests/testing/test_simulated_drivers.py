@@ -12,7 +12,7 @@ SEEDS = 150
 
 
 def schedules() -> list[tuple[Schedule, Report]]:
-    return [(each, each.run()) for each in (Schedule(seed, KILLS) for seed in range(SEEDS))]
+    return [(schedule, schedule.run()) for schedule in (Schedule(seed, KILLS) for seed in range(SEEDS))]
 
 
 def hasty(ran: list[tuple[Schedule, Report]]) -> list[str]:
@@ -23,7 +23,7 @@ def test_fault_3_no_application_is_started_while_the_driver_of_another_gives_sig
     ran = schedules()
     assert hasty(ran) == []
     followed = [report for _, report in ran if any("waiting for it" in line for line in report.trace)]
-    adopted = [each for each in followed if all(attempt == 1 for _, attempt in each.ran)]
+    adopted = [report for report in followed if all(attempt == 1 for _, attempt in report.ran)]
     # Not all: one that is frozen for long is taken for dead, and what it writes is rejected.
     assert len(followed) >= 5
     assert len(adopted) > len(followed) / 2

@@ -46,10 +46,10 @@ def process(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_the_driver_is_found_and_killed(tmp_path: Path) -> None:
     with process(tmp_path, SUBMIT, "--name", NAME) as running:
-        found = driver_of(NAME, tmp_path)
-        assert found is not None
-        assert found.pid == running.pid
-        kill_9(found)
+        driver = driver_of(NAME, tmp_path)
+        assert driver is not None
+        assert driver.pid == running.pid
+        kill_9(driver)
         assert running.wait(10) == -9
     assert driver_of(NAME, tmp_path) is None
 

@@ -22,7 +22,7 @@ def doctor_command(airflow: LocalAirflow, *arguments: str, **settings: str) -> d
     document = json.loads(done.stdout)
     assert (done.returncode == 0) is document["ok"], done.stdout
     assert airflow.admin.password not in done.stdout + done.stderr
-    return {each["check"]: each for each in document["results"]}
+    return {load["check"]: load for load in document["results"]}
 
 
 def doctor_task(airflow: LocalAirflow) -> tuple[str | None, str]:

@@ -47,8 +47,8 @@ BOTH_DOORS = pytest.mark.parametrize("clear_client", ["store", "rest"])
 
 @pytest.fixture(scope="module")
 def silent_store() -> Iterator[SilentStore]:
-    with SilentStore() as found:
-        yield found
+    with SilentStore() as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_fault_65_upstream_failed_is_cleared_with_the_fix(
     airflow.wait_until(lambda: (folder(airflow, run_id) / "unblocked.json").exists(), 180, "X to run again")
     assert airflow.wait_run("door_unblock", run_id, 180) == state
     assert read(airflow, run_id, "unblocked")["cleared"] == (["Y", "Z"] if unblock else [])
-    states = {each["task_id"]: each["state"] for each in airflow.task_instances("door_unblock", run_id)}
+    states = {instance["task_id"]: instance["state"] for instance in airflow.task_instances("door_unblock", run_id)}
     expected = "success" if unblock else "upstream_failed"
     assert states == {"X": "success", "Y": expected, "Z": expected}
 
@@ -223,7 +223,7 @@ def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: Lo
     )
 
     assert read(airflow, run_id, "cleared") == ["P"]
-    ran = {each.stem for each in folder(airflow, run_id).glob("*-ran-*.json")}
+    ran = {path.stem for path in folder(airflow, run_id).glob("*-ran-*.json")}
     assert ran == {"start-ran-1", "P-ran-1", "P-ran-2", "stop-ran-1"}
 
 
@@ -266,7 +266,7 @@ def open_tabs(airflow: LocalAirflow, prefix: str, number: int, pool: ThreadPoolE
             http.trust_env = False
             return http.get(f"{airflow.url}{prefix}/dags/lasting/runs/lasting", headers=headers, timeout=120)
 
-    return [pool.submit(ask, each) for each in range(number)]
+    return [pool.submit(ask, candidate) for candidate in range(number)]
 
 
 def test_a_store_that_does_not_answer_keeps_no_task_waiting(
@@ -281,8 +281,8 @@ def test_a_store_that_does_not_answer_keeps_no_task_waiting(
         assert reporting.heartbeat(60) == 204
 
         # Those that found room were waiting for the store when the heartbeat came, and when it was answered.
-        assert sum(not each.done() for each in tabs) >= ROOM
-        refused = [each.result(120) for each in tabs]
+        assert sum(not tab.done() for tab in tabs) >= ROOM
+        refused = [tab.result(120) for tab in tabs]
         assert {each.status_code for each in refused} == {503}
         assert silent_store.accepted - before == ROOM
         told = {each.json()["detail"] for each in refused}
@@ -306,7 +306,7 @@ def test_control_without_threads_of_their_own_the_tabs_stop_the_heartbeats(
         with pytest.raises(requests.Timeout):
             reporting.heartbeat(2)
 
-        airflow.wait_until(lambda: silent_store.hang_up() or all(each.done() for each in tabs), 60, "the tabs to end")
+        airflow.wait_until(lambda: silent_store.hang_up() or all(tab.done() for tab in tabs), 60, "the tabs to end")
     assert reporting.heartbeat(60) == 204
 
 

@@ -47,7 +47,7 @@ def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
     assert airflow.task_instance("door_choice", run_id, "ask")["state"] == "failed"
     assert airflow.clear("door_choice", run_id, only_failed=True) == ["ask"]
     assert airflow.wait_run("door_choice", run_id, 60) == "success"
-    assert [each["try_number"] for each in airflow.tries("door_choice", run_id, "ask")] == [1, 2]
+    assert [task_try["try_number"] for task_try in airflow.tries("door_choice", run_id, "ask")] == [1, 2]
 
 
 def test_what_goes_wrong_is_told(airflow: LocalAirflow) -> None:

@@ -41,8 +41,8 @@ def run_a_lasting_task(home: Path) -> tuple[LocalAirflow, list[int]]:
     airflow.trigger("lasting", run_id="lasting")
     noted = home / "out" / "lasting"
     airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 60, "the task to run")
-    sessions = {each.pid for each in airflow.processes.values()}
-    detached = [int(each) for each in noted.read_text().split()]
+    sessions = {process.pid for process in airflow.processes.values()}
+    detached = [int(piece) for piece in noted.read_text().split()]
     return airflow, sorted({*members(sessions), *detached})
 
 

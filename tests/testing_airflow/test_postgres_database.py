@@ -128,14 +128,14 @@ def test_it_does_not_run_as_root_and_leaves_nothing(tmp_path: Path) -> None:
     try:
         members = family(processes.running[DATABASE].pid)
         assert len(members) > 1
-        assert {user for each in members if (user := user_of(each))} == {
+        assert {user for member in members if (user := user_of(member))} == {
             postgres.unprivileged_user() or pwd.getpwuid(os.getuid())[0]
         }
     finally:
         processes.stop()
         database.remove()
 
-    assert not [each for each in members if each.is_running()]
+    assert not [member for member in members if member.is_running()]
     assert not folder.exists()
 
 
@@ -149,7 +149,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
-    assert wait_for(lambda: not any(each.is_running() for each in members), 30)
+    assert wait_for(lambda: not any(member.is_running() for member in members), 30)
     assert wait_for(lambda: not Path(said["folder"]).exists(), 10)
 
 

@@ -28,8 +28,8 @@ class Spoiled:
         self.results = world.results
 
     def body(self, key: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.journal.objects[PREFIX + key])["body"]
-        return found
+        document: dict[str, Any] = json.loads(self.journal.objects[PREFIX + key])["body"]
+        return document
 
     def edit(self, key: str, change: Callable[[dict[str, Any]], object], to: str | None = None) -> None:
         """Rewrite an object's body, at its key or another."""
@@ -54,7 +54,7 @@ class Spoiled:
             self.edit(claim, lambda body: body.update(plan_hash=hashed))
 
     def delete(self, *keys: str) -> None:
-        self.journal.delete([PREFIX + each for each in keys])
+        self.journal.delete([PREFIX + key for key in keys])
 
     def keys(self, prefix: str) -> list[str]:
         return [each.key.removeprefix(PREFIX) for each in self.journal.list(PREFIX + prefix)]

@@ -43,8 +43,8 @@ def verify(run: StagedRun, **settings: Any) -> Report:
 
 
 def said(report: Report, invariant: int) -> str:
-    answer = next(each for each in report.answers if each.invariant == invariant)
-    return "; ".join([answer.said, *(f"{each.expected} / {each.found}" for each in answer.findings)])
+    answer = next(answer for answer in report.answers if answer.invariant == invariant)
+    return "; ".join([answer.said, *(f"{finding.expected} / {finding.found}" for finding in answer.findings)])
 
 
 def spoil(run: StagedRun, kind: str, change: Change, edge: str = "scored", *, last: bool = True) -> None:
@@ -264,7 +264,7 @@ def test_a_loss_that_nobody_knows_is_said() -> None:
 
 def test_without_the_store_of_results_it_says_so(ended: StagedRun) -> None:
     report = verify(ended, results=None)
-    answers = {each.invariant: each for each in report.answers}
+    answers = {answer.invariant: answer for answer in report.answers}
     assert answers[15].verdict is answers[9].verdict is Verdict.NOT_APPLICABLE
     assert answers[15].said == "the store of 2 channels was not given"
 

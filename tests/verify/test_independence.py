@@ -18,14 +18,14 @@ MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 ALLOWED = ("airflow_recovery.verify", "airflow_recovery.store.object_store", "airflow_recovery.errors")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[each.stem for each in MODULES])
+@pytest.mark.parametrize("path", MODULES, ids=[module.stem for module in MODULES])
 def test_it_shares_the_stores_and_the_errors_with_the_product_and_nothing_else(path: Path) -> None:
     modules = {
         node.module
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_recovery")
     }
-    assert [each for each in modules if not each.startswith(ALLOWED)] == []
+    assert [module for module in modules if not module.startswith(ALLOWED)] == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from airflow_recovery.verify.finding import INVARIANTS, Verdict
 def test_a_run_with_a_failure_a_loss_and_a_reset_passes(running: Spoiled) -> None:
     report = running.verify()
     assert report.violated == ()
-    said = {each.invariant: each.verdict for each in report.answers}
+    said = {answer.invariant: answer.verdict for answer in report.answers}
     assert set(said) == set(INVARIANTS)
     assert [number for number, verdict in said.items() if verdict is Verdict.NOT_APPLICABLE] == [9, 13, 14, 15]
 
@@ -77,13 +77,13 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topo
 
 def test_control_without_settle_the_checker_sees_the_false_green(monkeypatch) -> None:
     monkeypatch.setattr(region_task, "final_check", lambda run, region, attempt: None)
-    found: set[int] = set()
+    numbers: set[int] = set()
     for seed in range(200):
         schedule = Schedule(seed, Settings(job_of(TOPOLOGIES["pair"]), {Trouble.RESTART: 1}, publishes=False))
         with suppress(Violation):
             schedule.run()
-        found |= set(verify_simulated(schedule).violated)
-    assert 7 in found
+        numbers |= set(verify_simulated(schedule).violated)
+    assert 7 in numbers
 
 
 def verify_simulated(schedule: Schedule) -> Report:
@@ -320,8 +320,8 @@ def test_control_one_thing_is_wrong_and_one_invariant_says_so(
     spoil(running)
     report = running.verify()
     assert report.violated == (invariant,), report.text()
-    told = next(each for each in report.answers if each.invariant == invariant).findings
-    assert all(each.expected and each.found and each.next_step for each in told)
+    told = next(answer for answer in report.answers if answer.invariant == invariant).findings
+    assert all(finding.expected and finding.found and finding.next_step for finding in told)
 
 
 # bad ones: after the publish

@@ -38,8 +38,8 @@ def violated(run: Spoiled) -> tuple[int, ...]:
 
 
 def said(run: Spoiled) -> list[str]:
-    (found,) = [each for each in run.verify(ended=True).answers if each.invariant == 14]
-    return [each.found for each in found.findings]
+    (found,) = [answer for answer in run.verify(ended=True).answers if answer.invariant == 14]
+    return [finding.found for finding in found.findings]
 
 
 def test_a_run_that_took_over_parts_passes(run):
@@ -66,8 +66,8 @@ def test_a_restart_of_what_was_taken_over_is_a_cause(run):
 
 
 def test_the_content_key_is_that_of_the_split():
-    for each in (*splits("ab"), Split.of("orders 1", {"from": 1})):
-        assert content_key(each.uri, each.size, each.etag) == each.key
+    for split in (*splits("ab"), Split.of("orders 1", {"from": 1})):
+        assert content_key(split.uri, split.size, split.etag) == split.key
 
 
 def test_a_split_in_two_parts_is_found(run):
@@ -150,7 +150,7 @@ def _pulled(run: Spoiled, *given: list[str]) -> list[str]:
     spoiled = replace(
         history, regions=regions, plans={key: replace(plan, regions=tuple(planned)) for key in history.plans}
     )
-    return [each.found for each in _of_subtasks(spoiled)]
+    return [subtask.found for subtask in _of_subtasks(spoiled)]
 
 
 @pytest.mark.parametrize("name", ["KILL", "HEARTBEAT", "SWEEP", "RESTART", "DEPLOY"])

@@ -76,7 +76,7 @@ def every_pair_of_records(settings: Settings, *, seed: int = 1, faults: Sequence
     for one in faults:
         for first in simulate(seed, settings).records:
             made = simulate(seed, replace(settings, faults={first: one})).records
-            for second in [each for each in made if each > first]:
+            for second in [record for record in made if record > first]:
                 for other in faults:
                     tally.add(simulate(seed, replace(settings, faults={first: one, second: other})))
     return tally

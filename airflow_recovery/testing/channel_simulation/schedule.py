@@ -80,7 +80,7 @@ class Schedule:
             self.seed,
             self._steps,
             dict(self._attempts),
-            sum(each.state.lost for each in newest),
+            sum(channel.state.lost for channel in newest),
             len(newest[-1].truth.delivered),
             self._world.lost_races,
             ended,
@@ -90,7 +90,7 @@ class Schedule:
     def _run(self) -> str:
         for name in self._names:
             self._start(name)
-        while any(not each.is_over for each in self._running.values()):
+        while any(not process.is_over for process in self._running.values()):
             if self._steps > MAX_STEPS:
                 raise Violation(f"no end in {MAX_STEPS} steps")
             process = self._choose()
@@ -106,7 +106,11 @@ class Schedule:
     # --- who goes on -------------------------------------------------------------------------------------------------
 
     def _choose(self) -> _Process:
-        live = [each for each in self._running.values() if not each.is_over and each.idle_at != self._world.version]
+        live = [
+            process
+            for process in self._running.values()
+            if not process.is_over and process.idle_at != self._world.version
+        ]
         if (self._zombies or self._flying) and (not live or self._rng.random() < 0.1):
             return self._intrude(live)
         if not live:
@@ -120,13 +124,17 @@ class Schedule:
             self._note("a late write lands")
             self._world.execute(ask)
             if not live:
-                live = [each for each in self._running.values() if not each.is_over]
-        zombies = [each for each in self._zombies if not each.is_over and each.idle_at != self._world.version]
-        self._zombies = [each for each in self._zombies if not each.is_over]
+                live = [process for process in self._running.values() if not process.is_over]
+        zombies = [zomby for zomby in self._zombies if not zomby.is_over and zomby.idle_at != self._world.version]
+        self._zombies = [zomby for zomby in self._zombies if not zomby.is_over]
         if zombies:
             return self._rng.choice(zombies)
         if not live:
-            live = [each for each in self._running.values() if not each.is_over and each.idle_at != self._world.version]
+            live = [
+                process
+                for process in self._running.values()
+                if not process.is_over and process.idle_at != self._world.version
+            ]
         if not live:
             raise Violation("nobody can go on: all wait for each other")
         return self._rng.choice(live)
@@ -138,11 +146,11 @@ class Schedule:
         self._run_zombies()
 
     def _run_zombies(self) -> None:
-        for each in self._zombies:
+        for zomby in self._zombies:
             for _ in range(100):
-                if each.is_over or each.idle_at == self._world.version:
+                if zomby.is_over or zomby.idle_at == self._world.version:
                     break
-                self._advance(each)
+                self._advance(zomby)
 
     # --- a step ------------------------------------------------------------------------------------------------------
 
@@ -236,10 +244,10 @@ class Schedule:
 
     def _restart(self, failed: str) -> None:
         """As the planner says: whoever restarts and is not dead goes on as a zombie for a while."""
-        found = taken_along(self._stages, failed, self._mode(failed))
-        for name in found.anew & self._world.generation.keys():
+        along = taken_along(self._stages, failed, self._mode(failed))
+        for name in along.anew & self._world.generation.keys():
             self._world.generation[name] += 1
-        for name in (each for each in self._names if each in found.regions):
+        for name in (name for name in self._names if name in along.regions):
             old = self._running.get(name)
             if old is not None and not old.is_over:
                 self._zombies.append(old)

@@ -222,7 +222,7 @@ class _Channel:
                 key = f"seg/{stage.attempt}/{self._objects}/{number}"
                 yield PutRows(self.identity, key, each)
                 parts.append(Part(number, 0, key, len(each), len(each)))
-        size = sum(each.bytes for each in parts)
+        size = sum(part.bytes for part in parts)
         while True:
             yield from self.refresh()
             settings = stage.settings
@@ -250,12 +250,12 @@ class _Channel:
         for number, ranges in enumerate(plan.read):
             rows: Rows = []
             for segment in list(self.log.state.segments_of(number)):
-                wanted = [each for each in range(segment.first, segment.end) if _holds(ranges, each)]
+                wanted = [number for number in range(segment.first, segment.end) if _holds(ranges, number)]
                 if wanted:
                     content = yield GetRows(self.identity, segment.key)
                     if content is None:
                         raise SegmentVanished(segment.key)
-                    rows += [(*content[each - segment.first], (number, each)) for each in wanted]
+                    rows += [(*content[candidate - segment.first], (number, candidate)) for candidate in wanted]
             found.append(rows)
         return found
 

@@ -45,5 +45,5 @@ def _check_every_record(world: World, settings: Settings) -> None:
             raise Violation(f"of {sorted(sent)}: lost {sorted(lost)}, passed {sorted(passed)}")
         sent = passed
     is_lossless = settings.reconnect is Reconnect.REWIND and settings.overflow is Overflow.BLOCK
-    if is_lossless and any(each.state.ledger for each in channels):
+    if is_lossless and any(channel.state.ledger for channel in channels):
         raise Violation("rewind and block, and something is lost")

@@ -58,7 +58,7 @@ class World:
 
     def newest(self) -> list[SimulatedChannel]:
         """The newest generation of every channel, from the source on."""
-        return [self.channel(self.identity(each)) for each in self.edges]
+        return [self.channel(self.identity(edge)) for edge in self.edges]
 
     def execute(self, ask: Ask) -> Any:
         """The store's answer. Raises `Violation`."""
@@ -93,12 +93,12 @@ class World:
 
     def _land_strays(self, identity: ChannelIdentity) -> None:
         channel = self.channel(identity)
-        for each in [found for found in self.strays if found[0] == identity]:
-            entry = decode_entry(identity, each[1].slot, each[1].body, where="stray")
+        for candidate in [stray for stray in self.strays if stray[0] == identity]:
+            entry = decode_entry(identity, candidate[1].slot, candidate[1].body, where="stray")
             is_of_producer = isinstance(entry.record, ProducerRecord)
             owner = channel.truth.producer if is_of_producer else channel.truth.view
             if entry.record.attempt < owner:
-                self.strays.remove(each)
+                self.strays.remove(candidate)
                 self._note("a stray record lands")
                 self._fill(identity, encode_entry(identity, len(channel.slots), entry))
 
@@ -115,8 +115,8 @@ class World:
         except RecoveryError as error:
             raise Violation(f"{identity.edge}: {error}") from error
         self._deliver(identity, rows)
-        for each in map(self.identity, self.edges):
-            self.channel(each).truth.check(each, self.channel(each).state)
+        for candidate in map(self.identity, self.edges):
+            self.channel(candidate).truth.check(candidate, self.channel(candidate).state)
 
     def _deliver(self, identity: ChannelIdentity, rows: Rows) -> None:
         """Rows that count now were delivered by the channel that they were read from: the last place they name."""

@@ -96,10 +96,10 @@ def _one_run(args: argparse.Namespace, root: str | None) -> None:
     with temporary_stage(args.job, _engine(args), root, args.params) as stage:
         loop = CrashLoop(stage.scene(scenario))
         if args.list:
-            lines = [each.point.text for each in loop.points()]
+            lines = [point.point.text for point in loop.points()]
         else:
             lines = list(loop.crash(*args.crash, harm=Harm.FREEZE if args.freeze else Harm.KILL).said)
-    print("\n".join([f"{scenario.value}:", *(f"  {each}" for each in lines)]))
+    print("\n".join([f"{scenario.value}:", *(f"  {line}" for line in lines)]))
 
 
 def _engine(args: argparse.Namespace) -> Engine:

@@ -82,7 +82,7 @@ def _lose(stage: Stage, supervisor: Supervisor) -> None:
     journal, results = _open(stage)
     for region in stage.lost:
         below = f"{journal.layout.data_of(region, _state(stage, journal).of(region).latest_attempt)}/"
-        results.delete([each.key for each in results.list(below)])
+        results.delete([info.key for info in results.list(below)])
         supervisor.said.append(f"the results of {region} are deleted")
     supervisor.airflow.clear(stage.lost[0], downstream=True)
 
@@ -105,13 +105,14 @@ def _look_at(stage: Stage, passed: tuple[Passed, ...], said: tuple[str, ...]) ->
     finished = Counter(
         name
         for name, region in state.regions.items()
-        for each in region.attempts.values()
-        if each.outcome is not None and each.outcome.state is AttemptState.FINISHED
+        for attempt in region.attempts.values()
+        if attempt.outcome is not None and attempt.outcome.state is AttemptState.FINISHED
     )
     started = Counter(
-        each.point.task
-        for each in passed
-        if (each.point.step, each.point.when) == (Step.SUBMIT, When.BEFORE) and each.point.task != PUBLISH
+        candidate.point.task
+        for candidate in passed
+        if (candidate.point.step, candidate.point.when) == (Step.SUBMIT, When.BEFORE)
+        and candidate.point.task != PUBLISH
     )
     return Course(passed, finished, started, _published_rows(stage, journal, state, results), said)
 
@@ -134,11 +135,11 @@ def _published_rows(
     stage: Stage, journal: Journal, state: RunState, results: ObjectStore
 ) -> dict[str, tuple[str, ...]]:
     rows = {}
-    for each in journal.read_publish(state.newest_publish).regions:
-        outcome = state.of(each.region).attempts[each.attempt].outcome
-        if each.region in stage.finals and outcome is not None:
+    for region in journal.read_publish(state.newest_publish).regions:
+        outcome = state.of(region.region).attempts[region.attempt].outcome
+        if region.region in stage.finals and outcome is not None:
             for manifest in outcome.outputs:
-                rows[f"{each.region}: {manifest.result}"] = tuple(rows_of(results, manifest))
+                rows[f"{region.region}: {manifest.result}"] = tuple(rows_of(results, manifest))
     return rows
 
 

@@ -54,14 +54,14 @@ class Crasher:
             self._counts[when, step] += 1
             victims = (Victim.DRIVER, Victim.TASK) if is_driver else (Victim.TASK,)
             count = self._counts[when, step]
-            points = [CrashPoint(self._task, self._try_number, each, when, step, count) for each in victims]
+            points = [CrashPoint(self._task, self._try_number, victim, when, step, count) for victim in victims]
             where = f"{self._task} {self._try_number} {'driver' if is_driver else 'task'} {self._changes}"
-            lines = "".join(Passed(each, f"{where} {each.victim.value}").to_json() + "\n" for each in points)
+            lines = "".join(Passed(point, f"{where} {point.victim.value}").to_json() + "\n" for point in points)
             with open(self._record, "a", encoding="utf-8") as file:
                 file.write(lines)
-            for each in points:
-                if each in self._armed:
-                    self._strike(each.victim, self._armed[each])
+            for point in points:
+                if point in self._armed:
+                    self._strike(point.victim, self._armed[point])
 
     def fork(self) -> int:
         """`os.fork`, between two points: a thread at one holds the lock, and in the copy nobody would let it go."""
@@ -72,5 +72,5 @@ class Crasher:
         pids = [self._task_pid, os.getpid()] if victim is Victim.TASK else [os.getpid()]
         if harm is Harm.FREEZE:
             self._announce()
-        for each in dict.fromkeys(pids):
-            os.kill(each, signal.SIGKILL if harm is Harm.KILL else signal.SIGSTOP)
+        for pid in dict.fromkeys(pids):
+            os.kill(pid, signal.SIGKILL if harm is Harm.KILL else signal.SIGSTOP)

@@ -58,7 +58,7 @@ def crash_test(  # noqa: PLR0913 - options of a drill, each with its default
             loop = CrashLoop(stage.scene(scenario), tally)
             points = loop.points()
             tell(f"{scenario.value}: {len(points)} points, {len(distinct(points))} of them distinct")
-            tasks = [(each,) for each in distinct(points) if each.victim is Victim.TASK]
+            tasks = [(point,) for point in distinct(points) if point.victim is Victim.TASK]
             rounds = (
                 ("one crash", _some(list(loop.singles()), singles, seed), Harm.KILL),
                 ("one freeze", _some(tasks, frozen, seed), Harm.FREEZE),

@@ -64,8 +64,8 @@ class CrashLoop:
 
     def singles(self) -> Iterator[tuple[CrashPoint]]:
         """One crash at every point (fault 7)."""
-        for each in self.points():
-            yield (each.point,)
+        for point in self.points():
+            yield (point.point,)
 
     def pairs(self, seed: int = 0) -> Iterator[tuple[CrashPoint, CrashPoint]]:
         """Two crashes: the second at every point that is passed after the first (fault 8).
@@ -131,7 +131,7 @@ class CrashLoop:
 
     def _check(self, armed: Mapping[CrashPoint, Harm], course: Course, undisturbed: Course) -> None:
         passed = {each.point for each in course.passed}
-        hit = [each for each in armed if each in passed]
+        hit = [harm for harm in armed if harm in passed]
         self.tally.crashes += len(hit)
         wrong = []
         if not hit:
@@ -143,7 +143,7 @@ class CrashLoop:
                 expected = undisturbed.finished.get(region, 0)
                 wrong.append(f"I7: expected {region} to finish {expected} times, found {times}")
         for region, times in course.started.items():
-            most = undisturbed.started.get(region, 0) + sum(each.task == region for each in hit)
+            most = undisturbed.started.get(region, 0) + sum(harm.task == region for harm in hit)
             if times > most:
                 wrong.append(f"waste: expected at most {most} drivers of {region}, found {times}")
         if wrong:
@@ -167,20 +167,20 @@ class CrashLoop:
 
 def distinct(passed: Iterable[Passed]) -> list[CrashPoint]:
     """One point of each state: the last one, which is named after what comes next."""
-    return list({each.state: each.point for each in passed}.values())
+    return list({candidate.state: candidate.point for candidate in passed}.values())
 
 
 def _after(passed: Iterable[Passed], first: CrashPoint) -> list[Passed]:
     """What a run passed after its first crash."""
-    found = list(passed)
-    at = next(index for index, each in enumerate(found) if each.point == first)
+    passeds = list(passed)
+    at = next(index for index, each in enumerate(passeds) if each.point == first)
     # A point in a driver is two, of which only one was struck.
     return [
-        each
-        for each in found[at + 1 :]
+        passed
+        for passed in passeds[at + 1 :]
         if not (
-            each.point.victim is not first.victim
-            and (each.point.task, each.point.try_number, each.point.when, each.point.step, each.point.count)
+            passed.point.victim is not first.victim
+            and (passed.point.task, passed.point.try_number, passed.point.when, passed.point.step, passed.point.count)
             == (first.task, first.try_number, first.when, first.step, first.count)
         )
     ]

@@ -48,12 +48,14 @@ def drive_plain(spec: RegionSpec) -> int:
 def _run(spec: RegionSpec) -> AttemptResult:
     started = time.monotonic()
     store = open_spec_store(spec.results)
-    read = [row for each in spec.inputs for row in rows_of(store, each)]
+    read = [row for input in spec.inputs for row in rows_of(store, input)]
     if isinstance(spec.mode, SplitSpec):
         return _run_splits(spec, spec.mode, store, read)
-    read += [f"{each.uri} {each.etag}" for each in spec.trace.externals]
+    read += [f"{external.uri} {external.etag}" for external in spec.trace.externals]
     outputs = tuple(
-        _write(spec, store, each, read, f"{spec.location}/{each.name}") for each in spec.vertices if each.is_result
+        _write(spec, store, vertex, read, f"{spec.location}/{vertex.name}")
+        for vertex in spec.vertices
+        if vertex.is_result
     )
     return AttemptResult(outputs, round(time.monotonic() - started, 3), application_id=None)
 
@@ -62,18 +64,20 @@ def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: l
     """One split a part. What rows a split has follows from it alone, whichever attempt reads it."""
     started = time.monotonic()
     journal = Journal(open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
-    assigned = [Split.of_external(each) for each in spec.trace.externals if each.vertex == splits.vertex]
-    results = [each for each in spec.vertices if each.is_result]
+    assigned = [Split.of_external(external) for external in spec.trace.externals if external.vertex == splits.vertex]
+    results = [vertex for vertex in spec.vertices if vertex.is_result]
     parts = list(journal.read_parts_of(spec.region, numbers_of(splits.base)))
     for number, split in enumerate(to_read(assigned, parts)):
         told = [*read, f"{split.uri} {split.etag}"]
-        outputs = (_write(spec, store, each, told, f"{spec.location}/{each.name}/{number:04d}") for each in results)
+        outputs = (
+            _write(spec, store, result, told, f"{spec.location}/{result.name}/{number:04d}") for result in results
+        )
         part = Part(spec.region, spec.attempt, number, spec.trace.writer, (split.key,), tuple(outputs), "")
         journal.put_part(part)
         parts.append(part)
     check_cover(assigned, parts)
     return AttemptResult(
-        union_of(folder_of(parts), [each.name for each in results], parts),
+        union_of(folder_of(parts), [result.name for result in results], parts),
         round(time.monotonic() - started, 3),
         application_id=None,
         mode=SplitOutcome(refs_of(parts)),
@@ -111,8 +115,8 @@ def rows_of(store: ObjectStore, manifest: PartitionManifest) -> list[str]:
 
     found = []
     below = key_below(store.base_uri, manifest.location)
-    for each in manifest.objects:
-        body = io.BytesIO(store.get(f"{below}/{each.path}").body)
+    for object in manifest.objects:
+        body = io.BytesIO(store.get(f"{below}/{object.path}").body)
         # Not `read_table`, which imports pandas.
         found += [repr(row) for row in parquet.ParquetFile(body).read(use_threads=False).to_pylist()]
     return sorted(found)

@@ -112,18 +112,18 @@ class CrashPoint:
     @classmethod
     def parse(cls, text: str) -> CrashPoint:
         """Inverse of `text`. Raises `ConfigurationError` for anything else."""
-        found = _TEXT.fullmatch(text)
-        if found is None or found["step"] not in set(Step):
+        match = _TEXT.fullmatch(text)
+        if match is None or match["step"] not in set(Step):
             raise ConfigurationError(
                 f"expected a crash point such as 'task of C try 1, after claim 1', found {text!r}: --list names all"
             )
         return cls(
-            found["task"],
-            int(found["number"]),
-            Victim(found["victim"]),
-            When(found["when"]),
-            Step(found["step"]),
-            int(found["count"]),
+            match["task"],
+            int(match["number"]),
+            Victim(match["victim"]),
+            When(match["when"]),
+            Step(match["step"]),
+            int(match["count"]),
         )
 
 
@@ -143,7 +143,7 @@ class Passed:
     @classmethod
     def from_json(cls, line: str) -> Passed:
         """Inverse of `to_json`."""
-        found = json.loads(line)
-        point = found["point"]
+        document = json.loads(line)
+        point = document["point"]
         kinds = {"victim": Victim(point["victim"]), "when": When(point["when"]), "step": Step(point["step"])}
-        return cls(CrashPoint(**{**point, **kinds}), found["state"])
+        return cls(CrashPoint(**{**point, **kinds}), document["state"])

@@ -101,13 +101,13 @@ class Stage:
     @cached_property
     def tasks(self) -> dict[str, tuple[str, ...]]:
         """Every task with its upstream tasks: the regions, and the one that publishes."""
-        regions = {each.name: each.inputs for each in self.plan.record.regions}
+        regions = {region.name: region.inputs for region in self.plan.record.regions}
         return {**regions, PUBLISH: self.finals}
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
         """Regions with a final result."""
-        return tuple(each.name for each in self.plan.record.regions if each.final)
+        return tuple(region.name for region in self.plan.record.regions if region.final)
 
     @property
     def target(self) -> str:
@@ -117,7 +117,7 @@ class Stage:
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """Those that the job can go through."""
-        return tuple(each for each in Scenario if each is not Scenario.LOSS or self.lost)
+        return tuple(scenario for scenario in Scenario if scenario is not Scenario.LOSS or self.lost)
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
@@ -126,8 +126,8 @@ class Stage:
         None where every final one is appended to its target: it stops then, and a person has to decide.
         """
         again = [
-            each.name
-            for each in self.plan.record.regions
-            if each.final and (each.commit is None or each.commit.mode is CommitMode.REPLACE)
+            region.name
+            for region in self.plan.record.regions
+            if region.final and (region.commit is None or region.commit.mode is CommitMode.REPLACE)
         ]
         return (again[-1], *self.plan.regions[again[-1]].inputs[:1]) if again else ()

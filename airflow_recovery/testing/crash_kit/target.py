@@ -55,4 +55,4 @@ class StandInTarget:
 def applied(store: ObjectStore, lineage: str) -> list[int]:
     """The attempts that were applied, each as often as it was."""
     prefix = f"{lineage}/"
-    return [int(each.key.removeprefix(prefix)[:8]) for each in store.list(prefix)]
+    return [int(info.key.removeprefix(prefix)[:8]) for info in store.list(prefix)]

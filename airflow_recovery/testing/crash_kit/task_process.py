@@ -172,14 +172,14 @@ class PipeClearClient:
 
     def observe(self) -> Observation | None:
         """As `FakeClearClient`."""
-        found: Observation | None = self._ask("observe")
-        return found
+        observation: Observation | None = self._ask("observe")
+        return observation
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """As `FakeClearClient`."""
         with self._crasher.around(Step.CLEAR):
-            found: ClearResult = self._ask("clear", request)
-            return found
+            result: ClearResult = self._ask("clear", request)
+            return result
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
         """As `FakeClearClient`."""

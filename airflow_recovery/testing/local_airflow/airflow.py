@@ -128,9 +128,9 @@ class LocalAirflow(RunsApi):
 
     def restart(self, *components: str) -> None:
         """``kill -9`` of the main processes of the named components that run, and a start of all that are named."""
-        for each in components:
-            if self._processes.is_running(each):
-                self.kill(each)
+        for component in components:
+            if self._processes.is_running(component):
+                self.kill(component)
         self.start(*components)
 
     def task_processes(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> TaskProcesses | None:
@@ -195,7 +195,7 @@ class LocalAirflow(RunsApi):
     def _prepare(self) -> None:
         for folder in (self.home, self._processes.log_folder, self.home / "plugins"):
             folder.mkdir(parents=True, exist_ok=True)
-        passwords = {each.user: each.password for each in (self.admin, self.viewer)}
+        passwords = {login.user: login.password for login in (self.admin, self.viewer)}
         (self.home / "passwords.json").write_text(json.dumps(passwords))
         self._processes.guard(self._database.make_folder())
         self._database.prepare(self.env, self._processes)
@@ -203,7 +203,7 @@ class LocalAirflow(RunsApi):
     def _restart_with_new_database(self) -> None:
         """The API server keeps no row of its own, and connects anew by itself."""
         self._ready_dags.clear()
-        self.restart(*(each for each in self.components if each != "api-server"))
+        self.restart(*(component for component in self.components if component != "api-server"))
 
     def _environment_of(self, name: str) -> dict[str, str]:
         env = dict(self.env)
@@ -215,14 +215,16 @@ class LocalAirflow(RunsApi):
     def _wait_healthy(self, components: Iterable[str], timeout_s: float) -> None:
         if not self._processes.is_running("api-server"):
             return
-        wanted = {HEALTH_KEYS[component_of(each)] for each in components if component_of(each) in HEALTH_KEYS}
-        schedulers = sum(component_of(each) == "scheduler" for each in self._processes.running)
+        wanted = {
+            HEALTH_KEYS[component_of(component)] for component in components if component_of(component) in HEALTH_KEYS
+        }
+        schedulers = sum(component_of(name) == "scheduler" for name in self._processes.running)
         seen: dict[str, Any] = {}
 
         def healthy() -> bool:
-            found = self.health()
-            seen.update(found or {})
-            if found is None or any((found.get(each) or {}).get("status") != "healthy" for each in wanted):
+            document = self.health()
+            seen.update(document or {})
+            if document is None or any((document.get(name) or {}).get("status") != "healthy" for name in wanted):
                 return False
             # It knows of the healthiest of them alone.
             return schedulers < 2 or "scheduler" not in wanted or self._living_schedulers() >= schedulers

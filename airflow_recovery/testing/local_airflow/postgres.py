@@ -106,8 +106,8 @@ class PostgresDatabase:
         password.write_text(self._password)
         self._data.mkdir()
         if self._user is not None:
-            for each in (self.folder, password, self._data):
-                shutil.chown(each, self._user)
+            for path in (self.folder, password, self._data):
+                shutil.chown(path, self._user)
         options = ["--auth=scram-sha-256", f"--pwfile={password}", f"--username={OWNER}"]
         self._run("initdb", f"--pgdata={self._data}", *options, "--encoding=UTF8", "--no-locale", "--no-sync")
         password.unlink()
@@ -197,9 +197,9 @@ def find_programs() -> Path:
     Raises `LocalAirflowError` where they are not installed.
     """
     on_path = shutil.which("initdb")
-    found = [Path(on_path).resolve().parent] if on_path else []
-    found += sorted(DEBIAN_PROGRAMS.glob("*/bin"), key=lambda each: _number(each.parent.name), reverse=True)
-    for folder in found:
+    paths = [Path(on_path).resolve().parent] if on_path else []
+    paths += sorted(DEBIAN_PROGRAMS.glob("*/bin"), key=lambda path: _number(path.parent.name), reverse=True)
+    for folder in paths:
         if all((folder / program).exists() for program in NEEDED):
             return folder
     raise LocalAirflowError(

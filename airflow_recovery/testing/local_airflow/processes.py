@@ -29,7 +29,7 @@ LOG_TAIL_LINES = 40
 def instances(schedulers: int) -> tuple[str, ...]:
     """The components by name: ``scheduler``, ``scheduler-2``, ... where there are more of them."""
     further = tuple(f"scheduler-{number}" for number in range(2, schedulers + 1))
-    return tuple(each for name in COMPONENTS for each in ((name, *further) if name == "scheduler" else (name,)))
+    return tuple(text for name in COMPONENTS for text in ((name, *further) if name == "scheduler" else (name,)))
 
 
 def component_of(instance: str) -> str:

@@ -48,7 +48,7 @@ def _with_descendants(processes: Iterable[Any]) -> list[Any]:
     for process in processes:
         found[process.pid] = process
         with contextlib.suppress(psutil.Error):
-            found.update((each.pid, each) for each in process.children(recursive=True))
+            found.update((child.pid, child) for child in process.children(recursive=True))
     return [each for each in found.values() if each.pid != os.getpid() and _is_alive(each)]
 
 

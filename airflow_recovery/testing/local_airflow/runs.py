@@ -50,7 +50,7 @@ class RunsApi(ApiClient, ABC):
                 return True
             problems = self.api("GET", "/importErrors")["import_errors"]
             if problems:
-                told = "\n".join(f"{each['filename']}: {each['stack_trace']}" for each in problems)
+                told = "\n".join(f"{problem['filename']}: {problem['stack_trace']}" for problem in problems)
                 raise LocalAirflowError(f"DAG files that cannot be imported:\n{told}")
             return False
 
@@ -96,8 +96,8 @@ class RunsApi(ApiClient, ABC):
     def describe(self, dag_id: str, run_id: str) -> str:
         """One line a task instance: name, state, try."""
         return "\n".join(
-            f"  {each['task_id']} [{each['map_index']}] {each['state']} try {each['try_number']}"
-            for each in self.task_instances(dag_id, run_id)
+            f"  {instance['task_id']} [{instance['map_index']}] {instance['state']} try {instance['try_number']}"
+            for instance in self.task_instances(dag_id, run_id)
         )
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
@@ -112,9 +112,9 @@ class RunsApi(ApiClient, ABC):
 
     def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """One task instance, as the API shows it."""
-        for each in self.task_instances(dag_id, run_id):
-            if each["task_id"] == task_id and each["map_index"] == map_index:
-                return each
+        for instance in self.task_instances(dag_id, run_id):
+            if instance["task_id"] == task_id and instance["map_index"] == map_index:
+                return instance
         raise LocalAirflowError(f"run {run_id} of {dag_id} has no task {task_id} [{map_index}]")
 
     def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ class RunsApi(ApiClient, ABC):
             "include_downstream": downstream,
         }
         if task_ids is not None:
-            body["task_ids"] = [each if isinstance(each, str) else list(each) for each in task_ids]
+            body["task_ids"] = [task_id if isinstance(task_id, str) else list(task_id) for task_id in task_ids]
         found = self.api("POST", f"/dags/{quote(dag_id)}/clearTaskInstances", body)
         return [str(each["task_id"]) for each in found["task_instances"]]
 
@@ -181,7 +181,7 @@ class RunsApi(ApiClient, ABC):
         that). On SQLite Airflow may refuse it, and delete runs that it was to repeat: use PostgreSQL.
         """
         self.wait_dag(dag_id)
-        dates = [each.isoformat() if isinstance(each, datetime) else each for each in (from_date, to_date)]
+        dates = [name.isoformat() if isinstance(name, datetime) else name for name in (from_date, to_date)]
         body: dict[str, Any] = {
             "dag_id": dag_id,
             "from_date": dates[0],
@@ -225,14 +225,14 @@ class RunsApi(ApiClient, ABC):
             return _moment(run["logical_date"] or run["partition_date"] or run["run_after"])
 
         def runs() -> list[dict[str, Any]]:
-            found = self.dag_runs(dag_id, "backfill")
-            return sorted((each for each in found if first <= date_of(each) <= last), key=date_of)
+            document = self.dag_runs(dag_id, "backfill")
+            return sorted((run for run in document if first <= date_of(run) <= last), key=date_of)
 
         def story() -> str:
-            return "\n".join(f"{each['dag_run_id']}\n{self.describe(dag_id, each['dag_run_id'])}" for each in runs())
+            return "\n".join(f"{run['dag_run_id']}\n{self.describe(dag_id, run['dag_run_id'])}" for run in runs())
 
         self.wait_until(
-            lambda: all(each["state"] in FINISHED_RUN_STATES for each in runs()),
+            lambda: all(run["state"] in FINISHED_RUN_STATES for run in runs()),
             timeout_s,
             f"the backfill of {dag_id} to end",
             story,

@@ -56,12 +56,12 @@ def task_processes(is_wanted: Callable[[str], bool]) -> list[TaskProcesses]:
     """Of the task instances of this machine whose id ``is_wanted``, those that run now. Linux only."""
     import psutil
 
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             title = " ".join(process.cmdline())
             if title.startswith(TITLE) and is_wanted(title.removeprefix(TITLE).strip()):
                 supervisor = process.parent()
                 if supervisor is not None:
-                    found.append(TaskProcesses(process, supervisor))
-    return found
+                    processes.append(TaskProcesses(process, supervisor))
+    return processes

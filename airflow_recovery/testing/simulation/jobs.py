@@ -46,7 +46,7 @@ class SimulatedJob:
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
         """By name, in topological order."""
-        return {each.name: each for each in self.plan.regions}
+        return {region.name: region for region in self.plan.regions}
 
     @cached_property
     def plan_hash(self) -> str:
@@ -56,16 +56,16 @@ class SimulatedJob:
     @cached_property
     def finals(self) -> tuple[str, ...]:
         """What is published: final regions, and those that nobody reads."""
-        read = {name for each in self.plan.regions for name in each.inputs}
-        return tuple(each.name for each in self.plan.regions if each.final or each.name not in read)
+        read = {name for region in self.plan.regions for name in region.inputs}
+        return tuple(region.name for region in self.plan.regions if region.final or region.name not in read)
 
     def with_code(self, region: str, version: int) -> SimulatedJob:
         """The job after the code of ``region`` was changed for that many times."""
         regions = (
-            replace(each, fingerprint=f"{(each.fingerprint or '').partition(' v')[0]} v{version}")
-            if each.name == region
-            else each
-            for each in self.plan.regions
+            replace(candidate, fingerprint=f"{(candidate.fingerprint or '').partition(' v')[0]} v{version}")
+            if candidate.name == region
+            else candidate
+            for candidate in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
 
@@ -74,7 +74,7 @@ class SimulatedJob:
         if not isinstance(self.regions[region].mode, SplitPlan):
             return ()
         listed = self.listings.get(region, tuple(map(str, range(SPLITS))))
-        return tuple(Split.of(f"{region} {each}") for each in listed)
+        return tuple(Split.of(f"{region} {info}") for info in listed)
 
     def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
         """The job after the input of a region has changed, which commits split by split."""
@@ -83,16 +83,16 @@ class SimulatedJob:
     def undisturbed(self) -> dict[tuple[str, str], str]:
         """(region, result) -> the rows that a run without any fault writes. Not for unstable regions."""
         found: dict[tuple[str, str], str] = {}
-        for each in self.plan.regions:
-            read = [found[name, result] for name in each.inputs for result in self.read_of(name, each.name)]
-            for result in each.results:
-                found[each.name, result] = rows(each.name, result, each.fingerprint, read)
+        for region in self.plan.regions:
+            read = [found[name, result] for name in region.inputs for result in self.read_of(name, region.name)]
+            for result in region.results:
+                found[region.name, result] = rows(region.name, result, region.fingerprint, read)
         return found
 
     def read_of(self, producer: str, consumer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
         reads = self.regions[consumer].reads
-        return tuple(each for each in self.regions[producer].results if not reads or each in reads)
+        return tuple(result for result in self.regions[producer].results if not reads or result in reads)
 
 
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
@@ -147,8 +147,8 @@ def drawn_job(name: str, rng: random.Random) -> SimulatedJob:
     modes: dict[str, Determinism] = {}
     unstable: list[str] = []
     if rng.random() < 0.5:
-        modes = {each: rng.choice(list(Determinism)) for each in upstream}
-        unstable = [each for each in upstream if rng.random() < 0.4]
+        modes = {name: rng.choice(list(Determinism)) for name in upstream}
+        unstable = [name for name in upstream if rng.random() < 0.4]
     strategy = FailoverStrategy.FULL if rng.random() < 0.15 else FailoverStrategy.REGION
     return job_of(upstream, modes, unstable, strategy)
 
@@ -157,14 +157,14 @@ def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """A given job, of which now and then some regions write other rows each time, whatever they declare."""
     if rng.random() < 0.5:
         return job
-    return replace(job, unstable=frozenset(each for each in job.regions if rng.random() < 0.4))
+    return replace(job, unstable=frozenset(region for region in job.regions if rng.random() < 0.4))
 
 
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
     """``job`` in which these regions commit their first result to a sink."""
     regions = tuple(
-        replace(each, commit=fake_commit(each.results[0], *kinds[each.name])) if each.name in kinds else each
-        for each in job.plan.regions
+        replace(region, commit=fake_commit(region.results[0], *kinds[region.name])) if region.name in kinds else region
+        for region in job.plan.regions
     )
     return replace(job, plan=replace(job.plan, regions=regions))
 
@@ -173,15 +173,19 @@ def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     """``job`` in which these regions commit split by split. They have to write the same rows each time."""
     chosen = set(names) - job.unstable
     regions = (
-        replace(each, mode=SplitPlan(split_source=each.name)) if each.name in chosen else each
-        for each in job.plan.regions
+        replace(region, mode=SplitPlan(split_source=region.name)) if region.name in chosen else region
+        for region in job.plan.regions
     )
     return replace(job, plan=replace(job.plan, regions=tuple(regions)))
 
 
 def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """Of every second job, some regions commit split by split."""
-    able = [each.name for each in job.plan.regions if each.commit is None and each.results and not each.coordinators]
+    able = [
+        region.name
+        for region in job.plan.regions
+        if region.commit is None and region.results and not region.coordinators
+    ]
     chosen = [name for name in able if rng.random() < 0.5]
     return with_splits(job, chosen) if rng.random() < 0.5 else job
 
@@ -191,7 +195,7 @@ def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) 
 
     A process that sleeps through a purge is known to nobody, and its commit only a target can refuse.
     """
-    finals = [each.name for each in job.plan.regions if each.final and each.results and each.commit is None]
+    finals = [region.name for region in job.plan.regions if region.final and region.results and region.commit is None]
     kinds = [CommitKind.TOKEN] if is_purged else list(CommitKind)
     chosen = {name: (rng.choice(kinds), rng.choice(list(CommitMode))) for name in finals if rng.random() < 0.6}
     return with_sinks(job, chosen) if rng.random() < 0.5 else job

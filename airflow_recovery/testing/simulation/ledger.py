@@ -120,52 +120,52 @@ class Ledger:
     def journal_put(self, key: str, body: bytes, replaced: bool) -> None:
         """An object of the journal was written."""
         self.moment += 1
-        found = _KEY.fullmatch(key)
-        if found is None:
+        match = _KEY.fullmatch(key)
+        if match is None:
             return  # no run's truth
         if replaced:
             self._say(f"I1: {key} was overwritten")
         record = json.loads(body)["body"]
-        if found["kind"]:
-            self._records[found["kind"]](record["region"], int(found["n"]), record)
-        elif found["publish"]:
-            self._publish(int(found["publish"]), record)
-        elif found["plan"]:
-            self.plans[found["plan"]] = {each["name"]: each for each in record["regions"]}
+        if match["kind"]:
+            self._records[match["kind"]](record["region"], int(match["n"]), record)
+        elif match["publish"]:
+            self._publish(int(match["publish"]), record)
+        elif match["plan"]:
+            self.plans[match["plan"]] = {load["name"]: load for load in record["regions"]}
         else:
-            for each in record["highest"]:
-                region = self.regions[each["region"]]
-                region.floor = max(region.floor, each["attempt"])
+            for load in record["highest"]:
+                region = self.regions[load["region"]]
+                region.floor = max(region.floor, load["attempt"])
 
     def journal_deleted(self, key: str) -> None:
         """An object of the journal was removed: only what a tombstone names may go."""
         self.moment += 1
-        found = _KEY.fullmatch(key)
-        if found is None:
+        match = _KEY.fullmatch(key)
+        if match is None:
             return
-        if found["publish"]:
-            self.publishes.pop(int(found["publish"]), None)
-        if not found["kind"]:
+        if match["publish"]:
+            self.publishes.pop(int(match["publish"]), None)
+        if not match["kind"]:
             return
-        region, n = self.regions[self._names[found["region"]]], int(found["n"])
+        region, n = self.regions[self._names[match["region"]]], int(match["n"])
         if n > region.floor:
             self._say(f"I1: {key} was deleted, and no tombstone names it")
-        elif found["kind"] == "claim":
+        elif match["kind"] == "claim":
             region.claims.pop(n, None)
-        elif found["kind"] == "outcome":
+        elif match["kind"] == "outcome":
             region.outcomes.pop(n, None)
 
     def data_put(self, key: str, body: bytes, replaced: bool, etag: str, by: str) -> None:
         """An object of a result was written."""
         self.moment += 1
-        found = _DATA.fullmatch(key)
-        if found is None:
+        match = _DATA.fullmatch(key)
+        if match is None:
             return
         self._data[key] = len(body), etag
         if by == OUTSIDER:
-            self._touched.add((self._names[found[1]], int(found[2])))
+            self._touched.add((self._names[match[1]], int(match[2])))
             return
-        if self._names[found[1]] in self.splits.regions:
+        if self._names[match[1]] in self.splits.regions:
             self.splits.bodies[key] = body.decode()
         if replaced:
             self._say(f"I1: {key} was overwritten by {by}")
@@ -173,11 +173,11 @@ class Ledger:
     def data_deleted(self, key: str, by: str) -> None:
         """An object of a result was removed."""
         self.moment += 1
-        found = _DATA.fullmatch(key)
-        if found is None:
+        match = _DATA.fullmatch(key)
+        if match is None:
             return
         self._data.pop(key, None)
-        name, n = self._names[found[1]], int(found[2])
+        name, n = self._names[match[1]], int(match[2])
         self._touched.add((name, n))
         if by == OUTSIDER:
             return
@@ -407,7 +407,7 @@ class Ledger:
         for producer, k in _pins(region.finish(n)):
             other = self.regions[producer]
             if k <= max([other.floor, *other.resets]) or any(
-                other.has_finished(each) for each in other.outcomes if each > k
+                other.has_finished(outcome) for outcome in other.outcomes if outcome > k
             ):
                 return f"{producer}@{k} was made again, or was to be"
         return None

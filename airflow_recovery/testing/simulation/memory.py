@@ -84,12 +84,12 @@ class MemoryStore:
     def page(self, prefix: str, start_after: str, size: int | None) -> list[ObjectInfo]:
         """The first ``size`` objects of a listing."""
         at = bisect_left(self._keys, max(prefix, start_after + "\0" if start_after else ""))
-        found: list[ObjectInfo] = []
+        infos: list[ObjectInfo] = []
         for key in self._keys[at:]:
-            if not key.startswith(prefix) or len(found) == size:
+            if not key.startswith(prefix) or len(infos) == size:
                 break
-            found.append(self._objects[key].info)
-        return found
+            infos.append(self._objects[key].info)
+        return infos
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """In key order, as it is now."""

@@ -89,10 +89,10 @@ class Schedule:
 
     def _told(self) -> list[str]:
         lines = (
-            each if isinstance(each, str) else f"{'' if each[2] else 'zombie '}{each[0]}: {each[1]}"
-            for each in self.trace
+            name if isinstance(name, str) else f"{'' if name[2] else 'zombie '}{name[0]}: {name[1]}"
+            for name in self.trace
         )
-        return [each.replace(PREFIX, "") for each in lines]
+        return [line.replace(PREFIX, "") for line in lines]
 
     # who goes on
 
@@ -173,7 +173,7 @@ class Schedule:
             self._undisturbed_steps = rng.randint(0, MOST_UNDISTURBED_STEPS)
             return rng.choice(able)
         now_s = self.world.clock.now_s
-        weights = [each.process.weight * (1.0 if each.wakes_at_s <= now_s else 0.2) for each in able]
+        weights = [strand.process.weight * (1.0 if strand.wakes_at_s <= now_s else 0.2) for strand in able]
         return rng.choices(able, weights)[0]
 
     def _goes_on(self, strand: Strand) -> Strand:
@@ -189,14 +189,14 @@ class Schedule:
             if process.is_dead:
                 # What it has written and not yet said, nobody says.
                 self._is_history_whole = False
-            if any(each.is_done for each in process.strands):
-                process.strands = [each for each in process.strands if not each.is_done]
-        self._processes[:] = [each for each in self._processes if each.strands and not each.is_dead]
+            if any(strand.is_done for strand in process.strands):
+                process.strands = [strand for strand in process.strands if not strand.is_done]
+        self._processes[:] = [process for process in self._processes if process.strands and not process.is_dead]
 
     def _notices(self, able: list[Strand]) -> bool:
         """Airflow finds out that the process of a running task is gone; a late write arrives."""
         airflow, rng = self.world.airflow, self.rng
-        alive = {self.tries[each].ti_id for each in self.alive() if each in self.tries}
+        alive = {self.tries[process].ti_id for process in self.alive() if process in self.tries}
         for task in airflow.upstream:
             now = airflow.now(task)
             if now.state == "running" and now.ti_id not in alive:
@@ -305,14 +305,14 @@ class Schedule:
 
     def alive(self) -> list[Process]:
         """Processes that can be killed, told to end, or paused."""
-        return [each for each in self._processes if each.strands and not each.is_dead]
+        return [process for process in self._processes if process.strands and not process.is_dead]
 
     def _is_present(self, process: Process) -> bool:
         own = self.tries.get(process)
         return own is None or self.world.airflow.is_mine(own)
 
     def _only_zombies(self, able: list[Strand]) -> bool:
-        return all(each.process in self.tries and not self._is_present(each.process) for each in able)
+        return all(strand.process in self.tries and not self._is_present(strand.process) for strand in able)
 
     def _who(self) -> str:
         if self.hand is not None:

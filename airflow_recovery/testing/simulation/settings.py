@@ -66,11 +66,11 @@ class Settings:
     def text(self) -> str:
         """For people: what the schedule is about."""
         regions = ", ".join(
-            f"{each.name}({', '.join(each.inputs)}){''.join(f' {mode.value}' for _, mode in each.determinism)}"
-            + (" unstable" if each.name in self.job.unstable else "")
-            + (" split by split" if isinstance(each.mode, SplitPlan) else "")
-            + (f" {each.commit.kind.value} sink, {each.commit.mode.value}" if each.commit is not None else "")
-            for each in self.job.plan.regions
+            f"{region.name}({', '.join(region.inputs)}){''.join(f' {mode.value}' for _, mode in region.determinism)}"
+            + (" unstable" if region.name in self.job.unstable else "")
+            + (" split by split" if isinstance(region.mode, SplitPlan) else "")
+            + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
+            for region in self.job.plan.regions
         )
         troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"
         return (

@@ -78,7 +78,7 @@ class FakeSpark(SparkApplication):
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The splits of a region that commits split by split; no other external input is simulated."""
-        return tuple(each.external(self._region) for each in self._job.splits_of(self._region))
+        return tuple(split.external(self._region) for split in self._job.splits_of(self._region))
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
@@ -119,7 +119,7 @@ class FakeSpark(SparkApplication):
         before = claim.region, claim.attempt - 1
         driver = self._cluster.drivers.get(before)
         signed_s = self._cluster.signs_s.get(before)
-        if driver is None or driver.is_dead or signed_s is None or all(each.is_done for each in driver.strands):
+        if driver is None or driver.is_dead or signed_s is None or all(strand.is_done for strand in driver.strands):
             return
         silent_s = self._results.clock.now_s - signed_s
         if silent_s < self._cluster.heartbeat_timeout_s:
@@ -201,24 +201,26 @@ class FakeSpark(SparkApplication):
     def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         parts = []
-        for each in manifest.objects:
+        for object in manifest.objects:
             try:
-                body = self._results.get(f"{prefix}/{each.path}").body.decode()
+                body = self._results.get(f"{prefix}/{object.path}").body.decode()
             except ObjectMissing as error:
-                said = f"{manifest.location}/{each.path} is not there"
+                said = f"{manifest.location}/{object.path} is not there"
                 raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
             part, _, made_by = body.partition(" in a file of ")
             if not made_by:
-                raise RegionFailed(f"{manifest.location}/{each.path} is no file of rows", Failure("Corrupt", "corrupt"))
+                raise RegionFailed(
+                    f"{manifest.location}/{object.path} is no file of rows", Failure("Corrupt", "corrupt")
+                )
             parts.append(part)
         if isinstance(self._job.regions[region].mode, SplitPlan):
             made = {part.partition(" of split ")[0] for part in parts}
-            found = made.pop() if len(made) == 1 else "mixed"
+            text = made.pop() if len(made) == 1 else "mixed"
         else:
-            found = "".join("".join(pair) for pair in zip(*parts, strict=True))
-        if found != self._cluster.wrote.get((region, attempt, manifest.result)):
+            text = "".join("".join(pair) for pair in zip(*parts, strict=True))
+        if text != self._cluster.wrote.get((region, attempt, manifest.result)):
             self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
-        return found
+        return text
 
     def _check_stopped(self, claim: Claim) -> None:
         if self._is_stopped:

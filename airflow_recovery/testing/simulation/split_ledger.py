@@ -114,7 +114,7 @@ def _numbers(base: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
 
 def _keys(outputs: Iterable[dict[str, Any]]) -> set[str]:
     return {
-        f"{each['location'].partition('://')[2].partition('/')[2]}/{path}"
-        for each in outputs
-        for path, _, _ in each["objects"]
+        f"{output['location'].partition('://')[2].partition('/')[2]}/{path}"
+        for output in outputs
+        for path, _, _ in output["objects"]
     }

@@ -93,9 +93,9 @@ class Stage:
 
     def _next_to_die(self, last: Strand | None) -> Strand | None:
         del last
-        self._begun = [each for each in self._begun if not each.is_done]
-        for each in self._begun:
-            each.process.is_dead = True
+        self._begun = [strand for strand in self._begun if not strand.is_done]
+        for strand in self._begun:
+            strand.process.is_dead = True
         return self._begun[-1] if self._begun else None
 
     def switch(self, request: str) -> None:

@@ -55,8 +55,8 @@ DRASTIC = frozenset(
 
 def drawn(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds: of those that can happen to every job."""
-    able: list[Trouble] = [each for each in Trouble if each is not Trouble.LISTING]
-    weights = [1 if each in DRASTIC else 3 for each in able]
+    able: list[Trouble] = [trouble for trouble in Trouble if trouble is not Trouble.LISTING]
+    weights = [1 if trouble in DRASTIC else 3 for trouble in able]
     kinds = rng.choices(able, weights, k=rng.randint(1, 3))
     found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
@@ -131,22 +131,22 @@ class Troubles:
     # processes
 
     def _kill(self) -> Iterator[Act]:
-        for each in self._schedule.alive():
-            yield f"KILL -9 {each.name}", partial(setattr, each, "is_dead", True)
+        for process in self._schedule.alive():
+            yield f"KILL -9 {process.name}", partial(setattr, process, "is_dead", True)
 
     def _kill_task(self) -> Iterator[Act]:
-        for each in self._schedule.alive():
-            if each in self._schedule.tries:
-                yield f"KILL -9 {each.name}", partial(setattr, each, "is_dead", True)
+        for process in self._schedule.alive():
+            if process in self._schedule.tries:
+                yield f"KILL -9 {process.name}", partial(setattr, process, "is_dead", True)
 
     def _sigterm(self) -> Iterator[Act]:
-        for each in self._schedule.alive():
-            if each in self._schedule.tries:
-                yield f"SIGTERM {each.name}", partial(setattr, each, "is_told_to_end", True)
+        for process in self._schedule.alive():
+            if process in self._schedule.tries:
+                yield f"SIGTERM {process.name}", partial(setattr, process, "is_told_to_end", True)
 
     def _pause(self) -> Iterator[Act]:
-        for each in self._schedule.alive():
-            yield f"PAUSE {each.name}", partial(setattr, each, "weight", PAUSED)
+        for process in self._schedule.alive():
+            yield f"PAUSE {process.name}", partial(setattr, process, "weight", PAUSED)
 
     def _heartbeat(self) -> Iterator[Act]:
         for name in self._airflow.upstream:
@@ -197,7 +197,7 @@ class Troubles:
         layout = self._world.layout
         for name in self._names:
             for n in range(1, self._world.ledger.regions[name].latest_attempt + 1):
-                keys = [each.key for each in self._world.results.list(f"{layout.data_of(name, n)}/")]
+                keys = [info.key for info in self._world.results.list(f"{layout.data_of(name, n)}/")]
                 if keys:
                     yield f"{name}@{n}", keys
 
@@ -231,8 +231,8 @@ class Troubles:
         for name, region in self._world.job.regions.items():
             if not isinstance(region.mode, SplitPlan):
                 continue
-            listed = tuple(each.name.removeprefix(f"{name} ") for each in self._world.job.splits_of(name))
+            listed = tuple(split.name.removeprefix(f"{name} ") for split in self._world.job.splits_of(name))
             new = f"new {self._rng.getrandbits(16)}"
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
-            what = self._rng.choice([each for each in changes if changes[each]])
+            what = self._rng.choice([change for change in changes if changes[change]])
             yield f"INPUT of {name}: {what}; USER clears all", partial(self._schedule.relist, name, changes[what])

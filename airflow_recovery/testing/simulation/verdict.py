@@ -60,7 +60,7 @@ def check_end(schedule: Schedule) -> None:
         raise Violation(f"I13: {bad}; current {current}")
     for name in ledger.splits.regions:
         read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
-        if read != sorted(each.uri for each in job.splits_of(name)):
+        if read != sorted(split.uri for split in job.splits_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
     published = ledger.publishes[max(ledger.publishes)] if schedule.settings.publishes else current
     for name in job.finals:
@@ -69,7 +69,7 @@ def check_end(schedule: Schedule) -> None:
         if not _holds(schedule, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
     # Under `assume` a consumer keeps even what it has made of a producer's older code.
-    is_assumed = any(mode is Determinism.ASSUME for each in job.plan.regions for _, mode in each.determinism)
+    is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
     if not job.unstable and not (is_assumed and schedule.is_redeployed):
         _check_undisturbed(job, schedule.world.cluster.wrote, current)
 

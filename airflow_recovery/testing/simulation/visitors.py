@@ -37,10 +37,10 @@ def restart(schedule: Schedule, request: Request) -> None:
         return
     # A clear of the region alone, as in Airflow's own UI, is as good: `final_check` finds who else has to run.
     reset = {pin.region for pin in applied.resets}
-    clear = [each for each in applied.clear if each in reset] if schedule.rng.random() < 0.5 else applied.clear
+    clear = [name for name in applied.clear if name in reset] if schedule.rng.random() < 0.5 else applied.clear
     stage().switch(f"clears {', '.join(clear)}")
     clear_for_restart(schedule, clear)
-    clear_for_restart(schedule, [each for each in applied.at_work if world.airflow.state(each) != "running"])
+    clear_for_restart(schedule, [name for name in applied.at_work if world.airflow.state(name) != "running"])
     for pin in applied.resets:
         schedule.was_promised(pin.region, pin.attempt)
 

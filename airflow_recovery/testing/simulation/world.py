@@ -70,9 +70,11 @@ class World:
         self.results = MemoryStore("memory://results", self.clock)
         self.network = Network(self.journal_store, rng.getrandbits(32), rate=store_fault_rate, limit=store_faults)
         self._way = self.network if store_faults else None
-        modes = {(each.name, result): mode.value for each in job.plan.regions for result, mode in each.determinism}
-        sinks = {each.name: each.commit.mode.value for each in job.plan.regions if each.commit is not None}
-        splits = [each.name for each in job.plan.regions if isinstance(each.mode, SplitPlan)]
+        modes = {
+            (region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism
+        }
+        sinks = {region.name: region.commit.mode.value for region in job.plan.regions if region.commit is not None}
+        splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
         self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks, splits)
         self.target = FakeTarget(lambda token: self.ledger.sinks.took(token.region, token.attempt))
         self.journal_store.on_put = self.ledger.journal_put

@@ -49,7 +49,9 @@ def without_indexes(session: Any, scope: TaskScope, value: str) -> str:
         for asked in ("producers", "consumers"):
             tasks = {key.partition("|")[0] for key in call["request"][asked]}
             # Running ones too, which are cleared as consumers only.
-            call["request"]["consumers"] |= {each.key: each.ti_id for each in now if each.task_id in tasks}
+            call["request"]["consumers"] |= {
+                task_try.key: task_try.ti_id for task_try in now if task_try.task_id in tasks
+            }
     return json.dumps(call)
 
 

@@ -31,8 +31,8 @@ class Drivers:
         EVENTS.append(f"{spec.region}@{spec.attempt}")
         if spec.region == "left" and spec.attempt == 1:
             if LOSE:
-                for each in spec.inputs[0].objects:
-                    Path(spec.inputs[0].location.removeprefix("file://"), each.path).unlink()
+                for object in spec.inputs[0].objects:
+                    Path(spec.inputs[0].location.removeprefix("file://"), object.path).unlink()
             raise RuntimeError("the weather")
         outputs = []
         for vertex in spec.vertices:
@@ -50,5 +50,5 @@ if __name__ == "__main__":  # Airflow imports this file a second time, to serial
     run_program = RegionProgram.run
     cast(Any, RegionProgram).run = lambda program, attempt, launch: run_program(program, attempt, Drivers().run)
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
-    states = {each.task_id: each.state for each in run.get_task_instances()}
+    states = {instance.task_id: instance.state for instance in run.get_task_instances()}
     print(json.dumps({"run": run.state, "events": EVENTS, "states": states}))

@@ -18,7 +18,7 @@ if not arguments.write_nothing:
     said = arguments.say
     if arguments.input:
         folder = pathlib.Path(arguments.input.removeprefix("file://"))
-        said = "".join(each.read_text() for each in sorted(folder.glob("part-*")))
+        said = "".join(path.read_text() for path in sorted(folder.glob("part-*")))
     for n, line in enumerate(said.split("\n")):
         (out / f"part-{n}").write_text(line)
     (out / ".part-0.crc").write_text("crc")

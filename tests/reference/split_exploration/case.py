@@ -66,4 +66,4 @@ class Case:
 
 
 def _named(kinds: frozenset[Change] | frozenset[Fault], every: frozenset[Change] | frozenset[Fault]) -> str:
-    return "any kind" if kinds == every else ", ".join(sorted(each.name.lower() for each in kinds))
+    return "any kind" if kinds == every else ", ".join(sorted(kind.name.lower() for kind in kinds))

@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _names(kinds: type[Change] | type[Fault]) -> list[str]:
-    return [each.name.lower() for each in kinds]
+    return [kind.name.lower() for kind in kinds]
 
 
 def _name(given: str) -> str:

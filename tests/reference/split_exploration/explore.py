@@ -83,7 +83,7 @@ def walk(case: Case, seed: int) -> Exploration:
         others = [each for each in possible if _is_change(world, each[1])]
         chosen = others if others and (not going_on or draw.random() < 0.07) else going_on
         # One process often goes on for some steps, while others stand still: what they know becomes old.
-        same = [each for each in chosen if each[0][-1] == actor] if draw.random() < 0.6 else []
+        same = [other for other in chosen if other[0][-1] == actor] if draw.random() < 0.6 else []
         step, world = draw.choice(same or chosen)
         actor = step[-1]
         way.append(step)
@@ -92,14 +92,14 @@ def walk(case: Case, seed: int) -> Exploration:
 
 def found_by_walks(case: Case, walks: int = 1_000, few: int = 5) -> Exploration | None:
     """The shortest of the first ``few`` violations that are found by walks; `None`: none is in so many."""
-    found: list[Exploration] = []
+    explorations: list[Exploration] = []
     for seed in range(walks):
         each = walk(case, seed)
         if each.violation is not None:
-            found.append(each)
-        if len(found) == few:
+            explorations.append(each)
+        if len(explorations) == few:
             break
-    return min(found, key=lambda each: len(each.steps), default=None)
+    return min(explorations, key=lambda exploration: len(exploration.steps), default=None)
 
 
 def _is_change(world: World, after: World) -> bool:

@@ -94,7 +94,7 @@ class Steps:
         """Every step that is possible, and the world after it. Raises `Violation`."""
         work = [*self._work(world)] or [*self._follow_errors(world)]
         is_quiet = world.changes == self.case.changes and world.faults == self.case.faults
-        if is_quiet and all(each.is_live for each in world.processes):
+        if is_quiet and all(process.is_live for process in world.processes):
             # Nothing more can go wrong, and case 0 faults tells of every order.
             yield from work[:1]
             return
@@ -107,7 +107,7 @@ class Steps:
     def _work(self, world: World) -> Iterator[tuple[Step, World]]:
         for at, each in enumerate(world.processes):
             yield (each.stage, _who(each)), self._proceeded(world, at)
-        running = {each.subtask for each in world.processes if each.is_live}
+        running = {process.subtask for process in world.processes if process.is_live}
         for subtask in range(world.subtasks):
             if world.tasks[subtask] == Task.CLEARED and subtask not in running:
                 process = Process(subtask, world.code, world.subtasks)
@@ -115,7 +115,7 @@ class Steps:
                     ("a try begins", _who(process)),
                     _told(world._replace(processes=(*world.processes, process)), subtask, Task.RUNNING),
                 )
-        if all(each == Task.GREEN for each in world.tasks[: world.subtasks]) and not world.is_published:
+        if all(task == Task.GREEN for task in world.tasks[: world.subtasks]) and not world.is_published:
             yield ("publish",), self._published(world)
 
     def _proceeded(self, world: World, at: int) -> World:
@@ -179,7 +179,7 @@ class Steps:
         before = Assignment.of_record(records[-1]) if records else None
         earlier = None
         if before is not None and before.parallelism != process.subtasks:
-            same = [each for each in records if each.parallelism == process.subtasks]
+            same = [record for record in records if record.parallelism == process.subtasks]
             earlier = Assignment.of_record(same[-1]) if same else None
         found = assigning.advance(before, process.told, process.subtasks, vanished=self.case.vanished, earlier=earlier)
         if found.is_new(before):
@@ -223,7 +223,7 @@ class Steps:
         state = state_of(subtask, region)
         claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.invalid_up_to}
         base = adoptable(state, claims, reading(process.code, process.subtasks))
-        parts = [part_of(subtask, region, *each) for each in numbers_of(base)]
+        parts = [part_of(subtask, region, *number) for number in numbers_of(base)]
         assigned = {each.key for each in process.told}
         is_dynamic = self.case.is_dynamic
         base = parts_module.usable(
@@ -308,7 +308,7 @@ class Steps:
     def _finish(self, world: World, process: Process) -> tuple[World, Process | None]:
         subtask = process.subtask
         tried = world.regions[subtask].attempts[process.attempt - 1]
-        own = [part_of(subtask, world.regions[subtask], process.attempt, each) for each in range(len(tried.parts))]
+        own = [part_of(subtask, world.regions[subtask], process.attempt, number) for number in range(len(tried.parts))]
         adopted = self._adopted(world, process)
         kept = {key for each in adopted for key in each.splits}
         assigned = [each for each in process.told if not self.case.is_dynamic or each.key in kept]
@@ -322,7 +322,7 @@ class Steps:
 
     def _adopted(self, world: World, process: Process) -> list[Part]:
         region = world.regions[process.subtask]
-        return [part_of(process.subtask, region, *each) for each in numbers_of(process.base)]
+        return [part_of(process.subtask, region, *number) for number in numbers_of(process.base)]
 
     def _evaluation(self, world: World, code: str, subtasks: int, externals: object = None) -> Evaluation:
         plan = plan_of(code, subtasks, self.case.is_dynamic)
@@ -352,7 +352,7 @@ class Steps:
             assert current is not None
             assert current.outcome is not None
             finishes[subtask] = SplitOutcome.of(current.outcome).parts
-        counts = Counter(key for each in finishes.values() for part in each for key in part.splits)
+        counts = Counter(key for finish in finishes.values() for part in finish for key in part.splits)
         for each in self._expected(world, evaluation):
             if counts[each.key] != 1:
                 what = "lost" if not counts[each.key] else "doubled"
@@ -436,8 +436,8 @@ class Steps:
     def _cleared(self, world: World, what: str) -> Iterator[tuple[Step, World]]:
         """Of all tasks, or of one."""
         yield (what, "all are cleared"), _clear(world, range(world.subtasks))
-        for each in range(world.subtasks if world.subtasks > 1 else 0):
-            yield (what, f"{name_of(each)} is cleared"), _clear(world, [each])
+        for number in range(world.subtasks if world.subtasks > 1 else 0):
+            yield (what, f"{name_of(number)} is cleared"), _clear(world, [number])
 
 
 _STAGES = {
@@ -505,9 +505,9 @@ def _put(world: World, subtask: int, number: int, **fields: object) -> World:
 def _clear(world: World, subtasks: object) -> World:
     """A running try is let run: Airflow would end it, which is a fault of its own."""
     tasks = list(world.tasks)
-    for each in subtasks:  # type: ignore[attr-defined]
-        if tasks[each] != Task.RUNNING:
-            tasks[each] = Task.CLEARED
+    for subtask in subtasks:  # type: ignore[attr-defined]
+        if tasks[subtask] != Task.RUNNING:
+            tasks[subtask] = Task.CLEARED
     return world._replace(tasks=tuple(tasks))
 
 
@@ -516,11 +516,11 @@ def _committed(region: Region, subtask: int) -> set[str]:
     state = state_of(subtask, region)
     found: set[str] = set()
     if state.current is not None and state.current.outcome is not None:
-        found |= {Split.of_external(each).key for each in state.current.outcome.externals}
+        found |= {Split.of_external(external).key for external in state.current.outcome.externals}
     claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.invalid_up_to}
     if claims:
         made_of = SplitClaim.of(claims[max(claims)]).reading
         assert made_of is not None
         base = adoptable(state, claims, made_of)
-        found |= {key for each in numbers_of(base) for key in part_of(subtask, region, *each).splits}
+        found |= {key for number in numbers_of(base) for key in part_of(subtask, region, *number).splits}
     return found

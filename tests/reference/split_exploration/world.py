@@ -160,7 +160,7 @@ def name_of(subtask: int) -> str:
 @lru_cache
 def externals_of(listed: Listed) -> tuple[ExternalObject, ...]:
     """A listing as a trace has it."""
-    return tuple(each.external(VERTEX) for each in listed)
+    return tuple(info.external(VERTEX) for info in listed)
 
 
 @lru_cache
@@ -170,16 +170,16 @@ def plan_of(code: str, subtasks: int, is_dynamic: bool) -> PlanRecord:
         "explored",
         tuple(
             RegionPlan(
-                name=name_of(each),
+                name=name_of(number),
                 vertices=(VERTEX,),
                 results=(VERTEX,),
                 inputs=(),
                 final=True,
                 fingerprint=fingerprint(code, subtasks),
-                subtask=SubtaskPlan(VERTEX, each, str(each)),
+                subtask=SubtaskPlan(VERTEX, number, str(number)),
                 mode=SplitPlan(split_source=VERTEX, pulls_splits=is_dynamic),
             )
-            for each in range(subtasks)
+            for number in range(subtasks)
         ),
     )
 

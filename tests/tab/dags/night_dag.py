@@ -43,7 +43,7 @@ def region(name: str) -> Any:
         fails = FAILS[identity.dag_id]
         mask_secret("hunter2-the-password")
         journal = Journal(open_store(base), identity, writer=str(context["ti"].id), mask=lambda text: str(redact(text)))
-        vertices: dict[str, tuple[str, ...]] = {each: (each,) for each in REGIONS}
+        vertices: dict[str, tuple[str, ...]] = {region: (region,) for region in REGIONS}
         if identity.dag_id == "hostile":
             vertices["by_route"] = ("by_route", "<img src=y onerror='window.hacked=2'>")
         regions = [
@@ -54,7 +54,7 @@ def region(name: str) -> Any:
         journal.put_plan(plan)
         state = journal.load(journal.list(REGIONS))
         number = state.of(name).latest_attempt + 1
-        pins = tuple(InputRef(each, state.of(each).current.number) for each in REGIONS[name])
+        pins = tuple(InputRef(region, state.of(region).current.number) for region in REGIONS[name])
         begun = datetime.now(timezone.utc).isoformat()
         run_id, attempt = context["dag_run"].run_id, context["ti"].try_number
         ti_id = str(context["ti"].id)
@@ -83,5 +83,5 @@ def region(name: str) -> Any:
 
 for name in FAILS:
     with DAG(name, schedule=None, catchup=False):
-        made = {each: region(each) for each in REGIONS}
+        made = {candidate: region(candidate) for candidate in REGIONS}
         made["raw"] >> made["by_route"] >> made["busiest"]

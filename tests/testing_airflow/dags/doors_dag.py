@@ -66,8 +66,8 @@ def clear_client_of(context: Any) -> Any:
 
 
 def has_succeeded(clear_client: Any, task_id: str, try_number: int) -> bool:
-    found = clear_client.observe().tries[task_id]
-    return (found.try_number, found.state) == (try_number, "success")
+    task_try = clear_client.observe().tries[task_id]
+    return (task_try.try_number, task_try.state) == (try_number, "success")
 
 
 def clear_without_compare(context: Any) -> None:
@@ -101,7 +101,7 @@ with DAG("door_wake", schedule=None, catchup=False):
         clear_client = clear_client_of(context)
         observation = clear_client.observe()
         note(run_id, f"observed-{index}", observation.to_json())
-        wait_for(lambda: all(noted(run_id, f"observed-{each}") for each in range(CONSUMERS)))
+        wait_for(lambda: all(noted(run_id, f"observed-{number}") for number in range(CONSUMERS)))
         if context["dag_run"].conf.get("compare", True):
             if index == CONSUMERS - 1:  # this one decides late, on what it observed before A ran again
                 wait_for(lambda: read(run_id, "A") > 1)
@@ -261,7 +261,7 @@ def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
             note(run_id, "cleared", sorted(result.cleared))
             raise RuntimeError("input lost")
 
-        start, made_by, stop = (ran.override(task_id=each)() for each in ("start", "P", "stop"))
+        start, made_by, stop = (ran.override(task_id=name)() for name in ("start", "P", "stop"))
         if is_setup:
             start.as_setup()
             stop.as_teardown(setups=start)
@@ -299,7 +299,7 @@ with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
         note(run_id, "cleared", sorted(result.cleared))
         raise RuntimeError("input lost")
 
-    start, made_by, stop = (count.override(task_id=each)() for each in ("start", "P", "stop"))
+    start, made_by, stop = (count.override(task_id=name)() for name in ("start", "P", "stop"))
     start.as_setup()
     stop.as_teardown(setups=start)
     start >> [made_by, works_long()] >> stop

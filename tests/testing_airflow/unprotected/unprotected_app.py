@@ -17,9 +17,9 @@ from airflow_recovery.hooks.stores import open_stores
 
 app = FastAPI()
 add_error_handlers(app)
-for each in rest_run.router.routes:
-    assert isinstance(each, APIRoute)
-    app.add_api_route(each.path, inspect.unwrap(each.endpoint), dependencies=each.dependencies, methods=["GET"])
+for route in rest_run.router.routes:
+    assert isinstance(route, APIRoute)
+    app.add_api_route(route.path, inspect.unwrap(route.endpoint), dependencies=route.dependencies, methods=["GET"])
 
 answering = journals.deployment_stores
 silent = open_stores(RecoverySettings("s3://silent/journal", "s3://silent/results"), journals.TIMEOUTS)

@@ -18,7 +18,7 @@ class GivesOut:
         self.mine: list[int] = []
 
     def take(self) -> list[int]:
-        self.mine = [each for each in range(6) if each not in self.taken][:2]
+        self.mine = [number for number in range(6) if number not in self.taken][:2]
         return self.mine
 
     def snapshot_state(self) -> list[int]:

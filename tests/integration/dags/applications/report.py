@@ -13,6 +13,6 @@ source, target = (each.removeprefix("file://") for each in sys.argv[1:3])
 amounts = pyarrow.compute.cast(pyarrow.parquet.read_table(source)["amount"], pyarrow.float64())
 folder = Path(target)
 folder.mkdir(parents=True, exist_ok=True)
-for each in folder.glob("*.parquet"):
-    each.unlink()
+for path in folder.glob("*.parquet"):
+    path.unlink()
 pyarrow.parquet.write_table(pyarrow.table({"total": [pyarrow.compute.sum(amounts).as_py()]}), folder / "part-0.parquet")

@@ -26,7 +26,7 @@ def lines(spark: Any, splits: Any, context: Any, gates: str) -> Any:
     """Each call is a batch. It says what it was handed, and, behind the gate of its number, that it reads that."""
     index = context.subtask.index
     note = Path(gates, f"handed-{index}-{uuid.uuid4().hex}")
-    note.write_text("\n".join(Path(each.uri).stem for each in splits))
+    note.write_text("\n".join(Path(split.uri).stem for split in splits))
     pass_gate(gates, f"lines-{index}-{next(calls)}")
     note.rename(note.with_name(note.name.replace("handed", "read")))
     return spark.read.csv(splits.paths, schema="number INT")

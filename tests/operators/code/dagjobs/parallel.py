@@ -73,7 +73,7 @@ by_day = job("by_day")
 
 @by_day.source(splits=dates("2024-01-01", "2024-01-05"), parallelism=2)
 def drawn_days(spark: SparkSession, splits: DateSplits) -> DataFrame:
-    return spark.createDataFrame([(each,) for each in splits.days], "day date")
+    return spark.createDataFrame([(day,) for day in splits.days], "day date")
 
 
 @by_day.sink(parallelism=2)
@@ -102,9 +102,9 @@ class Drops:
         self.lake, self.told = Path(lake), 0
 
     def __iter__(self) -> Iterator[Split]:
-        for each in sorted(self.lake.iterdir())[self.told :]:
+        for path in sorted(self.lake.iterdir())[self.told :]:
             self.told += 1
-            yield Split.of(each.name, each.read_text())
+            yield Split.of(path.name, path.read_text())
 
     def snapshot_state(self) -> int:
         return self.told
@@ -119,7 +119,7 @@ dropped = job("dropped")
 
 @dropped.source(splits=enumerated_by(Drops, params={"lake": "{{ params.lake }}"}))
 def drops(spark: SparkSession, splits: Splits) -> DataFrame:
-    return spark.createDataFrame([(each,) for each in splits.payloads], "drop string")
+    return spark.createDataFrame([(payload,) for payload in splits.payloads], "drop string")
 
 
 @dropped.sink
