@@ -82,7 +82,8 @@ def refuse_without_clear_client(
     said = "; ".join(reason.text() for reason in lost.values())
     return ClearNotConfigured(
         f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
-        f"task. By hand: clear {', '.join(run.task_keys[reason] for reason in lost)}, each with its downstream tasks, this "
+        f"task. By hand: clear {', '.join(run.task_keys[reason] for reason in lost)}, each with its downstream "
+        f"tasks, this "
         f"one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
 

@@ -94,7 +94,8 @@ def check_one_write(manifest: PartitionManifest) -> None:
         part = _PART.match(object.path)
         if part is None:
             raise ManifestInvalid(
-                f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found {object.path!r}: "
+                f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found "
+                f"{object.path!r}: "
                 "nothing else may write below the location of an attempt"
             )
         writes.add(part["write"])

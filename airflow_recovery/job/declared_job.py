@@ -229,8 +229,10 @@ class DeclaredJob:
             for candidate in vertex.inputs:
                 if candidate.vertex not in self.vertices:
                     raise JobDefinitionError(
-                        f"{vertex.where}: expected a vertex {candidate.vertex!r} for the parameter {candidate.parameter!r}, "
-                        f"found none{did_you_mean(candidate.vertex, self.vertices)}: declare one, say which vertex it reads "
+                        f"{vertex.where}: expected a vertex {candidate.vertex!r} for the parameter "
+                        f"{candidate.parameter!r}, "
+                        f"found none{did_you_mean(candidate.vertex, self.vertices)}: declare one, say which "
+                        f"vertex it reads "
                         f"with inputs={{{candidate.parameter!r}: ...}}, or give it a value with "
                         f"params={{{candidate.parameter!r}: ...}}"
                     )
@@ -251,7 +253,8 @@ class DeclaredJob:
             for input in self.vertices[name].inputs:
                 if input.vertex in region.vertices and self.parallelism_of(input.vertex) is not mine:
                     raise JobDefinitionError(
-                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share one Spark "
+                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share "
+                        f"one Spark "
                         "application, and have not the same subtasks. Declare "
                         f"{input.vertex!r} with result=BLOCKING, or give both the same parallelism="
                     )

@@ -71,7 +71,8 @@ def declared_strategy(
         level = None if mode is None else RecoveryMode(mode)
     except ValueError:
         raise JobDefinitionError(
-            f"{where}: expected failover_strategy= as one of {', '.join(strategy.value for strategy in FailoverStrategy)} and "
+            f"{where}: expected failover_strategy= as one of "
+            f"{', '.join(strategy.value for strategy in FailoverStrategy)} and "
             f"recovery_mode= as one of {', '.join(RecoveryMode.__members__)}, found {strategy!r} and {mode!r}"
         ) from None
     if level is RecoveryMode.JOB_LEVEL:

@@ -255,7 +255,8 @@ class SplitLoop:
             if output.schema != expected:
                 raise JobDefinitionError(
                     f"result {output.result!r}: expected every batch to have the columns of the first one, {expected}, "
-                    f"found {output.schema}: have the source say its columns and types, instead of taking them from the "
+                    f"found {output.schema}: have the source say its columns and types, instead of taking them "
+                    f"from the "
                     "files of each batch"
                 )
 

@@ -64,7 +64,8 @@ def begin_draining(
     if draining.rest and reconnect is Reconnect.REWIND and overflow is Overflow.BLOCK:
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "
-            f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a channel "
+            f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a "
+            f"channel "
             "that loses nothing begins anew"
         )
     return draining

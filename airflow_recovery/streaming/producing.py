@@ -120,7 +120,8 @@ def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ..
         if (found := state.consumed.get(candidate.edge)) != candidate:
             raise ChannelInconsistent(
                 f"epoch {epoch}: epochs up to {state.epoch} are published and made of {found}; this batch was made of "
-                f"{candidate}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of both "
+                f"{candidate}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest "
+                f"batch of both "
                 "logs"
             )
 

@@ -119,7 +119,8 @@ class DropInSubmission(SparkSubmission):
             if availability.altered or availability.added:
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
-                    f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not overwritten. "
+                    f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
+                    f"overwritten. "
                     "Move that data away and clear this task, or declare on_altered='recompute'."
                 )
 
