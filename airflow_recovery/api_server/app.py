@@ -1,6 +1,6 @@
 """The application below `API_PREFIX`: the Recovery tab, its REST API, and the endpoint by which tasks are cleared.
 
-Door 2 is the compare-and-clear as an endpoint, for deployments that keep another state store backend.
+The compare-and-clear as an endpoint, for deployments that keep another state store backend.
 
 Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
 instances, and is written into the audit log. Imported by `plugin.LazyApp` on the first request. Response codes: 401

@@ -1,4 +1,4 @@
-"""Door 1: a task's write to its own state store becomes a call, answered inside Airflow's API server.
+"""A task's write to its own state store becomes a call, answered inside Airflow's API server.
 
     [state_store]
     backend = airflow_recovery.api_server.state_backend.RecoveryStateBackend

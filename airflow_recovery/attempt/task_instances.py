@@ -137,7 +137,7 @@ class NullTaskInstances:
     """Nothing of Airflow is asked or cleared: the job does not recover."""
 
     def observe(self) -> None:
-        """`None`, as without a door."""
+        """`None`, as where no way to clear is configured."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
         """Nothing is cleared."""

@@ -41,9 +41,9 @@ def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
     found = dict(base)
     found.setdefault("PYSPARK_PYTHON", sys.executable)
     found.setdefault("PYSPARK_DRIVER_PYTHON", found["PYSPARK_PYTHON"])
-    in_background = str(Path(sys.executable).parent)
+    own_programs = str(Path(sys.executable).parent)
     if shutil.which("spark-submit", path=found.get("PATH", "")) is None:
-        found["PATH"] = ":".join(name for name in (found.get("PATH"), in_background) if name)
+        found["PATH"] = ":".join(name for name in (found.get("PATH"), own_programs) if name)
     return found
 
 

@@ -135,7 +135,7 @@ class _ClearClient:
 
 
 class StateStoreClient(_ClearClient):
-    """Door 1: calls through the task's own state store. About 50 ms a call; needs no credentials."""
+    """Calls through the task's own state store. About 50 ms a call; needs no credentials."""
 
     def observe(self) -> Observation:
         """All tries of the run. Raises `BackendNotInstalled`, `NotMine`."""
@@ -191,7 +191,7 @@ class StateStoreClient(_ClearClient):
 
 
 class RestClient(_ClearClient):
-    """Door 2: our endpoint, as the user of an Airflow connection."""
+    """Our endpoint, as the user of an Airflow connection."""
 
     def __init__(self, own: OwnTaskInstance, hook: RecoveryApiHook) -> None:
         super().__init__(own)

@@ -88,7 +88,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a run that is judged already: what ``evaluation`` was told of its data is not asked for again.
 
-    ``seen`` is the run as it is, where ``evaluation`` is about a scenario one. Without ``ask`` no store is asked
+    ``seen`` is the run as it is, where ``evaluation`` is about a scenario. Without ``ask`` no store is asked
     anything. ``together``: what restarts together, of the modes that were asked.
     """
     certain = simulate(evaluation, same_rows=True, ask=ask)

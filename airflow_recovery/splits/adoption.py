@@ -75,8 +75,8 @@ def split_work(
     work = SplitWork(assigned, base, taken(base, parts), reading, planned.pulls_splits)
     if before:
         lost = len(parts) - len(work.adopted)
-        in_background = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
-        run.log.info("%s: %s%s.", region.name, work.text(), in_background)
+        unusable = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
+        run.log.info("%s: %s%s.", region.name, work.text(), unusable)
     return work
 
 

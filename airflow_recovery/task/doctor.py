@@ -314,7 +314,7 @@ def read_connection(conn_id: str) -> Connection | None:
 class AirflowChecks:
     """The checks of one component, as Airflow's settings and connections have it.
 
-    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the clear_clients. ``run_region``:
+    ``writes``: to the stores, and removed again. ``asks_api_server``: and tries the ways to clear. ``run_region``:
     makes the check that runs a region, where one was asked for.
     """
 

@@ -226,7 +226,7 @@ class FakeClearClient:
     def clear(self, request: ClearRequest) -> ClearResult:
         """Compare and clear. Raises `NotMine` for a zombie."""
         if not self._can_clear:
-            raise ClearNotConfigured("Expected a door, found none configured.")
+            raise ClearNotConfigured("Expected a way to clear tasks, found none configured.")
         self._ask("clear")
         return self._airflow.compare_and_clear(request, self._own.task_id)
 

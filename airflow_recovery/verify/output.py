@@ -56,9 +56,9 @@ def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -
             if pin.of.region not in attempts and not history.is_purged(pin.of):
                 expected = f"{pin.of.text} beside {region.of.text}, which has read it"
                 findings.append(Finding((where,), expected, f"no {pin.of.region}", _NEXT))
-        for read, in_background in rests_on(history, plan, attempt, attempts):
+        for read, published in rests_on(history, plan, attempt, attempts):
             expected = f"{read.text} beside {region.of.text}, which has read it"
-            findings.append(Finding((where,), expected, in_background.text, _NEXT))
+            findings.append(Finding((where,), expected, published.text, _NEXT))
     return findings
 
 

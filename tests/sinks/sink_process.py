@@ -35,7 +35,7 @@ REGION = "delays"
 
 
 class NobodyAsks:
-    """A scheduler without a door, which takes every process for the task's own: the zombie too."""
+    """Task instances that nobody can clear, and it takes every process for the task's own: the zombie too."""
 
     def observe(self) -> None:
         return None

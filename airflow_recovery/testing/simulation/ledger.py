@@ -20,10 +20,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_recovery.model.names import encode
+from airflow_recovery.testing.simulation.region_objects import Region
 from airflow_recovery.testing.simulation.sink_ledger import SinkLedger
 from airflow_recovery.testing.simulation.split_ledger import SplitLedger
 
@@ -34,44 +34,6 @@ _KEY = re.compile(
     r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
 )
 _DATA = re.compile(r"[^/]+/[^/]+/[^/]+/([^/]+)/(\d{8})/(.+)")
-
-
-@dataclass
-class Region:
-    """One region as its objects tell it. ``floor``: the highest attempt of what was purged."""
-
-    floor: int = 0
-    claims: dict[int, dict[str, Any]] = field(default_factory=dict)
-    outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
-    resets: set[int] = field(default_factory=set)
-    committed: set[int] = field(default_factory=set)
-    released_at: dict[int, int] = field(default_factory=dict)
-    claimed_at: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def latest_attempt(self) -> int:
-        """The highest number ever claimed."""
-        return max([self.floor, *self.claims])
-
-    def has_finished(self, n: int) -> bool:
-        """With a result."""
-        return n in self.outcomes and self.outcomes[n]["state"] == "FINISHED"
-
-    @property
-    def current(self) -> int:
-        """The highest finish that counts; 0 if none."""
-        mark = max([self.floor, *self.resets])
-        return max(
-            (n for n in self.outcomes if n > mark and self.has_finished(n) and self._oldest(n) > mark), default=0
-        )
-
-    def _oldest(self, n: int) -> int:
-        """The first attempt that the finish is made of: parts of what was reset count no more than that."""
-        return min((each["attempt"] for each in self.outcomes[n].get("parts", ())), default=n)
-
-    def finish(self, n: int) -> dict[str, Any]:
-        """The outcome of a finished attempt."""
-        return self.outcomes[n]
 
 
 class Ledger:

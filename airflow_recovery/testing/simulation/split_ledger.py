@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.verify.splits import content_key
 
 if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.ledger import Region
+    from airflow_recovery.testing.simulation.region_objects import Region
 
 MIXED = "mixed: "
 
