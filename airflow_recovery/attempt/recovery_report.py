@@ -42,17 +42,17 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
     again = tuple(name for name in regions if _attempts(state.of(name)) > 1)
     resets = (attempt.reset for name in regions for attempt in state.of(name).attempts.values())
     by_hand = any(reset is not None and not reset.failover for reset in resets)
-    standing = {
+    valid = {
         name: current.outcome
         for name in regions
         if (current := state.of(name).current) is not None and current.outcome is not None
     }
     spared = tuple(
         name
-        for name, outcome in standing.items()
+        for name, outcome in valid.items()
         if name in kept or (name not in again and any(_had_ended(outcome, state.of(name)) for name in again))
     )
-    seconds = sum(standing[name].spark_seconds or 0.0 for name in spared)
+    seconds = sum(valid[name].spark_seconds or 0.0 for name in spared)
     return Recovered(len(regions), again, spared, by_hand, seconds)
 
 

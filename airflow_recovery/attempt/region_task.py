@@ -1,13 +1,13 @@
 """One try of one region's task: pre-check, then kept, run or failed over (docs/protocol.md#pre-check).
 
 loop: list the journal
-      an attempt of mine is open            -> it lives: follow it to its end; else stop and fence it; judge again
-      a finish of mine is not committed     -> commit it to its sink, judge again
-      recompute asked for, not yet done     -> reset, judge again
+      an attempt of mine is open            -> it lives: wait for its end; else stop and fence it; look again
+      a finish of mine is not committed     -> commit it to its sink, look again
+      recompute asked for, not yet done     -> reset, look again
       I need not run                        -> final check, success
       others restart with me (strategy full,
-      a coordinator without snapshots,
-      stages at channels)                   -> reset them, clear their tasks, judge again
+      a coordinator without snapshots, or
+      as the region's mode says)            -> reset them, clear their tasks, look again
       an input is lost                      -> report it, clear its producer, raise (this task retries)
       my restart budget has ended           -> raise, naming the budget; its pause is not over -> wait
       my sink has appended already          -> raise: it would append twice

@@ -1,21 +1,17 @@
-"""`stands`, `available`, `wanted`, `must_run` (docs/protocol.md#evaluation): the one function behind every decision.
+"""`valid`, `available`, `wanted`, `must_run` (docs/protocol.md#evaluation): the one function behind every decision.
 
-    stands(R)    = it has a current finish, its fingerprint is today's, its external inputs are as it read them, and
-                   every input stands and counts as the one that R read:
+    valid(R)     = it has a current finish, its fingerprint is today's, its external inputs are as it read them, its
+                   mode has nothing against it, and every input is valid and counts as the one that R read:
                        always: it is the same attempt      verify: what R read of it has equal digests
                        assume: whichever it is
-                   and, of a subtask that pulls its splits, it has read exactly those that the log says are its own
-                and every channel at its ends is of the generation that R has worked with, and nobody who fed one has
-                finished and does not stand; yet a channel is no input: both its ends run at the same time, and
-                neither waits for the other to finish
     wanted(R)    = R is a final result, or some consumer must run, or has reported that it misses R's present attempt
-    must_run(R)  = not stands(R), or (wanted(R) and not available(R))
+    must_run(R)  = not valid(R), or (wanted(R) and not available(R))
 
-`stands` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
+`valid` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
 Availability is asked for only where it can matter, and once per attempt.
 
 **Early cut-off.** Nothing extra is recorded of it: a trace is always compared with the *current* finish of its inputs.
-So C@1, which read P@1, stands on P@2 and on P@3, as long as their digests equal that of P@1; and E, which read C@1,
+So C@1, which read P@1, is valid with P@2 and P@3, as long as their digests equal that of P@1; and E, which read C@1,
 never hears of it. While P has no current finish, its consumers are *undecided*: not kept, and not cleared either. They
 want nothing yet: another input of theirs that is gone is made again once it is known that they must run.
 """
@@ -40,8 +36,8 @@ Available = Callable[[str, Attempt], "Reason | None"]
 class Assumptions:
     """What is assumed of a run beside its records. This base assumes nothing: the run is as it is."""
 
-    def standing(self, region: str, reason: Reason | None) -> Reason | None:
-        """Why ``region`` does not stand, where its records say ``reason``. Asked in topological order, once each."""
+    def why_invalid(self, region: str, reason: Reason | None) -> Reason | None:
+        """Why ``region`` is not valid, where its records say ``reason``. Asked in topological order, once each."""
         del region
         return reason
 
@@ -96,7 +92,7 @@ class Evaluation:
         self._unavailable: dict[str, Reason | None] = {}
         self._must: dict[str, Reason | None] = {}
         for name in self._order:
-            self._invalid[name] = self._assumed.standing(name, self._evaluate_validity(name))
+            self._invalid[name] = self._assumed.why_invalid(name, self._evaluate_validity(name))
             if self._awaits_a_producer(name):
                 self._may_be_valid.add(name)
 
@@ -106,7 +102,7 @@ class Evaluation:
         return self.state.of(region).current
 
     def invalid_because(self, region: str) -> Reason | None:
-        """`None` where the region's trace stands."""
+        """`None` where the region's trace is valid."""
         self._check(region)
         return self._invalid[region]
 
@@ -146,7 +142,7 @@ class Evaluation:
     def lost_inputs(self, region: str) -> dict[str, Reason]:
         """The ancestors that must run so that ``region`` can, in topological order, each with its reason.
 
-        The walk goes up from a producer only while that producer itself is not there or does not stand, and asks for
+        The walk goes up from a producer only while that producer itself is not there or is not valid, and asks for
         the data of every input of every region on the way (FLIP-1: one decision sees every loss). Not of those of an
         undecided one: it may never read them.
         """
@@ -168,7 +164,7 @@ class Evaluation:
         return {name: found[name] for name in sorted(found, key=self._position.__getitem__)}
 
     def why_not_committed(self, region: str) -> Reason | None:
-        """Of a region that stands: its finish is prepared, and has to be committed to its sink before it counts."""
+        """Of a valid region: its finish is prepared, and has to be committed to its sink before it counts."""
         self._check(region)
         prepared = self.state.of(region).prepared_attempt
         return None if prepared is None else Reason(region, Why.NOT_COMMITTED, f"attempt {prepared.number}")
@@ -228,7 +224,7 @@ class Evaluation:
         return any(mode is Determinism.ALWAYS for _, mode in self._edge(region, producer))
 
     def is_undecided(self, region: str) -> bool:
-        """Nothing but a producer's next finish can tell whether it must run: it may turn out to stand as it is."""
+        """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
         self._check(region)
         return region in self._may_be_valid and self.why_must_run(region) is self._invalid[region]
 
@@ -265,7 +261,7 @@ class Evaluation:
         )
 
     def _awaits_a_producer(self, name: str) -> bool:
-        """Its own trace is sound, and each input that does not stand may yet turn out as it was read."""
+        """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
         reason = self._invalid[name]
         attempt = self.state.of(name).current
         if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:

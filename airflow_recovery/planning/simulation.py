@@ -67,7 +67,7 @@ class _MadeAgain(Assumptions):
             evaluation.topology, self._state, available=available, externals=evaluation.externals, assumed=self
         )
 
-    def standing(self, region: str, reason: Reason | None) -> Reason | None:
+    def why_invalid(self, region: str, reason: Reason | None) -> Reason | None:
         """Whatever is not valid has finished once more, and is valid."""
         why = reason or self._lost.get(region)
         if why is not None:

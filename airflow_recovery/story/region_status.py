@@ -45,12 +45,12 @@ class RegionStatus(str, Enum):
 class Seen:
     """All that `status_of` looks at. ``task`` is `None` where Airflow does not know the region's task, or is not asked.
 
-    ``standing`` says why the region must run. ``reported_to`` is the task instance that produced what was reported
+    ``invalid`` says why the region must run. ``reported_to`` is the task instance that produced what was reported
     lost, if it was: another one has looked at it since.
     """
 
     state: RegionState
-    standing: Reason | None
+    invalid: Reason | None
     task: TaskTry | None
     was_kept: bool = False
     reported_to: str | None = None
@@ -66,17 +66,17 @@ def status_of(seen: Seen) -> RegionStatus:
     current = seen.state.current
     if current is not None and current.is_lost and _is_unanswered(seen):
         return RegionStatus.LOST
-    if seen.standing is None and current is not None:
+    if seen.invalid is None and current is not None:
         if current.is_released:
             return RegionStatus.RELEASED
         return RegionStatus.KEPT if seen.was_kept else RegionStatus.RUN
     if doing == "skipped":
         return RegionStatus.SKIPPED
-    if seen.standing is not None and seen.standing.why in LOST_DATA:
+    if seen.invalid is not None and seen.invalid.why in LOST_DATA:
         return RegionStatus.LOST
     if doing == "failed":
         return RegionStatus.FAILED
-    has_failed = seen.standing is not None and seen.standing.why is Why.FAILED
+    has_failed = seen.invalid is not None and seen.invalid.why is Why.FAILED
     if has_failed and (seen.task is None or doing not in _TRIES_AGAIN):
         return RegionStatus.FAILED
     return RegionStatus.WAITING

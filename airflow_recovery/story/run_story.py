@@ -134,9 +134,9 @@ def _state(state: RegionState) -> str:
 
 
 def _why(evaluation: Evaluation, region: str, attempts: tuple[AttemptStory, ...], kept: str | None) -> str:
-    standing = evaluation.invalid_because(region)
-    if standing is not None:
-        return f"must run: {standing.text().removeprefix(f'{region}: ')}"
+    invalid = evaluation.invalid_because(region)
+    if invalid is not None:
+        return f"must run: {invalid.text().removeprefix(f'{region}: ')}"
     if kept is not None:
         return f"kept: {kept}"
     if len(attempts) < 2:

@@ -153,7 +153,7 @@ def report_of(channel: RunChannel, state: ChannelState) -> ChannelReport:
     """The account of a channel whose log folds to ``state``."""
     return ChannelReport(
         channel=channel,
-        standing=_invalid(channel, state),
+        standing=_standing_of(channel, state),
         producer_attempt=state.producer,
         consumer_attempt=state.view,
         epochs=state.epoch + 1,
@@ -193,7 +193,7 @@ def _generations(region: RegionState) -> list[int]:
     return sorted({region.closed_at + 1, *(reset for reset in resets if reset > region.closed_at)})
 
 
-def _invalid(channel: RunChannel, state: ChannelState) -> ChannelStanding:
+def _standing_of(channel: RunChannel, state: ChannelState) -> ChannelStanding:
     if not state.slots:
         return ChannelStanding.NOT_OPENED
     if state.is_drained:
