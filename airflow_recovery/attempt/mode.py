@@ -5,17 +5,22 @@ Another mode answers in ``attempt`` of its package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.region_spec import ModeSpec
+from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork, answers_of
 from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.regions import Region
 
@@ -56,6 +61,29 @@ class AttemptMode:
     def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:
         """Would what the open attempt of ``claim`` makes be used, as far as the mode knows?"""
         return True
+
+    def offered(
+        self,
+        journal: Journal,
+        source: Vertex,
+        today: Callable[[], Sequence[Split]] | ResumedEnumerator,
+        parallelism: int,
+        *,
+        vanished: Vanished,
+        log: logging.Logger,
+    ) -> Sequence[Split] | None:
+        """The splits of ``source`` of which each subtask takes some while it runs; `None`: they are assigned before.
+
+        ``today``: the listing. Raises the store's errors, and `SplitsVanished`.
+        """
+        return None
+
+    def committed(self, journal: Journal, region: str, source: str) -> Collection[str]:
+        """Content keys of the splits of ``source`` whose rows are kept when the splits themselves are gone."""
+        return frozenset()
+
+    def check_readable(self, region: str, work: AttemptWork, gone: Collection[str]) -> None:
+        """Raise `UserCodeError` where ``work`` is to read a split that is ``gone`` (content keys), and was kept."""
 
     def work(
         self,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.attempt.run import Run
+from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.model.split import Split
+from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.splits import adoption, dynamic_assignment
+from airflow_recovery.splits.committed import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
+from airflow_recovery.splits.log_store import split_log
 from airflow_recovery.splits.mode import SplitClaim
 from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.splits.spec import SplitSpec
@@ -21,6 +28,36 @@ from airflow_recovery.splits.spec import SplitSpec
 
 class SplitAttempt(AttemptMode):
     """See the module."""
+
+    def offered(
+        self,
+        journal: Journal,
+        source: Vertex,
+        today: Callable[[], Sequence[Split]] | ResumedEnumerator,
+        parallelism: int,
+        *,
+        vanished: Vanished,
+        log: logging.Logger,
+    ) -> Sequence[Split] | None:
+        """Of ``assignment="dynamic"``: which a subtask reads is known when it has; its finish names them."""
+        if reading_of(source).assignment is not SplitAssignment.DYNAMIC:
+            return None
+        return dynamic_assignment.discover(
+            split_log(journal, source.name),
+            today,
+            vertex=source.name,
+            parallelism=parallelism,
+            vanished=vanished,
+            log=log,
+        )
+
+    def committed(self, journal: Journal, region: str, source: str) -> Collection[str]:
+        """In the finish that counts, and in what the next attempt may take over."""
+        return committed_splits(journal, region, source)
+
+    def check_readable(self, region: str, work: AttemptWork, gone: Collection[str]) -> None:
+        """Of a split that is gone only what was read of it earlier is left."""
+        check_kept(region, [split for split in SplitWork.of(work).todo if split.key in gone])
 
     def work(
         self,

@@ -6,20 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
+from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.model.mode import AttemptWork
+from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
-from airflow_recovery.splits.committed import check_kept, committed_splits
-from airflow_recovery.splits.declaration import SplitAssignment, reading_of
-from airflow_recovery.splits.dynamic_assignment import discover
-from airflow_recovery.splits.log_store import split_log
-from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.task.inventory import list_objects, object_key
 
 if TYPE_CHECKING:
@@ -74,18 +70,13 @@ class RegionSplits:
 
     def _splits(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         subtask, declared = self._region.subtask or ONLY_SUBTASK, self._job.vertices[vertex]
-        if reading_of(declared).assignment is SplitAssignment.DYNAMIC:
-            # Which of them this subtask reads is known when it has: its finish names them.
-            return discover(
-                split_log(self._journal, vertex),
-                self._today(vertex, source),
-                vertex=vertex,
-                parallelism=subtask.parallelism,
-                vanished=source.vanished,
-                log=self._log,
-            )
-        has_own_listing = self._region.subtask is None or _names_subtask(declared)
         today = self._today(vertex, source)
+        chosen_later = _mode_of(declared).offered(
+            self._journal, declared, today, subtask.parallelism, vanished=source.vanished, log=self._log
+        )
+        if chosen_later is not None:
+            return chosen_later
+        has_own_listing = self._region.subtask is None or _names_subtask(declared)
         if has_own_listing and source.vanished is Vanished.DROP and not isinstance(today, ResumedEnumerator):
             return self._listed(vertex, source)
         if isinstance(source, FilePattern) and isinstance(self._job.parallelism_of(vertex), PerFile):
@@ -111,15 +102,15 @@ class RegionSplits:
         """Of what is not listed any more, what was read and committed: nothing else can be had of it."""
         if not gone:
             return []
-        committed = committed_splits(self._journal, self._region.name, vertex)
+        committed = _mode_of(self._job.vertices[vertex]).committed(self._journal, self._region.name, vertex)
         kept = [split for split in gone if split.key in committed]
         self._gone |= {split.key for split in kept}
         return kept
 
     def check_readable(self, work: AttemptWork) -> None:
         """Raises `UserCodeError` where a split is to be read of which only what was read of it earlier is left."""
-        if isinstance(work, SplitWork):
-            check_kept(self._region.name, [split for split in work.todo if split.key in self._gone])
+        for vertex in self._region.sources:
+            _mode_of(self._job.vertices[vertex]).check_readable(self._region.name, work, self._gone)
 
     def _today(self, vertex: str, source: SplitSource) -> Callable[[], Sequence[Split]] | ResumedEnumerator:
         resumed = None if isinstance(source, FilePattern) else source.resumed(self._job.vertices[vertex].where)
@@ -129,6 +120,10 @@ class RegionSplits:
         if isinstance(source, FilePattern):
             return [Split.of_external(external) for external in list_external(self._stores, source.pattern, vertex)]
         return source.enumerate(self._job.vertices[vertex].where)
+
+
+def _mode_of(vertex: Vertex) -> AttemptMode:
+    return answers_of(next(iter(vertex.modes), BATCH.name), "attempt", AttemptMode)
 
 
 def _names_subtask(vertex: Vertex) -> bool:
