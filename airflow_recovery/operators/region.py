@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.heartbeat_watch import beat_of
-from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
+from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.heartbeat import interval_s
 from airflow_recovery.errors import (
-    ChannelFailed,
     JobDefinitionError,
     RegionFailed,
     StoreError,
     SubtasksUnknown,
-    kind_of,
 )
-from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.streaming.start_gate import ChannelNotOpen
-from airflow_recovery.task.run_context import die_with_supervisor, is_last_try, recompute_epoch, refuse_mapped
+from airflow_recovery.task.mode import RegionTry, task_of
+from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped
 from airflow_recovery.task.spark_connection import (
     cache_server,
     check_cached_connection,
-    check_split_connection,
-    check_streaming_connection,
     region_application,
 )
-from airflow_recovery.task.stages import StageApplication, ledger_summary, log_ledger, tell_that_it_gave_up, told_ledger
 from airflow_recovery.task.subtask_batch import BatchResult, GuardedApplication, SubtaskBatch, batch_of
 
 if TYPE_CHECKING:
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.run import Run
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
-    from airflow_recovery.streaming.run_channels import ChannelReport
     from airflow_recovery.task.job_run import OpenJobRun
     from airflow_recovery.task.region_program import RegionProgram
     from airflow_recovery.task.subtask_batch import BeforeClaim
@@ -74,8 +65,8 @@ class SparkRegionOperator(SubmittingOperator):
     :param deferrable: wait in the triggerer, and not in the worker, while another run makes a shared result
         (``BLOCKING_PERSISTENT``) that this region needs, or until the channel is open that it reads
         (``PIPELINED_APPROXIMATE``).
-    :param start_timeout_s: of a stage that reads a channel: it fails where its producer has not opened it for so many
-        seconds. Without it, it waits as long as the producer may come.
+    :param start_timeout_s: of a streaming region that reads a channel: it fails where its producer has not opened it
+        for so many seconds. Without it, it waits as long as the producer may come.
     :param subtask: in a mapped task group, the key of the subtask that each task instance is, or the label of its batch
         of subtasks; Airflow fills it in.
     """
@@ -106,9 +97,9 @@ class SparkRegionOperator(SubmittingOperator):
         self.deferrable = deferrable
         self.start_timeout_s = start_timeout_s
         self._silent: BuildInProgress | None = None
-        self._start_deadline: float | None = None
-        self._ledger: tuple[ChannelReport, ...] = ()
-        self._told: str | None = None
+        self.start_deadline: float | None = None
+        self._summary: Mapping[str, Any] = {}
+        self._note: str | None = None
         self._claim: Claim | None = None
 
     def execute_after_wait(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -118,13 +109,12 @@ class SparkRegionOperator(SubmittingOperator):
 
     def execute_after_start(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """After the trigger of the start gate: the whole try, from its beginning."""
-        self._start_deadline = event["deadline"]
+        self.start_deadline = event["deadline"]
         return self.execute(context)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """As `SubmittingOperator.execute`; of a stage, with the ``ledger`` of the channels at its ends."""
-        summary = super().execute(context)
-        return {**summary, "ledger": ledger_summary(self._ledger)} if self._ledger else summary
+        """As `SubmittingOperator.execute`, with what the region's mode adds."""
+        return {**super().execute(context), **self._summary}
 
     def execute_region(self, context: Context) -> RegionResult | BatchResult:
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
@@ -150,69 +140,18 @@ class SparkRegionOperator(SubmittingOperator):
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
                         "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
                     )
-                if found.plan.regions[name].region.is_stage:
-                    return self._run_stage(job, context, found, name)
-                return self._run_region(job, context, found, name)
+                mode = task_of(found.opened.run.regions[name])
+                own = RegionTry(self, context, found, name)
+                result = mode.run(partial(self._run_region, job, context, found, name), own)
+                self._summary, self._note = result.summary, result.note
+                return result.region
             except BuiltElsewhere as found_elsewhere:
                 self._defer_while(found_elsewhere.build)
                 raise
 
-    def _run_stage(self, job: Job, context: Context, found: OpenJobRun, name: str) -> RegionResult:
-        """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
-        run, results = found.opened.run, found.opened.stores.results
-        check_streaming_connection(name, self._connection)
-        try:
-            while True:
-                try:
-                    result = self._run_region(job, context, found, name)
-                    break
-                except ChannelNotOpen as waiting:
-                    self._wait_for_start(context, found, waiting)
-        except Exception as error:
-            if kind_of(error).is_final or is_last_try(context):
-                tell_that_it_gave_up(run, name, results, error)
-            raise
-        if result.decision is Decision.RAN:
-            self._ledger = told_ledger(run, name, results)
-            if self._ledger:
-                self._told = log_ledger(self._ledger, log)
-        return result
-
     def more_to_note(self) -> str | None:
-        """Of a stage: what was committed and lost at its channels."""
-        return self._told
-
-    def _wait_for_start(self, context: Context, run: OpenJobRun, waiting: ChannelNotOpen) -> None:
-        """In the triggerer, or here. Returns when the gate is worth another look. Raises `ChannelFailed`: too late."""
-        from airflow_recovery.triggers.channel import POLL_INTERVAL_S, ChannelOpenTrigger
-
-        channel = waiting.channel
-        if self.start_timeout_s is not None and self._start_deadline is None:
-            self._start_deadline = time.time() + self.start_timeout_s
-        if self._start_deadline is not None and time.time() >= self._start_deadline:
-            raise ChannelFailed(
-                f"{self.region}: {waiting}. Expected it open within start_timeout_s={self.start_timeout_s} s. Look "
-                "whether its producer has a slot; then clear this task, or give it more time."
-            )
-        log.info("%s; waiting.", waiting)
-        if not self.deferrable:
-            time.sleep(POLL_INTERVAL_S)
-            return
-        identity = run.identity
-        self.defer(
-            trigger=ChannelOpenTrigger(
-                dag_id=identity.dag_id,
-                run_key=identity.run_key,
-                group_id=identity.group_id,
-                run_id=context["dag_run"].run_id,
-                result=channel.identity.edge,
-                generation=channel.generation,
-                producer=channel.producer,
-                producer_task=run.opened.run.task_keys[channel.producer],
-                deadline=self._start_deadline,
-            ),
-            method_name="execute_after_start",
-        )
+        """What the region's mode adds to the note."""
+        return self._note
 
     def _run_region(
         self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
@@ -227,9 +166,8 @@ class SparkRegionOperator(SubmittingOperator):
         self._claim = None
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
-        source = SplitPlan.of(opened.run.regions[name]).split_source
-        if source:
-            check_split_connection(job.vertices[source], self._connection)
+        mode = task_of(opened.run.regions[name])
+        mode.check_connection(opened.run.regions[name], job.vertices, self._connection)
 
         def make_application(identity: RunIdentity) -> SparkApplication:
             program = RegionProgram(
@@ -246,17 +184,7 @@ class SparkRegionOperator(SubmittingOperator):
             )
             return self._application_of(program, context)
 
-        application = make_application(found.identity)
-        if region.region.is_stage:
-            application = StageApplication(
-                application,
-                opened.run,
-                name,
-                opened.stores.results,
-                pool=self.pool,
-                pool_slots=lambda: open_clear_client(context, opened.settings.api_conn_id).pool_slots(self.pool),
-                slots_each=self.pool_slots,
-            )
+        application = mode.application(make_application(found.identity), RegionTry(self, context, found, name))
         if opened.run.regions[name].persistent:
             application = shared = SharedApplication(
                 opened.run,

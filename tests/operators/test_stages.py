@@ -32,8 +32,8 @@ from airflow_recovery.planning.restart_strategy import NoRestart
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan
 from airflow_recovery.streaming.producing import open_producer
 from airflow_recovery.streaming.spec import StreamingSpec
-from airflow_recovery.task import stages as stages_module
-from airflow_recovery.task.stages import StageApplication
+from airflow_recovery.task import streaming_task
+from airflow_recovery.task.streaming_task import StreamingApplication
 from airflow_recovery.triggers import ChannelOpenTrigger
 
 JOB = "dagjobs.streams:scoring"
@@ -166,7 +166,7 @@ def test_without_the_gate_it_would_have_claimed_at_once(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test before."""
-    monkeypatch.setattr(StageApplication, "before_claim", lambda self, state: None)
+    monkeypatch.setattr(StreamingApplication, "before_claim", lambda self, state: None)
     with pytest.raises(RegionFailed):
         run_stage("scores", states=states(events="running"))
     assert attempts(recovery, "scores") == [1]
@@ -194,7 +194,7 @@ def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the two tests before and of `test_a_producer_whose_consumer_never_comes_fails_by_name`."""
-    monkeypatch.setattr(StageApplication, "_producer_state", lambda self, producer: None)
+    monkeypatch.setattr(StreamingApplication, "_producer_state", lambda self, producer: None)
     assert deferred("scores", states=states(events="failed")).deadline is None
 
 
@@ -259,7 +259,7 @@ def test_without_a_triggerer_it_waits_in_the_task(
         waits.append(seconds)
         run_stage("events")
 
-    monkeypatch.setattr("airflow_recovery.operators.region.time", SimpleNamespace(sleep=sleep, time=time.time))
+    monkeypatch.setattr("airflow_recovery.task.streaming_task.time", SimpleNamespace(sleep=sleep, time=time.time))
     summary = run_stage("scores", given={"deferrable": False}, states=states(events="running"))
     assert (summary["decision"], len(waits)) == ("ran", 1)
 
@@ -268,7 +268,7 @@ def test_a_stage_that_is_kept_asks_nobody(
     recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_all()
-    monkeypatch.setattr(stages_module, "look", lambda *arguments: pytest.fail("it looked at the channel"))
+    monkeypatch.setattr(streaming_task, "look", lambda *arguments: pytest.fail("it looked at the channel"))
     assert run_stage("table", try_number=2)["decision"] == "kept"
 
 
@@ -346,7 +346,7 @@ def test_a_store_that_is_away_hides_no_failure(
     def away(*arguments: Any) -> bool:
         raise OSError("no route")
 
-    monkeypatch.setattr(stages_module, "give_up_output", away)
+    monkeypatch.setattr(streaming_task, "give_up_output", away)
     drivers.meanwhile = fail_with(RuntimeError("the lake has dried up"))
     with pytest.raises(AirflowFailException, match="dried up"):
         run_stage("events", given={"restart_strategy": NoRestart()})
@@ -359,8 +359,8 @@ def test_a_running_consumer_hears_of_a_producer_that_was_killed_in_its_last_try(
     """Its process could say nothing; Airflow knows."""
     client = client_of(recovery, "events")
     client.append(lambda state: open_producer(state, 1, subpartitions=1, schema=""))
-    monkeypatch.setattr(stages_module, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(StageApplication.__init__, "__kwdefaults__", {"slots_each": 1, "watch_interval_s": 0.01})
+    monkeypatch.setattr(streaming_task, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(StreamingApplication.__init__, "__kwdefaults__", {"slots_each": 1, "watch_interval_s": 0.01})
     now: dict[str, str | None] = states(events="running")
     heard = threading.Event()
 

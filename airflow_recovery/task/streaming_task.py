@@ -1,4 +1,4 @@
-"""What a task of a stage does besides running its application: the start gate, and being heard at its channels.
+"""What the task of a streaming region does besides its application: the start gate, and being heard at its channels.
 
 before the claim    a source: are there slots for all stages? a consumer: is its channel open?
 while Spark runs    a consumer: is its producer's task over, and did nobody say so in the channel?
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication, WrappedApplication
+from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import (
     ChannelFailed,
@@ -21,23 +23,35 @@ from airflow_recovery.errors import (
     InputSkipped,
     NotMine,
     RecoveryError,
+    kind_of,
 )
+from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Outcome
+from airflow_recovery.model.records import Outcome, RegionPlan
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
 from airflow_recovery.streaming.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
 from airflow_recovery.streaming.task_channels import give_up_input, give_up_output, input_channel, stage_reports
+from airflow_recovery.task.mode import RegionTry, TaskMode, TryResult
+from airflow_recovery.task.run_context import is_last_try
+from airflow_recovery.task.spark_connection import check_streaming_connection
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_recovery.job import Vertex
 
 WATCH_INTERVAL_S = 10.0
 """How often a running consumer asks Airflow for its producer's state; one request each."""
 
 
-class StageApplication(WrappedApplication):
-    """The application of a stage: ``inner``, behind the start gate. ``results`` is the store that holds the channels.
+class StreamingApplication(WrappedApplication):
+    """The application of a streaming region: ``inner``, behind the start gate.
+
+    ``results`` is the store that holds the channels.
 
     ``pool_slots`` says how many slots the task's pool has (-1: no limit, `None`: not known); ``slots_each`` is how many
     of them each stage takes. Both ends of a channel hold theirs at the same time.
@@ -191,3 +205,79 @@ def _line(report: ChannelReport) -> str:
 
 def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+class StreamingTask(TaskMode):
+    """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
+
+    def check_connection(self, region: RegionPlan, vertices: Mapping[str, Vertex], connection: Connection) -> None:
+        """An application of its own: not over Connect."""
+        check_streaming_connection(region.name, connection)
+
+    def application(self, inner: SparkApplication, own: RegionTry) -> SparkApplication:
+        """Behind the start gate."""
+        opened, operator = own.opened.opened, own.operator
+        return StreamingApplication(
+            inner,
+            opened.run,
+            own.name,
+            opened.stores.results,
+            pool=operator.pool,
+            pool_slots=lambda: open_clear_client(own.context, opened.settings.api_conn_id).pool_slots(operator.pool),
+            slots_each=operator.pool_slots,
+        )
+
+    def run(self, attempt: Callable[[], RegionResult], own: RegionTry) -> TryResult:
+        """With the ``ledger`` of the channels at its ends."""
+        run, results = own.opened.opened.run, own.opened.opened.stores.results
+        try:
+            while True:
+                try:
+                    result = attempt()
+                    break
+                except ChannelNotOpen as waiting:
+                    _wait_for_start(own, waiting)
+        except Exception as error:
+            if kind_of(error).is_final or is_last_try(own.context):
+                tell_that_it_gave_up(run, own.name, results, error)
+            raise
+        ledger = told_ledger(run, own.name, results) if result.decision is Decision.RAN else ()
+        if not ledger:
+            return TryResult(result)
+        return TryResult(result, {"ledger": ledger_summary(ledger)}, log_ledger(ledger, run.log))
+
+
+def _wait_for_start(own: RegionTry, waiting: ChannelNotOpen) -> None:
+    """In the triggerer, or here. Returns when the gate is worth another look. Raises `ChannelFailed`: too late."""
+    from airflow_recovery.triggers.channel import POLL_INTERVAL_S, ChannelOpenTrigger
+
+    operator, run, channel = own.operator, own.opened.opened.run, waiting.channel
+    if operator.start_timeout_s is not None and operator.start_deadline is None:
+        operator.start_deadline = time.time() + operator.start_timeout_s
+    if operator.start_deadline is not None and time.time() >= operator.start_deadline:
+        raise ChannelFailed(
+            f"{operator.region}: {waiting}. Expected it open within start_timeout_s={operator.start_timeout_s} s. Look "
+            "whether its producer has a slot; then clear this task, or give it more time."
+        )
+    run.log.info("%s; waiting.", waiting)
+    if not operator.deferrable:
+        time.sleep(POLL_INTERVAL_S)
+        return
+    identity = own.opened.identity
+    operator.defer(
+        trigger=ChannelOpenTrigger(
+            dag_id=identity.dag_id,
+            run_key=identity.run_key,
+            group_id=identity.group_id,
+            run_id=own.context["dag_run"].run_id,
+            result=channel.identity.edge,
+            generation=channel.generation,
+            producer=channel.producer,
+            producer_task=run.task_keys[channel.producer],
+            deadline=operator.start_deadline,
+        ),
+        method_name="execute_after_start",
+    )
+
+
+MODE = StreamingTask()
