@@ -21,13 +21,13 @@ def said(airflow: LocalAirflow, conf: dict[str, str]) -> Any:
 
 
 def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, {"door": "open", "api_conn_id": "airflow_recovery_default"})
+    found = said(airflow_without_backend, {"clear_client": "open", "api_conn_id": "airflow_recovery_default"})
 
     assert found == {"states": {"ask": "running"}, "tries": ["ask"]}
 
 
 def test_with_neither_door_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, {"door": "open"})
+    found = said(airflow_without_backend, {"clear_client": "open"})
 
     assert found["tries"] is None
     assert found["states"] == {"ask": "running"}
@@ -37,7 +37,7 @@ def test_with_neither_door_both_settings_are_named(airflow_without_backend: Loca
 
 
 def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_without_backend: LocalAirflow) -> None:
-    found = said(airflow_without_backend, {"door": "store"})
+    found = said(airflow_without_backend, {"clear_client": "store"})
 
     assert found["error"].startswith("BackendNotInstalled: ")
 

@@ -32,7 +32,7 @@ def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
 
 def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
     airflow.kill("scheduler", signal.SIGKILL)
-    run_id = airflow.trigger("door_choice", conf={"door": "store"})
+    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
 
     airflow.start("scheduler")
 
@@ -40,7 +40,7 @@ def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
 
 
 def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"door": "store"})
+    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
     assert airflow.wait_run("door_choice", run_id, 60) == "success"
 
     airflow.set_state("door_choice", run_id, "ask", "failed")

@@ -13,6 +13,8 @@ from typing import Any
 
 from airflow.sdk import DAG, get_current_context, task
 
+from airflow_recovery.model.codec import to_json
+
 CONSUMERS = 4
 RETRY: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(0)}
 
@@ -58,7 +60,7 @@ def clear_client_of(context: Any) -> Any:
     from airflow_recovery.hooks.clear_clients import OwnTaskInstance, RestClient, StateStoreClient, open_clear_client
     from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 
-    kind = context["dag_run"].conf["door"]
+    kind = context["dag_run"].conf["clear_client"]
     if kind == "open":
         return open_clear_client(context, context["dag_run"].conf.get("api_conn_id"))
     own = OwnTaskInstance(context)
@@ -152,7 +154,7 @@ with DAG("door_settle", schedule=None, catchup=False):
         tries = clear_client.observe().tries
         consumers = {each: tries[each].ti_id for each in "CDES"} | {"E": tries["D"].ti_id, "gone": "x"}
         clear_client.live_check()
-        note(run_id, "settled", clear_client.clear(ClearRequest(consumers=consumers)).to_json())
+        note(run_id, "settled", to_json(clear_client.clear(ClearRequest(consumers=consumers))))
 
     running(), finished(), other(), final_check()
 
@@ -168,7 +170,7 @@ with DAG("door_unblock", schedule=None, catchup=False):
         if context["ti"].try_number == 1:
             raise RuntimeError("broken")
         request = ClearRequest(unblock=bool(context["dag_run"].conf["unblock"]))
-        note(context["dag_run"].run_id, "unblocked", clear_client_of(context).clear(request).to_json())
+        note(context["dag_run"].run_id, "unblocked", to_json(clear_client_of(context).clear(request)))
 
     @task(task_id="Y")
     def middle() -> None:
