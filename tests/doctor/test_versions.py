@@ -124,12 +124,12 @@ def test_control_an_archive_that_lacks_a_package_is_seen(tmp_path: Path, monkeyp
     less = tmp_path / "less.zip"
     with zipfile.ZipFile(build_archive(versions.REGION_JOB)) as whole, zipfile.ZipFile(less, "w") as part:
         for name in whole.namelist():
-            if not name.startswith("airflow_recovery/splits/"):
+            if not name.startswith("airflow_recovery/results/"):
                 part.writestr(name, whole.read(name))
     monkeypatch.setattr(versions, "build_archive", lambda job: less)
     found = checked(sys.executable)["the driver's archive"]
     # Where airflow_recovery is installed from a checkout, what the archive lacks comes from there.
-    assert "airflow_recovery.splits" in found.found or "airflow_recovery/source" in found.found
+    assert "airflow_recovery.results" in found.found or "airflow_recovery/results" in found.found
 
 
 @pytest.mark.parametrize(
