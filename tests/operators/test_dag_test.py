@@ -34,6 +34,7 @@ def environment(home: Path, **settings: str) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "AIRFLOW__RECOVERY__JOURNAL": f"file://{home}/journal",
         "AIRFLOW__RECOVERY__RESULTS": f"file://{home}/results",
         "PYTHONPATH": os.pathsep.join(each for each in (str(CODE), env.get("PYTHONPATH")) if each),
