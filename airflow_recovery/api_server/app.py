@@ -43,8 +43,8 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for candidate in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
-    app.include_router(candidate.router)
+for routes in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
+    app.include_router(routes.router)
 
 
 @app.post(

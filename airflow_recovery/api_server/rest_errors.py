@@ -159,7 +159,7 @@ def _ask_again(request: Request, error: Exception) -> JSONResponse:
 def _of_validation(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, RequestValidationError)
-    told = [f"{'.'.join(map(str, candidate['loc']))}: {candidate['msg']}" for candidate in error.errors()]
+    told = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
     return _answer(422, ErrorCode.INVALID, "; ".join(told))
 
 

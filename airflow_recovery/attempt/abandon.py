@@ -67,10 +67,10 @@ def look_at_abandon(
         return Abandonable(region, prepared.number, turn, spec, "not asked")
     plans = [journal.read_plan(plan) for plan in sorted(state.plans)]
     specs = [
-        candidate.commit
+        planned.commit
         for plan in plans
-        for candidate in plan.regions
-        if candidate.name == region and candidate.commit is not None
+        for planned in plan.regions
+        if planned.name == region and planned.commit is not None
     ]
     probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
         token_of_finish(journal.identity, outcome)

@@ -55,7 +55,7 @@ def clear_producers(
         )
     plan = _report(run, evaluation, caller, lost, tries)
     request = ClearRequest(
-        producers={run.task_keys[reason]: tries[reason].ti_id for reason in lost if reason in tries},
+        producers={run.task_keys[region]: tries[region].ti_id for region in lost if region in tries},
         consumers=_readers(run, evaluation, caller, lost, observation),
     )
     result = run.task_instances.clear(request)
@@ -82,9 +82,8 @@ def refuse_without_clear_client(
     said = "; ".join(reason.text() for reason in lost.values())
     return ClearNotConfigured(
         f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
-        f"task. By hand: clear {', '.join(run.task_keys[reason] for reason in lost)}, each with its downstream "
-        f"tasks, this "
-        f"one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
+        f"task. By hand: clear {', '.join(run.task_keys[region] for region in lost)}, each with its downstream tasks, "
+        f"this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
 
 

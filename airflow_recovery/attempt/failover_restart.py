@@ -41,7 +41,7 @@ def failover_restart(
     """The restart of others that no reset has answered yet, now that ``region`` must run; `None`: there is none."""
     failure = _failure(state, region, why, lost) if run.plan.failover_strategy is FailoverStrategy.FULL else None
     if failure is not None:
-        others = tuple(candidate for candidate in run.regions if candidate != region)
+        others = tuple(other for other in run.regions if other != region)
         return FailoverRestart(region, others, "the failover strategy is full", failure)
     planned = run.regions[region]
     cause = why_restart_vertex(run.today, state, planned, why)

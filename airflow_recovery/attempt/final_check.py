@@ -87,7 +87,7 @@ def _why_published_anew(run: Run, state: RunState, evaluation: Evaluation) -> st
 def _of_other_tasks(run: Run, region: str) -> list[str]:
     """Not those that this very task runs besides ``region``: it looks at them itself before it succeeds."""
     own = run.task_keys[region]
-    return [candidate for candidate in run.regions if candidate != region and run.task_keys[candidate] != own]
+    return [other for other in run.regions if other != region and run.task_keys[other] != own]
 
 
 def _clear_overtaken(

@@ -61,8 +61,8 @@ def look_at_release(
         raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")
     found = state.of(region)
     kept = {attempt.number for attempt in (found.current, *found.pinned) if attempt is not None}
-    for candidate in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
-        raise Refused(f"{region}@{candidate} is made of parts of {name}, among others. Release that one.")
+    for finish in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
+        raise Refused(f"{region}@{finish} is made of parts of {name}, among others. Release that one.")
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)
 

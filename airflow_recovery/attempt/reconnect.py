@@ -148,4 +148,4 @@ def _fingerprint_then(run: Run, claim: Claim) -> str | None:
 
 
 def _fingerprint_now(run: Run, region: str) -> str | None:
-    return next(candidate.fingerprint for candidate in run.plan.regions if candidate.name == region)
+    return next(planned.fingerprint for planned in run.plan.regions if planned.name == region)

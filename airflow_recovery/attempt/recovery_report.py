@@ -50,7 +50,7 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
     spared = tuple(
         name
         for name, outcome in valid.items()
-        if name in kept or (name not in again and any(_had_ended(outcome, state.of(name)) for name in again))
+        if name in kept or (name not in again and any(_had_ended(outcome, state.of(other)) for other in again))
     )
     seconds = sum(valid[name].spark_seconds or 0.0 for name in spared)
     return Recovered(len(regions), again, spared, by_hand, seconds)

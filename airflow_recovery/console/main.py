@@ -102,13 +102,11 @@ def _check_values(args: argparse.Namespace) -> None:
     """
     for option, value in vars(args).items():
         name = option.strip("_").replace("_", "-")
-        for candidate in value if isinstance(value, list) else [value]:
-            if isinstance(candidate, str) and not candidate.strip():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.strip():
                 raise ConfigurationError(
                     f"Expected a value for {name}, found an empty text: is the shell's variable set? Leave the option "
                     "out if it is not meant."
                 )
-            if isinstance(candidate, str) and any("\ud800" <= character <= "\udfff" for character in candidate):
-                raise ConfigurationError(
-                    f"Expected a text in UTF-8 for {name}, found {candidate!r}: write it in UTF-8."
-                )
+            if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
+                raise ConfigurationError(f"Expected a text in UTF-8 for {name}, found {text!r}: write it in UTF-8.")

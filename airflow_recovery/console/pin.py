@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if args.off or args.attempt is not None:
             raise ConfigurationError("Expected the REGION that --off or --attempt is about, found none.")
         pinned = _pinned(view)
-        print(json.dumps([asdict(candidate) for candidate in pinned], indent=1) if args.json else _text(view, pinned))
+        print(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
         return ExitCode.DONE
     region = region_named(view, args.region).name
     change = let_go if args.off else hold
@@ -66,7 +66,7 @@ def _pinned(view: RunView) -> list[Hold]:
 
 
 def _text(view: RunView, pinned: list[Hold]) -> str:
-    rows = [(f"{candidate.region}@{candidate.attempt}", candidate.who, candidate.why) for candidate in pinned]
+    rows = [(f"{hold.region}@{hold.attempt}", hold.who, hold.why) for hold in pinned]
     return "\n\n".join([view.header(), table(("pinned", "by", "why"), rows) if rows else "Nothing is pinned."])
 
 

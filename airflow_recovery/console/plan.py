@@ -110,8 +110,8 @@ def _load(file: str, view: RunView) -> Plan:
 
 def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
     differences = diff(before, after)
-    for candidate in differences:
-        print(candidate.text())
+    for difference in differences:
+        print(difference.text())
     if not differences:
         print(f"No difference to {args.diff}.")
     return ExitCode.DIFFERENT if differences else ExitCode.DONE

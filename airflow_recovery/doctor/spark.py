@@ -273,7 +273,7 @@ def _jars_at(entry: str) -> list[str]:
     path = entry.removeprefix("file://").removeprefix("file:").removeprefix("local:")
     if path.endswith("/*"):
         path = f"{path}.jar"
-    return [Path(candidate).name for candidate in glob(path)]
+    return [Path(jar).name for jar in glob(path)]
 
 
 def _is_there(module: str) -> bool:

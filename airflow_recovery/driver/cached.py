@@ -146,16 +146,16 @@ def check_after(
     from pyspark.errors import PySparkException
 
     is_own = not isinstance(error, PySparkException) or is_user_error(describe(error))
-    for candidate in cached:
+    for manifest in cached:
         try:
-            lost = why_lost(spark, CachedLocation.parse(candidate.location))
+            lost = why_lost(spark, CachedLocation.parse(manifest.location))
             if lost is None and not is_own:
-                lost = forget_unreadable(spark, candidate, log)
+                lost = forget_unreadable(spark, manifest, log)
         except Exception as second:
-            log.warning("Whether the cached input %s is still there could not be asked: %s", candidate.result, second)
+            log.warning("Whether the cached input %s is still there could not be asked: %s", manifest.result, second)
             return
         if lost is not None:
-            raise PartitionMissing(f"the cached input {candidate.result!r} is lost: {lost} ({error})") from error
+            raise PartitionMissing(f"the cached input {manifest.result!r} is lost: {lost} ({error})") from error
 
 
 def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: logging.Logger) -> str | None:

@@ -66,8 +66,8 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     if spec is not None and spec.submodule_search_locations is not None:
         folders = [Path(location) for location in spec.submodule_search_locations]
         if folders and all(folder.is_dir() for folder in folders):
-            for candidate in folders:  # a namespace package has several
-                yield from _tree(candidate, below)
+            for package_folder in folders:  # a namespace package has several
+                yield from _tree(package_folder, below)
             return
     elif spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
         yield f"{below}.py", Path(spec.origin)

@@ -56,7 +56,7 @@ def row_hash(schema: StructType) -> Column:
     """One 64-bit hash of all columns of a row; equal rows have equal hashes. A row without columns has one too."""
     from pyspark.sql import functions as F
 
-    parts = (part for candidate in schema.fields for part in _parts(F.col(_quoted(candidate.name)), candidate.dataType))
+    parts = (part for column in schema.fields for part in _parts(F.col(_quoted(column.name)), column.dataType))
     return F.xxhash64(F.lit(1), *parts)
 
 
@@ -73,7 +73,7 @@ def _parts(value: Column, kind: DataType) -> list[Column]:
     if isinstance(kind, T.StructType):
         return [
             is_null,
-            *(part for candidate in kind.fields for part in _parts(value.getField(candidate.name), candidate.dataType)),
+            *(part for member in kind.fields for part in _parts(value.getField(member.name), member.dataType)),
         ]
     if isinstance(kind, T.ArrayType):
         item = kind.elementType

@@ -81,7 +81,7 @@ def is_missing_input(failure: Failure) -> bool:
     if failure.condition in _MISSING_CONDITIONS or failure.type in _MISSING_TYPES:
         return True
     told = (failure.message, *failure.chain)
-    return any(f"[{condition}]" in name for condition in _MISSING_CONDITIONS for name in told) or any(
+    return any(f"[{condition}]" in text for condition in _MISSING_CONDITIONS for text in told) or any(
         f"{name}:" in text for name in _MISSING_TYPES for text in failure.chain
     )
 

@@ -63,9 +63,8 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
         if _columns(manifest) != _columns(first):
             raise ManifestInvalid(
                 f"result {first.result!r}: expected all subtasks to have the same columns, found {_columns(first)} at "
-                f"{first.location} and {_columns(manifest)} at {manifest.location}: give every subtask's rows "
-                f"the same names "
-                "and types, and have what differs made again"
+                f"{first.location} and {_columns(manifest)} at {manifest.location}: give every subtask's rows the "
+                "same names and types, and have what differs made again"
             )
     if any(is_cached_location(manifest.location) for manifest in manifests):
         return _union([read_manifest(spark, manifest) for manifest in manifests])

@@ -95,8 +95,7 @@ def check_one_write(manifest: PartitionManifest) -> None:
         if part is None:
             raise ManifestInvalid(
                 f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found "
-                f"{object.path!r}: "
-                "nothing else may write below the location of an attempt"
+                f"{object.path!r}: nothing else may write below the location of an attempt"
             )
         writes.add(part["write"])
     if len(writes) > 1:

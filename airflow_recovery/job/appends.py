@@ -23,9 +23,9 @@ def how_it_appends(code: CodeType) -> str | None:
     """What of ``code``, or of a function inside it, writes to the end of something; `None` where nothing is seen."""
     names: set[str] = set()
     texts: set[str] = set()
-    for candidate in _nested(code):
-        names.update(candidate.co_names)
-        texts.update(_texts(candidate))
+    for block in _nested(code):
+        names.update(block.co_names)
+        texts.update(_texts(block))
     words = {text.lower() for text in texts}
     if "write" in names and "append" in words:
         return 'write in mode "append"'

@@ -43,8 +43,8 @@ def chains(job: DeclaredJob) -> tuple[Chain, ...]:
         for producer in region.upstream:
             if job.region_parallelism(producer) is parallelism and members[producer] is not mine:
                 mine = members[producer] + mine
-                for candidate in mine:
-                    members[candidate] = mine
+                for linked in mine:
+                    members[linked] = mine
         members[region.name] = mine
     order = {name: at for at, name in enumerate(graph.names)}
     found = {id(member): tuple(sorted(member, key=order.__getitem__)) for member in members.values()}

@@ -226,15 +226,13 @@ class DeclaredJob:
 
     def _check_inputs(self) -> None:
         for vertex in self.vertices.values():
-            for candidate in vertex.inputs:
-                if candidate.vertex not in self.vertices:
+            for read in vertex.inputs:
+                if read.vertex not in self.vertices:
                     raise JobDefinitionError(
-                        f"{vertex.where}: expected a vertex {candidate.vertex!r} for the parameter "
-                        f"{candidate.parameter!r}, "
-                        f"found none{did_you_mean(candidate.vertex, self.vertices)}: declare one, say which "
-                        f"vertex it reads "
-                        f"with inputs={{{candidate.parameter!r}: ...}}, or give it a value with "
-                        f"params={{{candidate.parameter!r}: ...}}"
+                        f"{vertex.where}: expected a vertex {read.vertex!r} for the parameter {read.parameter!r}, "
+                        f"found none{did_you_mean(read.vertex, self.vertices)}: declare one, say which vertex it "
+                        f"reads with inputs={{{read.parameter!r}: ...}}, or give it a value with "
+                        f"params={{{read.parameter!r}: ...}}"
                     )
             if not vertex.inputs and vertex.kind is not VertexKind.SOURCE:
                 raise JobDefinitionError(
@@ -253,10 +251,9 @@ class DeclaredJob:
             for input in self.vertices[name].inputs:
                 if input.vertex in region.vertices and self.parallelism_of(input.vertex) is not mine:
                     raise JobDefinitionError(
-                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share "
-                        f"one Spark "
-                        "application, and have not the same subtasks. Declare "
-                        f"{input.vertex!r} with result=BLOCKING, or give both the same parallelism="
+                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share one "
+                        f"Spark application, and have not the same subtasks. Declare {input.vertex!r} with "
+                        "result=BLOCKING, or give both the same parallelism="
                     )
 
     def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:

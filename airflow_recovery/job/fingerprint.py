@@ -279,9 +279,9 @@ def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[a
     """Decorators such as ``@flights.vertex(...)``: what they say is in the fingerprint by itself."""
     return [
         decorator
-        for candidate in ast.walk(node)
-        if isinstance(candidate, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for decorator in candidate.decorator_list
+        for function in ast.walk(node)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in function.decorator_list
         if _declares_a_vertex(decorator, namespace)
     ]
 

@@ -35,9 +35,8 @@ def check_persistent(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None
         for input in region.inputs:
             if not vertices[input.result].result.persistent:
                 raise JobDefinitionError(
-                    f"{where}: is BLOCKING_PERSISTENT and reads {input.result!r}, which belongs to one run: "
-                    f"another run "
-                    f"could not tell whether it would be the same. Declare {input.result!r} with "
+                    f"{where}: is BLOCKING_PERSISTENT and reads {input.result!r}, which belongs to one run: another "
+                    f"run could not tell whether it would be the same. Declare {input.result!r} with "
                     "result=BLOCKING_PERSISTENT too, or this one with result=BLOCKING"
                 )
         for name in region.vertices:

@@ -101,12 +101,12 @@ class Vertex:
         where the function returns no DataFrame; what the function itself raises passes through.
         """
         arguments: dict[str, Any] = {}
-        for candidate in self.inputs:
-            if candidate.vertex not in inputs:
+        for read in self.inputs:
+            if read.vertex not in inputs:
                 raise JobDefinitionError(
-                    f"{self.where}: expected a DataFrame for its input {candidate.vertex!r}, found none"
+                    f"{self.where}: expected a DataFrame for its input {read.vertex!r}, found none"
                 )
-            arguments[candidate.parameter] = inputs[candidate.vertex]
+            arguments[read.parameter] = inputs[read.vertex]
         for name in self.params:
             if name not in params:
                 raise JobDefinitionError(f"{self.where}: expected a value for its parameter {name!r}, found none")

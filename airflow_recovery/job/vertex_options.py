@@ -182,7 +182,7 @@ def _check_name(name: object, where: str) -> None:
 def _checked_result(given: object, where: str) -> ResultType:
     if isinstance(given, ModeResult):
         return given.result_type
-    runnable = ", ".join([*(candidate.value for candidate in RUNNABLE), "APPROXIMATE"])
+    runnable = ", ".join([*(result_type.value for result_type in RUNNABLE), "APPROXIMATE"])
     try:
         result = ResultType(given)
     except ValueError:

@@ -85,8 +85,8 @@ def read_stream(store: ObjectStore, identity: RunIdentity, *, gaps: list[Gap] | 
             stream = streams.setdefault(folder, _Stream(store, layout, folder.rpartition("/")[2], gaps))
             body = bodies.get(info.key)
             yield from stream.read(info, body.body if body is not None else None)
-    for candidate in streams.values():
-        candidate.end()
+    for stream in streams.values():
+        stream.end()
 
 
 def _batches(store: ObjectStore, prefix: str) -> Iterator[list[ObjectInfo]]:

@@ -44,7 +44,7 @@ def read_run(journal: Journal) -> RunInUse:
         raise NothingRecorded(
             f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an attempt.{purged}"
         )
-    plans = {candidate: journal.read_plan(candidate) for candidate in hashes}
+    plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
     names = {region.name for plan in plans.values() for region in plan.regions}
     claim = newest_claim(journal, names) if len(plans) > 1 else None
     chosen = claim.plan_hash if claim is not None and claim.plan_hash in plans else hashes[-1]

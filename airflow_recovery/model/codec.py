@@ -242,7 +242,7 @@ def _row_fields(kind: type[Any]) -> list[Field[Any]]:
 
 def _row_writer(kind: type[Any]) -> _Write:
     hints = get_type_hints(kind, include_extras=True)
-    writers = [(candidate.name, _write_of(hints[candidate.name])) for candidate in _row_fields(kind)]
+    writers = [(field_.name, _write_of(hints[field_.name])) for field_ in _row_fields(kind)]
     return lambda value: [
         getattr(value, name) if write is None else write(getattr(value, name)) for name, write in writers
     ]
@@ -425,7 +425,7 @@ def _member_reader(kind: type[Enum]) -> _Read:
 def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
     if ROW in marks:
         hints = get_type_hints(hint, include_extras=True)
-        readers = tuple(_read_of(hints[candidate.name], exact) for candidate in _row_fields(hint))
+        readers = tuple(_read_of(hints[field_.name], exact) for field_ in _row_fields(hint))
         return _fixed_reader(readers, hint)
     tagged = next((mark for mark in marks if isinstance(mark, Tagged)), None)
     if tagged is not None:

@@ -72,8 +72,8 @@ def declared_strategy(
     except ValueError:
         raise JobDefinitionError(
             f"{where}: expected failover_strategy= as one of "
-            f"{', '.join(strategy.value for strategy in FailoverStrategy)} and "
-            f"recovery_mode= as one of {', '.join(RecoveryMode.__members__)}, found {strategy!r} and {mode!r}"
+            f"{', '.join(strategy.value for strategy in FailoverStrategy)} and recovery_mode= as one of "
+            f"{', '.join(RecoveryMode.__members__)}, found {strategy!r} and {mode!r}"
         ) from None
     if level is RecoveryMode.JOB_LEVEL:
         return FailoverStrategy.FULL

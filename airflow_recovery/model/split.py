@@ -143,9 +143,8 @@ def listed(splits: Iterable[Split]) -> Listing:
         if before != split:
             raise SplitIdentityError(
                 f"expected one content under the name {split.name!r}, found {before.etag!r} ({before.size} bytes) and "
-                f"{split.etag!r} ({split.size} bytes) in one listing: have the name say all that tells them "
-                f"apart; if a "
-                "file was overwritten while it was listed, clear the task"
+                f"{split.etag!r} ({split.size} bytes) in one listing: have the name say all that tells them apart; if "
+                "a file was overwritten while it was listed, clear the task"
             )
         repeated[split.uri] = split
     return Listing({split.uri: split for split in in_order(by_uri.values())}, tuple(in_order(repeated.values())))

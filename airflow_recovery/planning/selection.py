@@ -39,9 +39,9 @@ def region_of_result(topology: PlanRecord, result: str) -> str:
         found.setdefault(region.name, region.name)
         for name in _made(region):
             found[f"{region.name}.{name}"] = region.name
-    for candidate in topology.regions:
-        for name in _made(candidate):
-            found.setdefault(name, candidate.name)
+    for planned in topology.regions:
+        for name in _made(planned):
+            found.setdefault(name, planned.name)
     if result not in found:
         raise UnknownRegion(
             f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "

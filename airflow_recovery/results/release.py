@@ -108,16 +108,14 @@ class ReleaseRule:
     def used_parts(self, region: str, *, but_finish: int | None = None) -> PartsOf:
         """The parts of ``region`` that are used, by attempt (`parts_in_use`); none of a region that has no parts."""
         published = (
-            {candidate.attempt for candidate in self._publish.regions if candidate.region == region}
-            if self._publish
-            else ()
+            {entry.attempt for entry in self._publish.regions if entry.region == region} if self._publish else ()
         )
         return parts_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
 
     def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
         """The attempts that go with this finish: it alone uses their parts."""
         others = self.used_parts(region, but_finish=number)
-        return tuple(candidate for candidate in made_of(self._state.of(region), number) if candidate not in others)
+        return tuple(maker for maker in made_of(self._state.of(region), number) if maker not in others)
 
     def _current_number(self, region: str, number: int) -> int | None:
         """``number`` where it is the finish that counts: its own use of its parts does not keep it."""
@@ -130,7 +128,7 @@ class ReleaseRule:
         A result inside the job that still counts follows its policy: every publish names all valid regions, so it would
         never go else.
         """
-        named = any((candidate.region, candidate.attempt) == (region, number) for candidate in publish.regions)
+        named = any((published.region, published.attempt) == (region, number) for published in publish.regions)
         current = self._state.of(region).current
         if current is None or current.number != number or region not in self._regions:
             return named
@@ -184,7 +182,7 @@ class ReleaseRule:
 def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
     """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
     return next(
-        (candidate.name for candidate in plan.regions if region in candidate.inputs and not is_done(candidate.name)),
+        (reader.name for reader in plan.regions if region in reader.inputs and not is_done(reader.name)),
         None,
     )
 

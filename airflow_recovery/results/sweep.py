@@ -164,7 +164,7 @@ class Sweeper:
         data = data_of_run(self._results, journal.layout)
         ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
         hashes = [each for key in ages.stored_s if (each := journal.layout.parse_plan(key)) is not None]
-        plans = {candidate: journal.read_plan(candidate) for candidate in hashes}
+        plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
         tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
         names = {region.name for plan in plans.values() for region in plan.regions}
         names |= {ref.region for ref in journal.read_closed(max(tombstones)).highest} if tombstones else set()
@@ -236,7 +236,7 @@ class Sweeper:
             return Deleted()
         if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
-        parts = run.journal.read_parts_of(region, [(number, candidate) for candidate in sorted(used)])
+        parts = run.journal.read_parts_of(region, [(number, part) for part in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
         outputs = [output for part in parts for output in part.outputs]
         return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)

@@ -138,7 +138,7 @@ class Purge:
         state = self._journal.list(run.names.values()).state
         # A person who has pinned it while it was being closed.
         used |= {(name, attempt.number) for name, found in state.regions.items() for attempt in found.pinned}
-        used |= {(name, candidate) for name, number in used for candidate in made_of(run.state.of(name), number)}
+        used |= {(name, maker) for name, number in used for maker in made_of(run.state.of(name), number)}
         pinned = {(encode(name), number) for name, number in used}
         has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
         objects = size = 0

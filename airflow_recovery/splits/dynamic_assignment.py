@@ -93,9 +93,8 @@ def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, lo
     if discovered.vanished and vanished is Vanished.FAIL:
         raise SplitsVanished(
             f"vertex {vertex!r}: expected the splits that were listed before, found {len(discovered.vanished)} gone "
-            f"({names(book.known[key] for key in discovered.vanished)}): bring them back, or declare "
-            f"vanished='drop' or "
-            "'keep'"
+            f"({names(book.known[key] for key in discovered.vanished)}): bring them back, or declare vanished='drop' "
+            "or 'keep'"
         )
     if book.known:
         new, gone = len(discovered.added), len(discovered.vanished)

@@ -371,7 +371,7 @@ class SplitBook:
     def from_json(cls, value: Mapping[str, Any]) -> SplitBook:
         """Inverse of `to_json`. Raises `KeyError` for one of a version that did not say which attempt has a split."""
         book = cls()
-        book._known = {candidate.key: candidate for candidate in (Split(*split) for split in value["splits"])}
+        book._known = {known.key: known for known in (Split(*split) for split in value["splits"])}
         book._unassigned = OrderedDict.fromkeys(value["homeless"])
         book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
         book._owner_of = {key: subtask for subtask, each in book._home.items() for key in each}

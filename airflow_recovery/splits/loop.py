@@ -255,9 +255,8 @@ class SplitLoop:
             if output.schema != expected:
                 raise JobDefinitionError(
                     f"result {output.result!r}: expected every batch to have the columns of the first one, {expected}, "
-                    f"found {output.schema}: have the source say its columns and types, instead of taking them "
-                    f"from the "
-                    "files of each batch"
+                    f"found {output.schema}: have the source say its columns and types, instead of taking them from "
+                    "the files of each batch"
                 )
 
     # failing
@@ -292,9 +291,9 @@ class SplitLoop:
         poison = [failed for failed in self._failed if self._is_hopeless(failed)]
         within = len(self._failed) + lost <= self._splits.loss_budget
         if len(poison) == len(self._failed) and within:
-            for candidate in poison:
-                self._region.log.warning("Split %s is given up, within the loss budget.", candidate.split.name)
-                self._commit((candidate.split,), (), lost=candidate.failure)
+            for given_up in poison:
+                self._region.log.warning("Split %s is given up, within the loss budget.", given_up.split.name)
+                self._commit((given_up.split,), (), lost=given_up.failure)
             return
         worst = poison or self._failed
         named = names(failed.split for failed in worst)

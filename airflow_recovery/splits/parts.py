@@ -67,15 +67,15 @@ def usable(
     wanted = set(assigned)
     covered: set[str] = set()
     dropped: dict[int, set[int]] = {}
-    for candidate in parts:
-        splits = set(candidate.splits)
+    for committed in parts:
+        splits = set(committed.splits)
         if (
-            (candidate.attempt, candidate.number) in gone
+            (committed.attempt, committed.number) in gone
             or not splits <= wanted
             or splits & covered
-            or not is_own(candidate)
+            or not is_own(committed)
         ):
-            dropped.setdefault(candidate.attempt, set()).add(candidate.number)
+            dropped.setdefault(committed.attempt, set()).add(committed.number)
         else:
             covered |= splits
     found = (

@@ -27,7 +27,8 @@ MAX_FAILURES = 3
 """After so many a split is poison: the region fails and names it, or does without it."""
 
 _DEATHS = frozenset(
-    candidate.value for candidate in (FailureClass.DRIVER_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.EXECUTOR_LOST)
+    failure_class.value
+    for failure_class in (FailureClass.DRIVER_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.EXECUTOR_LOST)
 )
 
 

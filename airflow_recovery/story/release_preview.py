@@ -35,11 +35,11 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
     hand = attempt_to_release(view, region)
     current = hand.attempt
     topology = view.in_use.plan
-    readers = [candidate.name for candidate in topology.regions if region in candidate.inputs]
+    readers = [reader.name for reader in topology.regions if region in reader.inputs]
     scenario = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()
-    (planned,) = (candidate for candidate in topology.regions if candidate.name == region)
+    (planned,) = (planned_region for planned_region in topology.regions if planned_region.name == region)
     return ReleasePreview(
         region=region,
         attempt=current.number,
@@ -85,4 +85,4 @@ def _is_gone(evaluation: Evaluation, available: Available, region: str) -> bool:
 
 
 def _producers(view: RunView, region: str) -> tuple[str, ...]:
-    return next(candidate.inputs for candidate in view.in_use.plan.regions if candidate.name == region)
+    return next(planned.inputs for planned in view.in_use.plan.regions if planned.name == region)

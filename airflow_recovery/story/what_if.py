@@ -156,7 +156,7 @@ def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, obse
 def asked_by(request: Request, who: str) -> Request:
     """``request`` in the name of ``who``, whoever it names: what comes from outside is not believed in this."""
     if isinstance(request, Together):
-        return Together(tuple(asked_by(candidate, who) for candidate in request.requests))
+        return Together(tuple(asked_by(part, who) for part in request.requests))
     if isinstance(request, RestartRegion | RestartFrom | RecomputeAll):
         return replace(request, who=who)
     return request

@@ -143,17 +143,17 @@ class AuditTask:
         hold: nothing may be published then. A loss that nobody knows is reported, and exceeds nothing.
         """
         reports = []
-        for candidate in run_channels(self._run.today, self._run.load()):
-            log = read_channel(self._results, candidate.identity(self._run.journal.identity))
-            if candidate.counts and log.slots:
+        for channel in run_channels(self._run.today, self._run.load()):
+            log = read_channel(self._results, channel.identity(self._run.journal.identity))
+            if channel.counts and log.slots:
                 try:
                     check_ledger(log)
                 except ChannelInconsistent as error:
                     raise ChannelInconsistent(
-                        f"channel {candidate.edge!r}, generation {candidate.generation}: {error}"
+                        f"channel {channel.edge!r}, generation {channel.generation}: {error}"
                     ) from None
-            if log.slots or candidate.is_newest:
-                reports.append(report_of(candidate, log))
+            if log.slots or channel.is_newest:
+                reports.append(report_of(channel, log))
         audits = audit_of(reports, self._budgets)
         for audit in audits:
             self._run.log.info("%s.", audit.text())

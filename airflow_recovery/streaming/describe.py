@@ -145,7 +145,7 @@ def _row(report: ChannelReport) -> tuple[str, ...]:
     channel, loss = report.channel, report.loss
     lost = ", ".join(f"{cause.value} {count:,}" for cause, count in loss.causes) or "0"
     if report.unknown:
-        attempts = ", ".join(f"@{candidate.attempt}" for candidate in loss.unknown)
+        attempts = ", ".join(f"@{origin.attempt}" for origin in loss.unknown)
         lost = f"{'' if lost == '0' else f'{lost}, '}unknown ({attempts} could not read again)"
     return (
         channel.edge,

@@ -65,7 +65,6 @@ def begin_draining(
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "
             f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a "
-            f"channel "
-            "that loses nothing begins anew"
+            "channel that loses nothing begins anew"
         )
     return draining

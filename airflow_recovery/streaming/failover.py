@@ -88,7 +88,7 @@ def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailov
     restart = _restart(run, stages, evaluation, region, claims)
     own = restart.why if restart.mode is StageMode.ANEW else None
     anew = new_generation(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
-    started = [name for name in (*(name for name in anew if name != region), region) if name in anew]
+    started = [name for name in (*(other for other in anew if other != region), region) if name in anew]
     who = run.task.airflow_run_id
     resets = [
         Reset(name, state.of(name).latest_attempt, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)

@@ -68,9 +68,8 @@ class ApproximateResult(ModeResult):
             overflow = Overflow(options.get("overflow", self.overflow))
         except ValueError as error:
             raise JobDefinitionError(
-                f"APPROXIMATE: {error}; reconnect is one of "
-                f"{', '.join(reconnect.value for reconnect in Reconnect)}, overflow "
-                f"one of {', '.join(overflow.value for overflow in Overflow)}"
+                f"APPROXIMATE: {error}; reconnect is one of {', '.join(reconnect.value for reconnect in Reconnect)}, "
+                f"overflow one of {', '.join(overflow.value for overflow in Overflow)}"
             ) from None
         partition_by = _names(options.get("partition_by", self.partition_by))
         return replace(self, **{**options, "reconnect": reconnect, "overflow": overflow, "partition_by": partition_by})

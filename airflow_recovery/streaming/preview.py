@@ -66,9 +66,9 @@ class TakenAlong:
 def taken_along(stages: Stages, region: str, mode: StageMode) -> TakenAlong:
     """What restarts when the streaming region ``region`` restarts in ``mode``: ALONE, BEHIND, ALTERED or ANEW."""
     readers: dict[str, list[str]] = defaultdict(list)
-    for candidate in stages.plan.regions:
-        for producer in candidate.inputs:
-            readers[producer].append(candidate.name)
+    for reader in stages.plan.regions:
+        for producer in reader.inputs:
+            readers[producer].append(reader.name)
     found: set[str] = set()
     anew: set[str] = set()
     todo = [region]

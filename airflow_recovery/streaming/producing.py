@@ -116,13 +116,12 @@ def give_up(state: ChannelState, attempt: int, reason: str) -> GaveUp:
 
 def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ...]) -> None:
     """A batch that was published counts as this one only if it was made of the same input."""
-    for candidate in consumed:
-        if (found := state.consumed.get(candidate.edge)) != candidate:
+    for read in consumed:
+        if (found := state.consumed.get(read.edge)) != read:
             raise ChannelInconsistent(
                 f"epoch {epoch}: epochs up to {state.epoch} are published and made of {found}; this batch was made of "
-                f"{candidate}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest "
-                f"batch of both "
-                "logs"
+                f"{read}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of "
+                "both logs"
             )
 
 

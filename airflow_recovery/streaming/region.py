@@ -163,11 +163,11 @@ class _StreamingRegion:
         if self._source is not None:
             draining = [self._source.begin_draining(number, published) for number in self._source.channel.drained]
             state = self._source.connect(published)
-            completed = max(state.checkpoint, *(candidate.completed for candidate in draining), -1)
+            completed = max(state.checkpoint, *(drained.completed for drained in draining), -1)
             check_both_logs(completed, published)
             begins = Place(self._source.channel.generation, state.done)
         keeps = self._keeps_state or stage.stateful
-        left = [candidate for candidate in draining if candidate.rest]
+        left = [drained for drained in draining if drained.rest]
         folder = StageFolder(spec.identity, spec.region)
         if self._is_over():
             checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
@@ -182,9 +182,9 @@ class _StreamingRegion:
             begins=begins,
             skips=1 if left else 0,
         )
-        for candidate in left:
-            region.log.warning("%d records of an altered channel's generation are lost, and counted.", candidate.rest)
-            candidate.discard_remaining(checkpoint.cut_to)
+        for drained in left:
+            region.log.warning("%d records of an altered channel's generation are lost, and counted.", drained.rest)
+            drained.discard_remaining(checkpoint.cut_to)
         return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
 
     def _writer(self, opened: OpenStream, frame: DataFrame) -> DataStreamWriter:

@@ -177,7 +177,7 @@ class _Planning:
                     max(known.loss, found.loss, key=list(LossPreview).index),
                     max(known.repeat, found.repeat, key=list(RepeatPreview).index),
                 )
-        return tuple(self._channel(candidate) for candidate in worst.values())
+        return tuple(self._channel(preview) for preview in worst.values())
 
     def _channel(self, found: ChannelPreview) -> PlannedChannel:
         producer = next(

@@ -158,7 +158,7 @@ class _ChannelSweep:
             return "both sides have begun anew since"
         state = self._run.state.of(channel.consumer or "")
         outcome = state.current.outcome if state.current is not None else None
-        newest = max(candidate.generation for candidate in self._known.values() if candidate.edge == channel.edge)
+        newest = max(known.generation for known in self._known.values() if known.edge == channel.edge)
         if outcome is not None and ChannelRef(channel.edge, newest) in StreamingOutcome.of(outcome).channels:
             return f"its consumer {channel.consumer}@{outcome.attempt} has finished"
         return None

@@ -120,7 +120,7 @@ def run_channels(plan: PlanRecord, state: RunState) -> tuple[RunChannel, ...]:
     In topological order, generations ascending. A generation that was named and never opened is among them.
     """
     consumers = {
-        candidate.result: region.name for region in plan.regions for candidate in StreamingPlan.of(region).channels_in
+        channel.result: region.name for region in plan.regions for channel in StreamingPlan.of(region).channels_in
     }
     return tuple(
         RunChannel(

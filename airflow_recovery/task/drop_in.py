@@ -120,8 +120,7 @@ class DropInSubmission(SparkSubmission):
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
-                    f"overwritten. "
-                    "Move that data away and clear this task, or declare on_altered='recompute'."
+                    "overwritten. Move that data away and clear this task, or declare on_altered='recompute'."
                 )
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:

@@ -42,9 +42,9 @@ class OpenJobRun:
         self.opened.prepare_journal()
         run = self.opened.run
         keys: dict[str, list[str]] = {}
-        for candidate in self.plan.regions.values():
-            if candidate.subtask is not None:
-                keys.setdefault(candidate.region.name, []).append(candidate.subtask.key)
+        for planned in self.plan.regions.values():
+            if planned.subtask is not None:
+                keys.setdefault(planned.region.name, []).append(planned.subtask.key)
         for region, found in keys.items():
             run.events.record(
                 JobVertexInitialized(

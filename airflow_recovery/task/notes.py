@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def note_of(result: RegionResult | BatchResult) -> str:
     """Of a try that has succeeded."""
     if isinstance(result, BatchResult):
-        kept = sum(candidate.decision is Decision.KEPT for candidate in result.results.values())
+        kept = sum(subtask.decision is Decision.KEPT for subtask in result.results.values())
         return f"{len(result.results) - kept} subtasks ran, {kept} were kept"
     if result.decision is Decision.RAN:
         splits = result.why.partition("; ")[2]

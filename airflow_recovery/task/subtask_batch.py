@@ -70,12 +70,12 @@ def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None
     mine: list[RegionPlan] = []
     keys: list[str] = []
     in_batches = False
-    for candidate in plan.regions:
-        if candidate.subtask is not None and candidate.subtask.of == region and candidate.subtask.batch is not None:
+    for planned in plan.regions:
+        if planned.subtask is not None and planned.subtask.of == region and planned.subtask.batch is not None:
             in_batches = True
-            if candidate.subtask.batch == map_index:
-                mine.append(candidate)
-                keys.append(candidate.subtask.key)
+            if planned.subtask.batch == map_index:
+                mine.append(planned)
+                keys.append(planned.subtask.key)
     if not in_batches:
         return None
     if not mine or batch_label(keys) != label:

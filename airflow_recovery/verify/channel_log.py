@@ -214,7 +214,7 @@ def _complete(account: ChannelAccount, key: str, attempt: int, batch: int, outpu
         if end > sub.published:
             account.wrong.append((key, f"records below {sub.published}, which are published", f"up to {end}"))
         kept = [(first, stop) for at, first, stop in account.retained.values() if at == number]
-        gone = [candidate for candidate in read if not _covers(kept, candidate)]
+        gone = [span for span in read if not _covers(kept, span)]
         if gone:
             account.wrong.append((key, f"records of kept segments of subpartition {number}", f"read {gone}"))
         sub.done = max(sub.done, end)

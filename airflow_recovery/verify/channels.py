@@ -106,7 +106,7 @@ def _of_owners(channels: Channels, history: History, channel: Channel, account: 
             assert region is not None
             attempt = region.attempts.get(number)
             claimed = attempt.claim.channels if attempt is not None and attempt.claim is not None else ()
-            same = [candidate.generation for candidate in claimed if candidate.result == channel.result]
+            same = [ref.generation for ref in claimed if ref.result == channel.result]
             is_owner = channel.generation in same or (
                 may_leave and any(generation > channel.generation for generation in same)
             )
@@ -183,14 +183,12 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
             continue
         anew = (n for n, each in region.attempts.items() if each.reset is not None and not each.reset.altered)
         first = max(region.purged, *anew, 0) + 1
-        same = [candidate for candidate in channels.claimed if candidate.result == channel.result]
-        found += [candidate for candidate in same if first <= candidate.generation <= channel.generation]
+        same = [ref for ref in channels.claimed if ref.result == channel.result]
+        found += [ref for ref in same if first <= ref.generation <= channel.generation]
     return found
 
 
 def _rows_at(results: ObjectStore, key: str) -> int | None:
     """Of an output, be it a Parquet file or a folder of them; `None` where there is none."""
     files = [info.key for info in results.list(key) if info.key.endswith(".parquet")]
-    return (
-        sum(rows_in(results.get(candidate, max_bytes=None).body, candidate) for candidate in files) if files else None
-    )
+    return sum(rows_in(results.get(file, max_bytes=None).body, file) for file in files) if files else None

@@ -72,4 +72,4 @@ def _named(pins: tuple[Pin, ...]) -> set[Named]:
 
 
 def _text(named: set[Named]) -> str:
-    return ", ".join(candidate.text for candidate in sorted(named)) or "nothing"
+    return ", ".join(name.text for name in sorted(named)) or "nothing"

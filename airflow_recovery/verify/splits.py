@@ -86,16 +86,14 @@ def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome)
             )
         )
     known: list[Part] = []
-    for candidate in outcome.parts:
-        of = region.attempts.get(candidate.attempt)
-        part = of.parts.get(candidate.number) if of is not None else None
-        if part is None and candidate.attempt <= region.purged:
+    for ref in outcome.parts:
+        of = region.attempts.get(ref.attempt)
+        part = of.parts.get(ref.number) if of is not None else None
+        if part is None and ref.attempt <= region.purged:
             return findings
-        if part is None or part.splits != candidate.splits:
+        if part is None or part.splits != ref.splits:
             said = "none" if part is None else "one of other splits"
-            expected_part = (
-                f"part {candidate.number} of {Named(region.name, candidate.attempt).text}, with the same splits"
-            )
+            expected_part = f"part {ref.number} of {Named(region.name, ref.attempt).text}, with the same splits"
             findings.append(Finding((key,), expected_part, said, _RESTART))
         else:
             known.append(part)

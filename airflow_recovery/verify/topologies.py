@@ -55,12 +55,12 @@ def _of_plan(key: str, plan: Plan) -> list[Finding]:
         for name, regions in shared.items():
             findings.append(Finding(where, f"{what} {name} in one region", f"it is in {', '.join(regions)}", _NEXT))
     seen: set[str] = set()
-    for candidate in plan.regions:
-        later = sorted(set(candidate.inputs) - seen)
+    for planned in plan.regions:
+        later = sorted(set(planned.inputs) - seen)
         if later:
-            expected = f"the inputs of {candidate.name} before it: regions in topological order"
+            expected = f"the inputs of {planned.name} before it: regions in topological order"
             findings.append(Finding(where, expected, f"{', '.join(later)} comes later or is no region", _NEXT))
-        seen.add(candidate.name)
+        seen.add(planned.name)
     return findings
 
 

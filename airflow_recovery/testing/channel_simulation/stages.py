@@ -255,7 +255,9 @@ class _Channel:
                     content = yield GetRows(self.identity, segment.key)
                     if content is None:
                         raise SegmentVanished(segment.key)
-                    rows += [(*content[candidate - segment.first], (number, candidate)) for candidate in wanted]
+                    rows += [
+                        (*content[wanted_number - segment.first], (number, wanted_number)) for wanted_number in wanted
+                    ]
             found.append(rows)
         return found
 

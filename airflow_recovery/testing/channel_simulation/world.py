@@ -93,12 +93,12 @@ class World:
 
     def _land_strays(self, identity: ChannelIdentity) -> None:
         channel = self.channel(identity)
-        for candidate in [stray for stray in self.strays if stray[0] == identity]:
-            entry = decode_entry(identity, candidate[1].slot, candidate[1].body, where="stray")
+        for stray_write in [stray for stray in self.strays if stray[0] == identity]:
+            entry = decode_entry(identity, stray_write[1].slot, stray_write[1].body, where="stray")
             is_of_producer = isinstance(entry.record, ProducerRecord)
             owner = channel.truth.producer if is_of_producer else channel.truth.view
             if entry.record.attempt < owner:
-                self.strays.remove(candidate)
+                self.strays.remove(stray_write)
                 self._note("a stray record lands")
                 self._fill(identity, encode_entry(identity, len(channel.slots), entry))
 
@@ -115,8 +115,8 @@ class World:
         except RecoveryError as error:
             raise Violation(f"{identity.edge}: {error}") from error
         self._deliver(identity, rows)
-        for candidate in map(self.identity, self.edges):
-            self.channel(candidate).truth.check(candidate, self.channel(candidate).state)
+        for identity in map(self.identity, self.edges):
+            self.channel(identity).truth.check(identity, self.channel(identity).state)
 
     def _deliver(self, identity: ChannelIdentity, rows: Rows) -> None:
         """Rows that count now were delivered by the channel that they were read from: the last place they name."""

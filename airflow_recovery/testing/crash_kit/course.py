@@ -109,10 +109,9 @@ def _look_at(stage: Stage, passed: tuple[Passed, ...], said: tuple[str, ...]) ->
         if attempt.outcome is not None and attempt.outcome.state is AttemptState.FINISHED
     )
     started = Counter(
-        candidate.point.task
-        for candidate in passed
-        if (candidate.point.step, candidate.point.when) == (Step.SUBMIT, When.BEFORE)
-        and candidate.point.task != PUBLISH
+        passing.point.task
+        for passing in passed
+        if (passing.point.step, passing.point.when) == (Step.SUBMIT, When.BEFORE) and passing.point.task != PUBLISH
     )
     return Course(passed, finished, started, _published_rows(stage, journal, state, results), said)
 

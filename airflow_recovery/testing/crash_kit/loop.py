@@ -131,7 +131,7 @@ class CrashLoop:
 
     def _check(self, armed: Mapping[CrashPoint, Harm], course: Course, undisturbed: Course) -> None:
         passed = {each.point for each in course.passed}
-        hit = [harm for harm in armed if harm in passed]
+        hit = [point for point in armed if point in passed]
         self.tally.crashes += len(hit)
         wrong = []
         if not hit:
@@ -167,7 +167,7 @@ class CrashLoop:
 
 def distinct(passed: Iterable[Passed]) -> list[CrashPoint]:
     """One point of each state: the last one, which is named after what comes next."""
-    return list({candidate.state: candidate.point for candidate in passed}.values())
+    return list({passing.state: passing.point for passing in passed}.values())
 
 
 def _after(passed: Iterable[Passed], first: CrashPoint) -> list[Passed]:

@@ -73,9 +73,9 @@ class Supervisor:
 
     def kill_frozen(self, task: str | None = None) -> None:
         """Those of one task, or all of them, do not wake any more."""
-        for candidate in [one for one in self._frozen if task in (None, one.own.task_id)]:
-            _reap(candidate.pid)
-            self._frozen.remove(candidate)
+        for process in [one for one in self._frozen if task in (None, one.own.task_id)]:
+            _reap(process.pid)
+            self._frozen.remove(process)
 
     def _start(self, task: str) -> None:
         own = self.airflow.start(task)

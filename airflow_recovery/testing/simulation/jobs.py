@@ -62,10 +62,10 @@ class SimulatedJob:
     def with_code(self, region: str, version: int) -> SimulatedJob:
         """The job after the code of ``region`` was changed for that many times."""
         regions = (
-            replace(candidate, fingerprint=f"{(candidate.fingerprint or '').partition(' v')[0]} v{version}")
-            if candidate.name == region
-            else candidate
-            for candidate in self.plan.regions
+            replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]} v{version}")
+            if planned.name == region
+            else planned
+            for planned in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
 
