@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_recovery.model.mode import MODES as PACKAGES
+
 
 @dataclass(frozen=True)
 class Room:
@@ -25,7 +27,7 @@ class Room:
     is_pure: bool = False
 
 
-MODES = ("splits", "streaming")
+MODES = tuple(package.rpartition(".")[2] for package in PACKAGES.values())
 """Rooms that the core finds by name, where a job has such a region (`airflow_recovery.model.mode`)."""
 
 _VALUES = ("errors", "checks", "model")
@@ -80,7 +82,7 @@ ROOMS: dict[str, Room] = {
     "__main__": Room("``python -m airflow_recovery``", ("console",)),
     "get_provider_info": Room("what Airflow reads of this provider in every process"),
     "version": Room("which version this is"),
-    "rooms": Room("this table"),
+    "rooms": Room("this table", ("model",)),
 }
 
 

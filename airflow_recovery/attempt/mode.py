@@ -114,5 +114,4 @@ class AttemptMode:
 
 def attempt_of(region: RegionPlan) -> AttemptMode:
     """How the mode of ``region`` answers."""
-    answers: AttemptMode = answers_of(region.mode.name, "attempt", AttemptMode)
-    return answers
+    return answers_of(region.mode.name, "attempt", AttemptMode)

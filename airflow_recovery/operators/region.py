@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.run import Run
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
-    from airflow_recovery.task.job_run import OpenJobRun
     from airflow_recovery.task.region_program import RegionProgram
     from airflow_recovery.task.subtask_batch import BeforeClaim
 
@@ -131,7 +130,10 @@ class SparkRegionOperator(SubmittingOperator):
             batch = batch_of(found.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:
                 if batch is not None:
-                    run_subtask = partial(self._run_region, job, context, found)
+
+                    def run_subtask(name: str, before_claim: BeforeClaim) -> RegionResult:
+                        return self._run_region(job, RegionTry(self, context, found, name), before_claim)
+
                     results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self.is_killed).execute()
                     return BatchResult(self.region, results)
                 name = subtask_region(self.region, self.subtask)
@@ -140,9 +142,8 @@ class SparkRegionOperator(SubmittingOperator):
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
                         "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
                     )
-                mode = task_of(found.opened.run.regions[name])
                 own = RegionTry(self, context, found, name)
-                result = mode.run(partial(self._run_region, job, context, found, name), own)
+                result = task_of(found.opened.run.regions[name]).run(partial(self._run_region, job, own), own)
                 self._summary, self._note = result.summary, result.note
                 return result.region
             except BuiltElsewhere as found_elsewhere:
@@ -153,21 +154,20 @@ class SparkRegionOperator(SubmittingOperator):
         """What the region's mode adds to the note."""
         return self._note
 
-    def _run_region(
-        self, job: Job, context: Context, found: OpenJobRun, name: str, before_claim: BeforeClaim | None = None
-    ) -> RegionResult:
+    def _run_region(self, job: Job, own: RegionTry, before_claim: BeforeClaim | None = None) -> RegionResult:
         """The protocol of one region. Raises `BuiltElsewhere` where this task may wait in the triggerer."""
         from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.attempt.shared import SharedApplication
         from airflow_recovery.job.cached import cached_results
         from airflow_recovery.task.region_program import RegionProgram
 
-        opened, region = found.opened, found.plan.regions[name]
+        context, found, name = own.context, own.opened, own.name
+        opened, region, planned = found.opened, found.plan.regions[name], found.opened.run.regions[name]
         self._claim = None
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
-        mode = task_of(opened.run.regions[name])
-        mode.check_connection(opened.run.regions[name], job.vertices, self._connection)
+        mode = task_of(planned)
+        mode.check_connection(planned, job.vertices, self._connection)
 
         def make_application(identity: RunIdentity) -> SparkApplication:
             program = RegionProgram(
@@ -184,8 +184,8 @@ class SparkRegionOperator(SubmittingOperator):
             )
             return self._application_of(program, context)
 
-        application = mode.application(make_application(found.identity), RegionTry(self, context, found, name))
-        if opened.run.regions[name].persistent:
+        application = mode.application(make_application(found.identity), own)
+        if planned.persistent:
             application = shared = SharedApplication(
                 opened.run,
                 name,

@@ -84,8 +84,7 @@ def planning_of(region: RegionPlan) -> PlanningMode:
 
 def planning(mode: str) -> PlanningMode:
     """How the mode of that name answers."""
-    answers: PlanningMode = answers_of(mode, "planning", PlanningMode)
-    return answers
+    return answers_of(mode, "planning", PlanningMode)
 
 
 def planned_class(kind: type[Any], keys: Collection[str]) -> type[PlannedMode]:

@@ -42,5 +42,4 @@ class RestartMode:
 
 def restarts(mode: str) -> RestartMode:
     """How the mode of that name answers."""
-    answers: RestartMode = answers_of(mode, "restart_plan", RestartMode)
-    return answers
+    return answers_of(mode, "restart_plan", RestartMode)
