@@ -1,4 +1,4 @@
-"""Which batches a region that commits split by split is read in."""
+"""Which batches a region that commits split by split is read in: by bytes, by number, and by suspicion."""
 
 from __future__ import annotations
 
