@@ -147,7 +147,7 @@ def lock_run(session: Session, dag_id: str, run_id: str) -> DagRun:
             execution_options={"synchronize_session": False},
         )
     run: DagRun | None = session.scalar(
-        _run(dag_id, run_id).with_for_update(of=DagRun).execution_options(populate_existing=True),
+        _run(dag_id, run_id).with_for_update(of=DagRun).execution_options(populate_existing=True)
     )
     if run is None:
         raise RunMissing(_missing(dag_id, run_id))

@@ -90,12 +90,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (503, "No answer of a store or of the database: ask again"),
     )
 }
-_BY_STATUS = {
-    401: ErrorCode.UNAUTHORIZED,
-    403: ErrorCode.FORBIDDEN,
-    404: ErrorCode.NOT_FOUND,
-    410: ErrorCode.GONE,
-}
+_BY_STATUS = {401: ErrorCode.UNAUTHORIZED, 403: ErrorCode.FORBIDDEN, 404: ErrorCode.NOT_FOUND, 410: ErrorCode.GONE}
 _BY_KIND = {
     Kind.NOT_FOUND: (404, ErrorCode.NOT_FOUND),
     Kind.OUTDATED: (409, ErrorCode.OUTDATED),

@@ -89,9 +89,7 @@ def get_run(
     others = tuple(group for group in groups if group != journal.identity.group_id)
     view = view_run(journal)
     return RunAnswer(
-        version,
-        can_act,
-        run_document(view, run_id=run_id, run_state=row.state, observation=tries, others=others),
+        version, can_act, run_document(view, run_id=run_id, run_state=row.state, observation=tries, others=others)
     )
 
 

@@ -68,13 +68,7 @@ def look_at_release(
 
 
 def release_by_hand(
-    journal: Journal,
-    results: ObjectStore,
-    hand: ReleaseByHand,
-    who: str,
-    *,
-    force: bool = False,
-    dry_run: bool = False,
+    journal: Journal, results: ObjectStore, hand: ReleaseByHand, who: str, *, force: bool = False, dry_run: bool = False
 ) -> Deleted:
     """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed."""
     check_may_go(hand, force=force)

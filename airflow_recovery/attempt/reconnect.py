@@ -26,12 +26,7 @@ LIVE_CHECK_EVERY_S = 15.0
 
 
 def is_worth_reconnecting(
-    run: Run,
-    state: RunState,
-    evaluation: Evaluation,
-    opened: Attempt,
-    application: SparkApplication,
-    epoch: str | None,
+    run: Run, state: RunState, evaluation: Evaluation, opened: Attempt, application: SparkApplication, epoch: str | None
 ) -> bool:
     """Would what the open attempt finishes be used? Not where it was reset, or rests on old inputs or on other code."""
     claim = opened.claim

@@ -13,12 +13,7 @@ from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.heartbeat import interval_s
-from airflow_recovery.errors import (
-    JobDefinitionError,
-    RegionFailed,
-    StoreError,
-    SubtasksUnknown,
-)
+from airflow_recovery.errors import JobDefinitionError, RegionFailed, StoreError, SubtasksUnknown
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
@@ -27,11 +22,7 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.mode import RegionTry, task_of
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped
-from airflow_recovery.task.spark_connection import (
-    cache_server,
-    check_cached_connection,
-    region_application,
-)
+from airflow_recovery.task.spark_connection import cache_server, check_cached_connection, region_application
 from airflow_recovery.task.subtask_batch import BatchResult, GuardedApplication, SubtaskBatch, batch_of
 
 if TYPE_CHECKING:
@@ -251,10 +242,5 @@ class SparkRegionOperator(SubmittingOperator):
 
     def _application_of(self, program: RegionProgram, context: Context) -> SparkApplication:
         return region_application(
-            program,
-            self,
-            self._connection,
-            context,
-            is_killed=lambda: self.is_killed,
-            memory_policy=self.memory_policy,
+            program, self, self._connection, context, is_killed=lambda: self.is_killed, memory_policy=self.memory_policy
         )

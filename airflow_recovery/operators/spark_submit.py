@@ -27,12 +27,7 @@ from airflow_recovery.task.references import (
     checked_outputs,
     placeholders,
 )
-from airflow_recovery.task.run_context import (
-    die_with_supervisor,
-    recompute_epoch,
-    refuse_mapped,
-    refuse_mapped_group,
-)
+from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -177,11 +172,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.model.keys import OPERATORS_GROUP
-        from airflow_recovery.task.dag_operators import (
-            on_altered_of,
-            plan_of_dag,
-            publish_tasks_of,
-        )
+        from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
         from airflow_recovery.task.drop_in import DropInSubmission, UnregisteredDropIn, application_fingerprint
         from airflow_recovery.task.open_run import RunPlace, open_run
 

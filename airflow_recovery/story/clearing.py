@@ -18,10 +18,7 @@ def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]
 
 def clear_text(identity: RunIdentity, run_id: str, keys: Sequence[str]) -> str:
     """The two ways to clear ``keys`` by hand: Airflow's command line, and its REST API."""
-    lines = [
-        "There is no way into Airflow from here: the restart is pending until its tasks are cleared. Either:",
-        "",
-    ]
+    lines = ["There is no way into Airflow from here: the restart is pending until its tasks are cleared. Either:", ""]
     command = _command(identity, keys)
     if command is not None:
         lines += [f"  {command}", "", "or, on the API server:", ""]

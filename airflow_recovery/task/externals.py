@@ -44,13 +44,7 @@ class RegionSplits:
     """
 
     def __init__(
-        self,
-        job: Job,
-        region: ExecutionRegion,
-        stores: Stores,
-        journal: Journal,
-        *,
-        log: logging.Logger,
+        self, job: Job, region: ExecutionRegion, stores: Stores, journal: Journal, *, log: logging.Logger
     ) -> None:
         self._job, self._region, self._stores = job, region, stores
         self._journal, self._log = journal, log

@@ -66,9 +66,7 @@ class RecoveryMetrics:
 
     def timing(self, name: str, seconds: float) -> None:
         """One more value of a timer."""
-        self._send(
-            lambda: self._stats.timing(f"{FAMILY}.{name}", timedelta(seconds=seconds), tags=dict(self._tags)),
-        )
+        self._send(lambda: self._stats.timing(f"{FAMILY}.{name}", timedelta(seconds=seconds), tags=dict(self._tags)))
 
     def request(self, request: str, seconds: float) -> None:
         """A request to the journal is over."""

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
-from airflow_recovery.errors import (
-    ObjectExists,
-    StoreAccessDenied,
-    StoreError,
-    StoreTimeout,
-    StoreUnavailable,
-)
+from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreError, StoreTimeout, StoreUnavailable
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
 PAGE_KEYS = 1000

@@ -16,13 +16,4 @@ from airflow_recovery.testing.local_airflow.reaper import MARKER, reap
 from airflow_recovery.testing.local_airflow.settings import Login, free_port
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses
 
-__all__ = [
-    "COMPONENTS",
-    "MARKER",
-    "LocalAirflow",
-    "LocalAirflowError",
-    "Login",
-    "TaskProcesses",
-    "free_port",
-    "reap",
-]
+__all__ = ["COMPONENTS", "MARKER", "LocalAirflow", "LocalAirflowError", "Login", "TaskProcesses", "free_port", "reap"]
