@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.logical import (
+from reference.logical import (
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
+
+from airflow_recovery.model.result_type import ResultType
 
 ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
 

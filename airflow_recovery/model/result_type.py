@@ -84,14 +84,6 @@ class ResultType(str, Enum):
         return _ANSWERS[self].re_consumable
 
     @property
-    def readable_again(self) -> bool:
-        """A consumer that restarts can connect again while the producer goes on.
-
-        Re-consumable, or approximate: the exception that FLIP-135 makes, where rows may be missing.
-        """
-        return self.re_consumable or self is ResultType.PIPELINED_APPROXIMATE
-
-    @property
     def is_cached(self) -> bool:
         """A live Spark application keeps it, and no store: it is lost with that application."""
         return self in (ResultType.CACHED, ResultType.CACHED_MEMORY_ONLY)

@@ -18,13 +18,13 @@ from fakes import PUBLISH, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.execution_topology import ExecutionTopology
+from reference.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from reference.restart_set import region_restart_set
 
 from airflow_recovery.errors import RecoveryError, RegionFailed
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 
 Upstream = Mapping[str, tuple[str, ...]]
 TASK_TRIES = 300

@@ -6,7 +6,6 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED
 from airflow_recovery.planning.graph import JobGraph, JobVertex
 from airflow_recovery.planning.logical import (
-    DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
@@ -64,25 +63,18 @@ def test_co_location_glues_the_regions_of_a_declared_job() -> None:
 
 
 def test_the_topology_of_a_declared_job() -> None:
-    #   raw[2] ~> clean[3] (pointwise) -> all (all-to-all)
+    #   raw ~> clean -> all
     graph = JobGraph(
         "flights",
         (
             JobVertex("all", ("clean",), BLOCKING, is_sink=True),
-            JobVertex("clean", ("raw",), BLOCKING, parallelism=3, pointwise=frozenset({"raw"})),
-            JobVertex("raw", (), PIPELINED, parallelism=None),
+            JobVertex("clean", ("raw",), BLOCKING),
+            JobVertex("raw", (), PIPELINED),
         ),
     )
     logical = LogicalTopology.of(graph)
-    assert [(vertex.name, vertex.parallelism) for vertex in logical.vertices] == [
-        ("raw", None),
-        ("clean", 3),
-        ("all", 1),
-    ]
-    assert logical.edges == (
-        LogicalEdge("raw", "clean", DistributionPattern.POINTWISE),
-        LogicalEdge("clean", "all", DistributionPattern.ALL_TO_ALL),
-    )
+    assert [vertex.name for vertex in logical.vertices] == ["raw", "clean", "all"]
+    assert logical.edges == (LogicalEdge("raw", "clean"), LogicalEdge("clean", "all"))
     assert logical.regions == [[0, 1], [2]]
 
 

@@ -49,11 +49,6 @@ def test_the_answers(
     assert each.released_by is ReleasedBy(released_by)
 
 
-def test_an_approximate_result_is_readable_again_though_not_re_consumable() -> None:
-    exceptions = {each for each in ResultType if each.readable_again != each.re_consumable}
-    assert exceptions == {ResultType.PIPELINED_APPROXIMATE}
-
-
 @pytest.mark.parametrize("result", sorted(set(ResultType) - {*RUNNABLE, ResultType.PIPELINED_APPROXIMATE}))
 def test_a_job_with_a_type_that_nothing_can_run_is_refused(result: ResultType) -> None:
     flights = job("flights")

@@ -23,6 +23,7 @@ from enum import Enum
 
 from airflow_recovery.model.result_type import ResultType
 from reference.execution_topology import ExecutionTopology
+from reference.logical import readable_again
 
 
 class ApproximateStrategy(str, Enum):
@@ -195,8 +196,8 @@ class _Walk:
                 self.new_generation.add(result.name)
                 self.restart(graph.producers_of(edge, partitions), RestartWhy.CONNECTED, vertices.start, anew=True)
                 continue
-            readable_again = result.type.readable_again
-            missing = [partition for partition in partitions if not (readable_again and self._available(partition))]
+            readable = readable_again(result.type)
+            missing = [partition for partition in partitions if not (readable and self._available(partition))]
             for partition in missing:
                 producer = graph.producers_of(edge, range(partition, partition + 1))
                 self.restart(producer, RestartWhy.INPUT_LOST, vertices.start, anew=is_channel)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from airflow_recovery.planning.logical import DistributionPattern
+from reference.logical import DistributionPattern
 
 ALL_TO_ALL = DistributionPattern.ALL_TO_ALL  # a member costs a look-up in its class each time, here a hundred thousand
 

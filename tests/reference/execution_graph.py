@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from airflow_recovery.errors import JobDefinitionError, UnknownVertex
-from airflow_recovery.planning.logical import DistributionPattern, LogicalTopology
 from reference.distribution import Wiring, wiring
+from reference.logical import DistributionPattern, LogicalTopology
 
 
 @dataclass(frozen=True, slots=True)

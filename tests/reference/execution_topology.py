@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion
-from airflow_recovery.planning.logical import DistributionPattern, LogicalTopology
 from airflow_recovery.planning.pipelined_regions import region_numbers
 from reference.execution_graph import ExecutionGraph
+from reference.logical import DistributionPattern, LogicalTopology
 
 
 class ExecutionTopology:

@@ -18,14 +18,14 @@ from typing import TypeVar
 _BEGUN = time.perf_counter()
 
 from airflow_recovery.model.result_type import ResultType  # noqa: E402
-from airflow_recovery.planning.logical import (  # noqa: E402
+from reference.execution_topology import ExecutionTopology  # noqa: E402
+from reference.logical import (  # noqa: E402
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
-from reference.execution_topology import ExecutionTopology  # noqa: E402
 from reference.restart_set import region_restart_set  # noqa: E402
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.logical import (
+from reference.execution_topology import ExecutionTopology
+from reference.logical import (
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
-from reference.execution_topology import ExecutionTopology
 
 Subtask = tuple[str, int]
 Partition = tuple[str, int]

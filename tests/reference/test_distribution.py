@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.planning.logical import DistributionPattern
 from reference.distribution import Wiring, wiring
+from reference.logical import DistributionPattern
 from reference.naive_topology import naive_links
 
 ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE

@@ -5,15 +5,15 @@ from hypothesis import given
 
 from airflow_recovery.errors import JobDefinitionError, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING
-from airflow_recovery.planning.logical import (
+from reference.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId
+from reference.execution_topology import ExecutionTopology
+from reference.logical import (
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
-from reference.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId
-from reference.execution_topology import ExecutionTopology
 from reference.naive_topology import NaiveTopology, logical_topologies
 
 

@@ -7,8 +7,8 @@ from topologies import ALL_TO_ALL, POINTWISE, chain
 
 from airflow_recovery.errors import JobDefinitionError, UnknownRegion, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from reference.execution_topology import ExecutionTopology
+from reference.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from reference.naive_topology import NaiveTopology, logical_topologies, named
 
 
@@ -91,7 +91,9 @@ def test_co_located_subtasks_are_one_unit() -> None:
 
 def test_co_located_vertices_need_one_parallelism_also_at_run_time() -> None:
     #   v0[2] co-located with v1[?]
-    topology = ExecutionTopology(LogicalTopology([LogicalVertex("v0", 2, "g"), LogicalVertex("v1", None, "g")], [], []))
+    topology = ExecutionTopology(
+        LogicalTopology([LogicalVertex("v0", 2, co_location="g"), LogicalVertex("v1", None, co_location="g")], [], [])
+    )
     with pytest.raises(JobDefinitionError, match="found 2 of 'v0' and 3 of 'v1'"):
         topology.initialise({"v1": 3})
     assert topology.initialise({"v1": 2}) == range(2)
@@ -133,7 +135,7 @@ def test_the_regions_of_a_logical_region_are_consecutive(logical: LogicalTopolog
 @given(logical_topologies(), st.randoms(use_true_random=False))
 def test_the_order_of_initialisation_changes_numbers_only(logical: LogicalTopology, random: object) -> None:
     undecided = LogicalTopology(
-        [LogicalVertex(vertex.name, None, vertex.co_location) for vertex in logical.vertices],
+        [LogicalVertex(vertex.name, None, co_location=vertex.co_location) for vertex in logical.vertices],
         logical.results,
         logical.edges,
     )

@@ -7,14 +7,14 @@ from topologies import ALL_TO_ALL, POINTWISE, chain, single_subtasks
 
 from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.logical import (
+from reference.execution_topology import ExecutionTopology
+from reference.logical import (
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
-from reference.execution_topology import ExecutionTopology
 from reference.naive_topology import NaiveTopology, logical_topologies
 from reference.partition_group_release import PartitionGroupRelease
 

@@ -11,7 +11,6 @@ from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.planning.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.preview import preview, taken_along
@@ -20,6 +19,7 @@ from airflow_recovery.streaming.restart import StageMode
 from reference.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from reference.approximate_preview import preview as preview_of_flip
 from reference.execution_topology import ExecutionTopology
+from reference.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 
 MODES = (StageMode.ALONE, StageMode.BEHIND, StageMode.ALTERED, StageMode.ANEW)
 

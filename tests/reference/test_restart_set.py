@@ -9,9 +9,9 @@ from topologies import ALL_TO_ALL, chain, single_subtasks
 
 from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
-from airflow_recovery.planning.logical import LogicalTopology
 from reference import restart_set
 from reference.execution_topology import ExecutionTopology
+from reference.logical import LogicalTopology, readable_again
 from reference.naive_topology import NaiveTopology, Partition, Subtask, logical_topologies, named
 from reference.restart_set import (
     full_restart_set,
@@ -338,7 +338,7 @@ def test_i7_a_restart_set_is_closed(failure: Failures) -> None:
         for edge, groups in graph.groups_fed_by(one):
             assert restarted.issuperset(graph.consumers_of(edge, groups)), "consumers"
         for edge, groups in graph.groups_read_by(one):
-            readable = logical.results[logical.result_of[edge]].type.readable_again
+            readable = readable_again(logical.results[logical.result_of[edge]].type)
             for partition in graph.partitions_in(edge, groups):
                 name = graph.partition_name(partition)
                 partition_there = (name.result, name.subtask) not in {*gone, lost}

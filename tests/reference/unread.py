@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT
-from airflow_recovery.planning.logical import (
+from reference.execution_topology import ExecutionTopology
+from reference.logical import (
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
     LogicalTopology,
     LogicalVertex,
 )
-from reference.execution_topology import ExecutionTopology
 from reference.partition_group_release import PartitionGroupRelease
 
 _Place = tuple[str, int]
