@@ -32,7 +32,7 @@ from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf
-from airflow_recovery.testing.stage_driver import StageDriver
+from airflow_recovery.testing.streaming_driver import StageDriver
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
 from benchmarks.report import Figure, Report, Table, summary
 

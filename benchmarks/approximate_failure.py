@@ -6,13 +6,13 @@ from pathlib import Path
 from statistics import median
 
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from benchmarks.local_pipeline import HERE
 from benchmarks.report import Figure, Report, Table, summary
-from benchmarks.stage import HERE
 from scripts.demo.lake import fill_lake
 from scripts.demo_approximate.acts import FIRST_KILL, Recovery, kill_and_measure
 from scripts.demo_approximate.flights import FlightsByDay
+from scripts.demo_approximate.live_pipeline import LiveStage, date_files, open_stage
 from scripts.demo_approximate.live_run import SCORER, LiveRun
-from scripts.demo_approximate.stage import LiveStage, date_files, open_stage
 
 SINGLE, DOWNSTREAM, REGION = (
     FailoverStrategy.APPROXIMATE_SINGLE.value,

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
+from benchmarks.local_pipeline import Measured, median_of, open_stage
 from benchmarks.report import Figure, Report, Table, summary
-from benchmarks.stage import Measured, median_of, open_stage
 
 GOAL_S = 0.5
 DATE = "2013-01-01T00:00:00Z"

@@ -10,8 +10,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from statistics import median, quantiles
 
+from benchmarks.local_pipeline import Measured, MeasuredRun, Stage, median_of
 from benchmarks.report import Figure, Report, Table
-from benchmarks.stage import Measured, MeasuredRun, Stage, median_of
 
 GOAL = 0.03
 GROUP = "flights."

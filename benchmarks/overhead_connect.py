@@ -8,9 +8,9 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.spark_cluster import connect_server
+from benchmarks.local_pipeline import open_stage
 from benchmarks.overhead import lake_env, measure_overhead
 from benchmarks.report import Report
-from benchmarks.stage import open_stage
 
 
 def measure(folder: Path, repeats: int | None) -> Report:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.local_pipeline import open_stage
 from benchmarks.overhead import lake_env, measure_overhead
 from benchmarks.report import Report
-from benchmarks.stage import open_stage
 
 
 def measure(folder: Path, repeats: int | None) -> Report:

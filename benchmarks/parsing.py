@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from statistics import median
 
+from benchmarks.local_pipeline import import_path
 from benchmarks.report import Figure, Report, Table, summary
-from benchmarks.stage import import_path
 
 GOAL_MS = 1.0
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from airflow_recovery.testing.spark_cluster import connect_server
+from benchmarks.local_pipeline import RUN_TIMEOUT_S, Stage, open_stage
 from benchmarks.report import Figure, Report, Table
 from benchmarks.slow_chain import STEPS, WORK_S
-from benchmarks.stage import RUN_TIMEOUT_S, Stage, open_stage
 
 GOAL = 1.1
 RECOVERING, PLAIN = "slow_recovering", "slow_plain"

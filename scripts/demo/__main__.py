@@ -22,9 +22,9 @@ from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E4
 from scripts.demo.acts import DemoFailed, act_one, act_two  # noqa: E402
 from scripts.demo.checks import all_checks  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
+from scripts.demo.local_pipeline import Stage, open_stage, own_folder  # noqa: E402
 from scripts.demo.report import saved, table  # noqa: E402
 from scripts.demo.results import copy_sinks  # noqa: E402
-from scripts.demo.stage import Stage, open_stage, own_folder  # noqa: E402
 
 
 def main() -> int:

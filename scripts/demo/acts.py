@@ -9,7 +9,7 @@ from jobs.rehearsal import FAIL_ONCE, GO, PAUSE, REACHED
 
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 from scripts.demo.journal_view import JournalView
-from scripts.demo.stage import DAG_ID, RunWatch, Stage, States
+from scripts.demo.local_pipeline import DAG_ID, RunWatch, Stage, States
 
 ACT_ONE = "2013-03-01T00:00:00+00:00"
 ACT_TWO = "2013-03-02T00:00:00+00:00"

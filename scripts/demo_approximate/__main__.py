@@ -20,12 +20,12 @@ from airflow_recovery.story.run_view import view_run  # noqa: E402
 from airflow_recovery.streaming.describe import ledger_of  # noqa: E402
 from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
-from scripts.demo.stage import own_folder  # noqa: E402
+from scripts.demo.local_pipeline import own_folder  # noqa: E402
 from scripts.demo_approximate.acts import act_regional, act_single  # noqa: E402
 from scripts.demo_approximate.checks import all_checks, recovery_table  # noqa: E402
 from scripts.demo_approximate.flights import FlightsByDay  # noqa: E402
+from scripts.demo_approximate.live_pipeline import LiveStage, date_files, open_stage  # noqa: E402
 from scripts.demo_approximate.live_run import STAGES, DemoFailed  # noqa: E402
-from scripts.demo_approximate.stage import LiveStage, date_files, open_stage  # noqa: E402
 
 
 def main() -> int:

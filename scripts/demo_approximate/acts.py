@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from scripts.demo_approximate.flights import FlightsByDay
+from scripts.demo_approximate.live_pipeline import LiveStage
 from scripts.demo_approximate.live_run import SCORER, SINK, STAGES, LiveRun, Seen
-from scripts.demo_approximate.stage import LiveStage
 
 FIRST_KILL = date(2013, 2, 1)
 """A stage is killed when the running table has come so far."""

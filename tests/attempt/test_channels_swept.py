@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, ClockedStore
-from staged_run import RUN, StagedRun
+from streaming_run import RUN, StagedRun
 
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep import Sweeper

@@ -30,7 +30,7 @@ from airflow_recovery.planning.scenario import (
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.testing.simulation import TOPOLOGIES as TOPOLOGIES_OF_SIMULATION
 from airflow_recovery.testing.simulation import Schedule, Settings, Trouble, job_of
-from airflow_recovery.testing.simulation.stage import Strand
+from airflow_recovery.testing.simulation.strands import Strand
 
 LADDER = {"A": (), "B": (), "C": ("A",), "D": ("A", "B"), "E": ("C", "D"), "F": ("B",), "G": ("E", "F")}
 TOPOLOGIES = {"chain": CHAIN, "fork": FORK, "diamond": DIAMOND, "ladder": LADDER}

@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from staged_run import StagedRun
+from streaming_run import StagedRun
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import StoreAccessDenied

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from split_scene import DriverProcess, SplitScene, driver_process
+from spark_split_run import DriverProcess, SplitScene, driver_process
 
 from airflow_recovery.driver import driver
 from airflow_recovery.driver.failure_class import FailureClass, classify

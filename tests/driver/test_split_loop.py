@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from split_scene import REGION, SplitScene
+from spark_split_run import REGION, SplitScene
 
 from airflow_recovery.driver import outcome as outcome_module
 from airflow_recovery.driver import region, vertex_pass
@@ -52,7 +52,7 @@ def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
 
 def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.write_files(5, first=10)
-    with caplog.at_level(logging.INFO, "tests.split_scene"):
+    with caplog.at_level(logging.INFO, "tests.spark_split_run"):
         outcome = scene.go().outcome
     parsed, large = outcome.outputs
     assert scene.numbers(outcome) == [*range(7), *range(10, 15)]

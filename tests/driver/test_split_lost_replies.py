@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from split_scene import REGION, SplitScene
+from spark_split_run import REGION, SplitScene
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.journal import journal as journal_module

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from split_scene import REGION, SplitScene
+from spark_split_run import REGION, SplitScene
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec

@@ -375,7 +375,7 @@ EXAMPLES: dict[str, Record] = {
         ),
         failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE,
     ),
-    "claim-stage": Claim(
+    "claim-streaming": Claim(
         region="table",
         attempt=2,
         writer="w1",
@@ -388,7 +388,7 @@ EXAMPLES: dict[str, Record] = {
         claimed_at="2026-01-01T00:00:00+00:00",
         mode=StreamingClaim(channels=(ChannelRef("events", 3),), after=(InputRef("source", 2),)),
     ),
-    "outcome-stage": Outcome(
+    "outcome-streaming": Outcome(
         region="events",
         attempt=4,
         state=AttemptState.FINISHED,
@@ -484,9 +484,9 @@ def test_any_record_survives_the_round_trip(record):
     ("name", "keys"),
     [
         ("claim-base", {"base", "reading"}),
-        ("claim-stage", {"channels", "after"}),
+        ("claim-streaming", {"channels", "after"}),
         ("outcome-parts", {"parts", "lost_splits"}),
-        ("outcome-stage", {"channels"}),
+        ("outcome-streaming", {"channels"}),
     ],
 )
 def test_what_a_mode_writes_lies_beside_the_records_own_fields(name, keys):

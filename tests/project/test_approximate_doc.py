@@ -19,7 +19,7 @@ from airflow_recovery.streaming.describe import RunLedger
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
-from staged_run import RUN, StagedRun
+from streaming_run import RUN, StagedRun
 
 TEXT = (Path(__file__).parents[2] / "docs" / "approximate.md").read_text(encoding="utf-8")
 LOSSY = APPROXIMATE(reconnect="latest", max_lost_records=5)

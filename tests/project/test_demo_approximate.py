@@ -108,7 +108,7 @@ def test_the_vertices_agree_with_a_count_without_spark(
 
     from airflow_recovery.driver.region import avoid_udf_hang
     from scripts.demo_approximate.flights import FlightsByDay
-    from scripts.demo_approximate.stage import date_files
+    from scripts.demo_approximate.live_pipeline import date_files
 
     date_files(lake)
     rehearsal = tmp_path / "rehearsal"
@@ -148,7 +148,7 @@ def test_a_pace_holds_a_batch_while_it_is_set(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
-    from scripts.demo_approximate.stage import date_files
+    from scripts.demo_approximate.live_pipeline import date_files
 
     date_files(lake)
     files = sorted((lake / "flights").glob("*/*.csv"), key=lambda path: path.stat().st_mtime)

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "streaming"))
 
-from io_stages import SUBS, Source, client, drain
+from channel_ends import SUBS, Source, client, drain
 
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.model.channel_options import LossBudget, Reconnect

@@ -6,7 +6,7 @@ import math
 import threading
 
 import pytest
-from io_stages import Source, bodies, client, committed_rows, drain, lost_rows, rows_of, sink_batch
+from channel_ends import Source, bodies, client, committed_rows, drain, lost_rows, rows_of, sink_batch
 
 from airflow_recovery.errors import (
     ChannelEvicted,

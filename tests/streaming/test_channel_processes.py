@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from io_stages import Source, client, committed_rows, drain, lost_rows
-from stage_process import EVICTED
+from channel_end_process import EVICTED
+from channel_ends import Source, client, committed_rows, drain, lost_rows
 
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store
@@ -28,7 +28,7 @@ class StageProcess:
     def __init__(self, server: S3Server, uri: str, role: str, attempt: int, reconnect: Reconnect) -> None:
         arguments = [role, str(attempt), reconnect.value, uri, server.endpoint_url]
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "stage_process.py"), *arguments],
+            [sys.executable, str(HERE / "channel_end_process.py"), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

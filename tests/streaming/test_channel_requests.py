@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from io_stages import Source, client, drain
+from channel_ends import Source, client, drain
 
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
-from staged_run import RUN, StagedRun
+from streaming_run import RUN, StagedRun
 
 from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook

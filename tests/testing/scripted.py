@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from airflow_recovery.testing.simulation.schedule import Schedule
 from airflow_recovery.testing.simulation.settings import Settings
-from airflow_recovery.testing.simulation.stage import Strand
+from airflow_recovery.testing.simulation.strands import Strand
 
 Until = Callable[[str], bool]
 """Asked with the next request of the process: does it stop there?"""

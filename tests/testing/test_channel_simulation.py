@@ -29,12 +29,12 @@ from airflow_recovery.testing.channel_simulation import (
     every_pair,
     every_pair_of_records,
     every_single,
+    programs,
     simulate,
-    stages,
 )
 from airflow_recovery.testing.channel_simulation.drill import main
+from airflow_recovery.testing.channel_simulation.programs import Stage, _Channel
 from airflow_recovery.testing.channel_simulation.settings import STRATEGIES
-from airflow_recovery.testing.channel_simulation.stages import Stage, _Channel
 from airflow_recovery.testing.channel_simulation.world import World
 
 SMALL = Settings(batches=2, subpartitions=1)
@@ -192,7 +192,7 @@ def test_control_of_fault_11_a_woken_attempt_that_takes_the_view_although_a_newe
         for second in range(first + 1, simulate(seed, PAIR).steps)
     ]
     assert not any(violation_of(*pair) for pair in pairs)
-    monkeypatch.setattr(stages, "create_view", late)
+    monkeypatch.setattr(programs, "create_view", late)
     told = next(filter(None, (violation_of(*pair) for pair in pairs)), "nothing was found")
     assert "is the newest attempt, and was refused" in told
 
@@ -226,11 +226,11 @@ def test_control_a_replayed_batch_that_is_published_under_a_new_number(found):
     def again(state, attempt, epoch, parts, consumed=()):
         return publish(state, attempt, max(epoch, state.epoch + 1), parts, consumed)
 
-    assert "once" in found(stages, "publish", again, faults=[Fault.KILL])
+    assert "once" in found(programs, "publish", again, faults=[Fault.KILL])
 
 
 def test_control_of_death_between_two_logs_an_output_that_is_not_adopted(found):
-    told = found(stages, "published_of", lambda output, identity: None, faults=[Fault.KILL])
+    told = found(programs, "published_of", lambda output, identity: None, faults=[Fault.KILL])
     assert "committed twice" in told
 
 
@@ -239,7 +239,7 @@ def test_control_of_death_between_two_logs_the_input_is_committed_first(found):
         counts = tuple(map(len, rows))
         outputs: tuple[str, ...] = () if out is not None else (f"out/{self.attempt}/{batch}",)
         if out is None:
-            yield stages.PutRows(source.identity, outputs[0], [each for sub in rows for each in sub])
+            yield programs.PutRows(source.identity, outputs[0], [each for sub in rows for each in sub])
         yield from source.append(lambda state: commit_batch(state, self.attempt, batch, counts, outputs))
         if out is not None:
             consumed = (Consumed(source.identity.edge, source.identity.generation, plan.end),)
@@ -260,9 +260,9 @@ def test_control_of_death_between_two_logs_the_output_is_read_before_it_is_opene
         cast(Any, out.log.state).seen = seen
         return out
 
-    published_of = stages.published_of
+    published_of = programs.published_of
     monkeypatch.setattr(
-        stages, "published_of", lambda output, identity: published_of(getattr(output, "seen", output), identity)
+        programs, "published_of", lambda output, identity: published_of(getattr(output, "seen", output), identity)
     )
     settings = replace(SMALL, max_records=1, batches=3)
     assert "committed twice" in found(Stage, "_opened", read_first, settings=settings, faults=[Fault.FREEZE])
@@ -277,7 +277,7 @@ def test_control_a_release_before_the_checkpoint(found):
     def early(state, attempt, upto):
         return Released(attempt, state.ends)
 
-    assert "neither retained nor dropped" in found(stages, "release", early)
+    assert "neither retained nor dropped" in found(programs, "release", early)
 
 
 def test_control_back_pressure_that_waits_for_the_release(found):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fakes import MemoryStore
-from staged_run import RUN, StagedRun, parquet
+from streaming_run import RUN, StagedRun, parquet
 
 from airflow_recovery.errors import LossBudgetExceeded
 from airflow_recovery.model.channel_options import LossBudget, Reconnect

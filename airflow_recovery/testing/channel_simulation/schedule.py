@@ -14,8 +14,8 @@ from airflow_recovery.streaming.channel_graph import Stages
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.preview import taken_along
 from airflow_recovery.streaming.restart import StageMode
+from airflow_recovery.testing.channel_simulation.programs import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
-from airflow_recovery.testing.channel_simulation.stages import Ask, Idle, OnLog, Program, SegmentVanished, Stage
 from airflow_recovery.testing.channel_simulation.verdict import check_end
 from airflow_recovery.testing.channel_simulation.world import World
 

@@ -16,10 +16,10 @@ in ``seams.FUNCTIONS`` makes it a point. *Not tested here*: processes that run a
 the real Airflow, whose processes `make drill` kills. POSIX only; without Linux, a driver may outlive its task.
 """
 
+from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario, Stage
 from airflow_recovery.testing.crash_kit.kit import crash_test
 from airflow_recovery.testing.crash_kit.loop import CrashLoop, Tally, distinct
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, Victim, When
-from airflow_recovery.testing.crash_kit.stage import Engine, Scenario, Stage
 from airflow_recovery.testing.simulation.settings import Violation
 
 __all__ = [

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from airflow_recovery.errors import RecoveryError
+from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario
 from airflow_recovery.testing.crash_kit.kit import EXAMPLE, crash_test, temporary_stage
 from airflow_recovery.testing.crash_kit.loop import COMMAND, CrashLoop
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
-from airflow_recovery.testing.crash_kit.stage import Engine, Scenario
 from airflow_recovery.testing.s3_server import SERVERS
 from airflow_recovery.testing.simulation.settings import Violation
 

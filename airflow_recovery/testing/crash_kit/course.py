@@ -15,9 +15,9 @@ from airflow_recovery.model.records import AttemptState
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import RACED
+from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, Scenario, Stage
 from airflow_recovery.testing.crash_kit.plain_driver import rows_of
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, When
-from airflow_recovery.testing.crash_kit.stage import PUBLISH, Scenario, Stage
 from airflow_recovery.testing.crash_kit.supervisor import Supervisor
 from airflow_recovery.testing.crash_kit.target import applied
 from airflow_recovery.testing.simulation.settings import Violation

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario, Stage
 from airflow_recovery.testing.crash_kit.loop import CrashLoop, Tally, distinct
 from airflow_recovery.testing.crash_kit.points import Harm, Victim
-from airflow_recovery.testing.crash_kit.stage import Engine, Scenario, Stage
 
 EXAMPLE = "airflow_recovery.testing.crash_kit.example:diamond"
 

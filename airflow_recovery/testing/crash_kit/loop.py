@@ -14,8 +14,8 @@ from itertools import count
 
 from airflow_recovery.testing.crash_kit.course import Course, conduct
 from airflow_recovery.testing.crash_kit.forked import forked
+from airflow_recovery.testing.crash_kit.job_setup import Engine, Stage
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed
-from airflow_recovery.testing.crash_kit.stage import Engine, Stage
 from airflow_recovery.testing.crash_kit.warmth import warm_up
 from airflow_recovery.testing.simulation.settings import Violation
 

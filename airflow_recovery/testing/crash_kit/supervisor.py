@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError, SinkInDoubt
+from airflow_recovery.testing.crash_kit.job_setup import Engine, Stage
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
-from airflow_recovery.testing.crash_kit.stage import Engine, Stage
 from airflow_recovery.testing.crash_kit.task_process import BROKE, ENDED, FROZEN, be_the_task
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.simulation.settings import Violation

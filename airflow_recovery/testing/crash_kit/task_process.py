@@ -33,10 +33,10 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
 from airflow_recovery.testing.crash_kit.crasher import Crasher
+from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, Engine, Stage
 from airflow_recovery.testing.crash_kit.plain_driver import drive_plain
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Step, When
 from airflow_recovery.testing.crash_kit.seams import install
-from airflow_recovery.testing.crash_kit.stage import PUBLISH, Engine, Stage
 from airflow_recovery.testing.crash_kit.target import StandInTarget
 
 ONLY_AT_THE_END_S = 3600.0

@@ -17,7 +17,7 @@ from airflow_recovery.journal import journal
 from airflow_recovery.results import sweep
 from airflow_recovery.store.object_store import ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
-from airflow_recovery.testing.simulation.stage import Killed, Strand, stage
+from airflow_recovery.testing.simulation.strands import Killed, Strand, stage
 
 _ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.")
 

@@ -14,7 +14,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import JournalListener
 from airflow_recovery.model.records import Record, RunIdentity
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
-from airflow_recovery.testing.simulation.stage import stage
+from airflow_recovery.testing.simulation.strands import stage
 
 R = TypeVar("R", bound=Record)
 

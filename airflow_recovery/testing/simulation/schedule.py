@@ -12,7 +12,7 @@ from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_t
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
-from airflow_recovery.testing.simulation.stage import Process, Stage, Strand, Terminated, stage
+from airflow_recovery.testing.simulation.strands import Process, Stage, Strand, Terminated, stage
 from airflow_recovery.testing.simulation.troubles import PAUSED, Trouble, Troubles
 from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
 from airflow_recovery.testing.simulation.world import World

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
 from airflow_recovery.testing.simulation.settings import Violation
-from airflow_recovery.testing.simulation.stage import stage
+from airflow_recovery.testing.simulation.strands import stage
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule

@@ -21,7 +21,7 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
-from airflow_recovery.testing.simulation.stage import Process, Strand, stage
+from airflow_recovery.testing.simulation.strands import Process, Strand, stage
 from airflow_recovery.testing.split_driver import SplitDriver
 
 PARTS = 2

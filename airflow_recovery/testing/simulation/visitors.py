@@ -14,7 +14,7 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
-from airflow_recovery.testing.simulation.stage import stage
+from airflow_recovery.testing.simulation.strands import stage
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule

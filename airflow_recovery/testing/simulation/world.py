@@ -24,7 +24,7 @@ from airflow_recovery.testing.simulation.ledger import Ledger
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.network import Network
 from airflow_recovery.testing.simulation.spark import Cluster, FakeSpark
-from airflow_recovery.testing.simulation.stage import Process, stage
+from airflow_recovery.testing.simulation.strands import Process, stage
 
 PUBLISH = "publish"
 RETRIES = 1_000_000

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from runtime_specs import CODE
-from stage_scene import StageScene
+from spark_streaming_run import StageScene
 
 from airflow_recovery.driver import driver
 from airflow_recovery.driver.exit_report import read_receipt
 from airflow_recovery.model.channel_options import Reconnect
-from airflow_recovery.testing.stage_driver import Moments, StageDriver
+from airflow_recovery.testing.streaming_driver import Moments, StageDriver
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]

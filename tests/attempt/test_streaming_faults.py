@@ -22,7 +22,7 @@ from typing import cast
 
 import pytest
 from fakes import Killed, Process
-from stage_world import DOWNSTREAM, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, SINGLE, SINK, StageWorld
 
 from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.attempt.region_task import RegionTask

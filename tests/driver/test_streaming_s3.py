@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from runtime_specs import CODE
-from stage_scene import StageScene
+from spark_streaming_run import StageScene
 
 from airflow_recovery.driver import StoreSpec, driver
 from airflow_recovery.driver.submit import s3a_conf
@@ -18,7 +18,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.s3a_jars import write_spark_conf
-from airflow_recovery.testing.stage_driver import StageDriver
+from airflow_recovery.testing.streaming_driver import StageDriver
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 BATCHES = 6

@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from job_tasks import job_dag
-from stage_drivers import EPOCHS, RECORDS, RUN, StageDrivers, client_of, log_of
+from streaming_drivers import EPOCHS, RECORDS, RUN, StageDrivers, client_of, log_of
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.driver.region_spec import RegionSpec

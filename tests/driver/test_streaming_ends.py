@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from stage_scene import RAW, StageScene, channel_spec
+from spark_streaming_run import RAW, StageScene, channel_spec
 
 from airflow_recovery.errors import ChannelAltered, ChannelEvicted, ChannelInconsistent, LossBudgetExceeded
 from airflow_recovery.model.channel_options import LossBudget, Reconnect

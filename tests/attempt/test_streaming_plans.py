@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
 from airflow_recovery.attempt.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.errors import Failure, UnknownRegion

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stage_scene import HandFed, StageScene
+from spark_streaming_run import HandFed, StageScene
 
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent
 from airflow_recovery.model.channel_options import Reconnect

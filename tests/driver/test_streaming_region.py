@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from stage_scene import StageScene
+from spark_streaming_run import StageScene
 
 from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.writer import write_result
@@ -216,7 +216,7 @@ def test_a_stateless_stage_without_its_checkpoint_goes_on_where_the_log_is(spark
 
 
 def test_control_of_death_between_two_logs_a_view_that_does_not_know_the_output(spark, scene, monkeypatch):
-    """See `test_stage_processes`, where it knows it."""
+    """See `test_streaming_processes`, where it knows it."""
     made = scene.producer("raw")
     made.emit(*range(10))
     with dying(monkeypatch, 0):
@@ -336,7 +336,7 @@ def test_fault_25_a_weak_store_is_refused(spark, scene, monkeypatch):
 
 
 def test_fault_24_lost_replies_of_the_driver_change_nothing(spark, scene):
-    """Of what the driver writes itself; the reader's are in `test_stage_s3`."""
+    """Of what the driver writes itself; the reader's are in `test_streaming_s3`."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -348,7 +348,7 @@ def test_fault_24_lost_replies_of_the_driver_change_nothing(spark, scene):
 
 
 def test_a_segment_that_was_deleted_from_outside_is_an_error_and_never_fewer_rows(spark, scene):
-    """Its control is in `test_stage_source`."""
+    """Its control is in `test_streaming_source`."""
     made = scene.producer("scores")
     made.emit(*range(10))
     made.finish()

@@ -1,4 +1,4 @@
-"""A stage as a process: `stage_process.py sink|scorer ATTEMPT RECONNECT STORE_URI ENDPOINT`.
+"""A stage as a process: `channel_end_process.py sink|scorer ATTEMPT RECONNECT STORE_URI ENDPOINT`.
 
 It says where it is on standard output. At each gate it stops until a line comes: so a test kills it there with SIGKILL,
 or leaves it frozen there while others go on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from io_stages import SUBS, bodies, client, rows_of, sink_batch
+from channel_ends import SUBS, bodies, client, rows_of, sink_batch
 
 from airflow_recovery.errors import ChannelEvicted, LossBudgetExceeded
 from airflow_recovery.model.channel_options import Reconnect

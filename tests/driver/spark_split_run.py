@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 JOB = "regionjobs.splitwise:splitwise"
 REGION = "large-parsed"
 SIDE = "pinned"
-LOG = logging.getLogger("tests.split_scene")
+LOG = logging.getLogger("tests.spark_split_run")
 DEADLINE_S = 300.0
 """A JVM on a busy machine takes its time."""
 Drive = Callable[[RegionSpec], None]

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stage_engine import Killed, MemoryStore, Query
-from stage_scene import RAW, StageScene
+from micro_batch_engine import Killed, MemoryStore, Query
+from spark_streaming_run import RAW, StageScene
 
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.job.accumulators import Accumulators

@@ -1,4 +1,4 @@
-"""A run of the job in `code/regionjobs/staged.py`: the real channels and real Spark, without Airflow.
+"""A run of the job in `code/regionjobs/streaming_chain.py`: the real channels and real Spark, without Airflow.
 
 The test itself may stand at either end of a channel: it publishes records of its own, or consumes what a stage made.
 """
@@ -37,9 +37,9 @@ from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JOBS = {"matched": "regionjobs.staged:joined"}
-JOB = "regionjobs.staged:staged"
-LOG = logging.getLogger("tests.stage_scene")
+JOBS = {"matched": "regionjobs.streaming_chain:joined"}
+JOB = "regionjobs.streaming_chain:staged"
+LOG = logging.getLogger("tests.spark_streaming_run")
 SUBS = 2
 ENDS = {"raw": (None, "raw"), "scores": ("raw", "scores"), "board": ("scores", None), "matched": ("numbers", None)}
 RAW = '{"fields":[{"metadata":{},"name":"id","nullable":true,"type":"long"}],"type":"struct"}'

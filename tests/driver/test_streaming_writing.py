@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stage_scene import RAW, StageScene
+from spark_streaming_run import RAW, StageScene
 
 from airflow_recovery.errors import AttemptLost, ChannelEvicted, ChannelInconsistent, StoreTimeout
 from airflow_recovery.streaming import writing

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from fakes import Killed, Process
-from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
 
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import InlineThread, Killed, Process
-from stage_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
-from test_stage_failover import check_coherent
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from test_streaming_failover import check_coherent
 
 from airflow_recovery.attempt import attempt
 from airflow_recovery.errors import Failure, RecoveryError, RegionFailed
