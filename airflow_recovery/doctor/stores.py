@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 FOLDER = "_doctor"
 """Below a store's base: what a check writes, for as long as it runs."""
 
-_NAMES = {
-    Right.LIST: "list",
-    Right.PUT: "put",
-    Right.GET: "get",
-    Right.ABORT: "abort uploads",
-    Right.DELETE: "delete",
-}
+_NAMES = {Right.LIST: "list", Right.PUT: "put", Right.GET: "get", Right.ABORT: "abort uploads", Right.DELETE: "delete"}
 """In the order in which they are tried."""
 
 

@@ -37,14 +37,7 @@ _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def cache_result(
-    spark: SparkSession,
-    frame: DataFrame,
-    *,
-    result: str,
-    level: str,
-    server: str,
-    view: str,
-    is_digested: bool = False,
+    spark: SparkSession, frame: DataFrame, *, result: str, level: str, server: str, view: str, is_digested: bool = False
 ) -> PartitionManifest:
     """Have the server keep ``frame`` as the global temporary view ``view``, which must not exist; its manifest.
 

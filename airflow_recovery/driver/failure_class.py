@@ -93,7 +93,7 @@ _ALTERED = re.compile(
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token .{0,20}expired", re.I)
 _DENIED = re.compile(
     r"AccessDenied|Access Denied|InvalidAccessKeyId|SignatureDoesNotMatch|Forbidden|Status Code: 40[13]\b|"
-    r"AccessControlException|Permission denied|PERMISSION_DENIED",
+    r"AccessControlException|Permission denied|PERMISSION_DENIED"
 )
 _TIMED_OUT = re.compile(
     r"SocketTimeoutException|TimeoutException|TimeoutError|StoreTimeout|ApiCallTimeout|Read timed out|DEADLINE_EXCEEDED"
@@ -125,10 +125,7 @@ def classify(failure: Failure) -> FailureClass:
         return FailureClass.USER_CODE
     if failure.type == NOT_SET_UP or start_advice(failure) is not None:
         return FailureClass.NOT_SET_UP
-    for pattern, found in (
-        (_SESSION_LOST, FailureClass.SESSION_LOST),
-        (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY),
-    ):
+    for pattern, found in ((_SESSION_LOST, FailureClass.SESSION_LOST), (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY)):
         if pattern.search(told):
             return found
     if is_missing_input(failure):

@@ -23,13 +23,7 @@ _PART = re.compile(r"part-(?P<task>\d+)-(?P<write>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}
 
 
 def write_result(
-    spark: SparkSession,
-    frame: DataFrame,
-    *,
-    result: str,
-    location: str,
-    store: ObjectStore,
-    is_digested: bool = False,
+    spark: SparkSession, frame: DataFrame, *, result: str, location: str, store: ObjectStore, is_digested: bool = False
 ) -> PartitionManifest:
     """Write ``frame`` to ``location``, which must not exist, and return its manifest.
 

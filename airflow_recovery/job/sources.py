@@ -23,13 +23,7 @@ from airflow_recovery.job.enumerators import (
     key_range_splits,
     yielded_splits,
 )
-from airflow_recovery.job.handed_splits import (
-    DateSplits,
-    FileSplits,
-    KeyRangeSplits,
-    Splits,
-    files_handed,
-)
+from airflow_recovery.job.handed_splits import DateSplits, FileSplits, KeyRangeSplits, Splits, files_handed
 from airflow_recovery.job.templates import plain_json
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished

@@ -14,11 +14,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.coordinator import checked_coordinator
 from airflow_recovery.job.mode import MODE_OF_RESULT, ModeOption, ModeResult, declared_modes, modes_in
-from airflow_recovery.job.parallelism import (
-    FixedParallelism,
-    ParallelismLike,
-    checked_parallelism,
-)
+from airflow_recovery.job.parallelism import FixedParallelism, ParallelismLike, checked_parallelism
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import EnumeratedBy, SplitSource
 from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask

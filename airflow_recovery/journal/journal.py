@@ -300,9 +300,7 @@ class Journal:
     def claim(self, claim: Claim) -> None:
         """Open an attempt. Raises `AttemptLost` where the number is taken."""
         self._put(
-            claim,
-            self.layout.attempt(claim.region, claim.attempt, "claim"),
-            lambda found: found.writer == claim.writer,
+            claim, self.layout.attempt(claim.region, claim.attempt, "claim"), lambda found: found.writer == claim.writer
         )
 
     def put_part(self, part: Part) -> ObjectInfo:

@@ -58,12 +58,7 @@ class RecordCache:
         self._snapshot_read = ""
         self._writer: threading.Thread | None = None
 
-    def bodies(
-        self,
-        etags: Mapping[str, str],
-        snapshot: ObjectInfo | None,
-        fetch: Fetch,
-    ) -> dict[str, bytes]:
+    def bodies(self, etags: Mapping[str, str], snapshot: ObjectInfo | None, fetch: Fetch) -> dict[str, bytes]:
         """The bodies of the objects with these keys and etags. ``snapshot`` is the one that was listed beside them.
 
         Raises what ``fetch`` raises. An object that was overwritten since it was listed is taken as it is now.

@@ -351,13 +351,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-_SCALARS: dict[Any, _Read] = {
-    str: _text,
-    bool: _truth,
-    int: _natural,
-    float: _number,
-    Any: lambda value: value,
-}
+_SCALARS: dict[Any, _Read] = {str: _text, bool: _truth, int: _natural, float: _number, Any: lambda value: value}
 
 
 def _texts(values: Any) -> tuple[str, ...]:

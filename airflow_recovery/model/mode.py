@@ -96,10 +96,7 @@ class HasMode(Protocol):
         ...
 
 
-MODES: Mapping[str, str] = {
-    "streaming": "airflow_recovery.streaming",
-    "split": "airflow_recovery.splits",
-}
+MODES: Mapping[str, str] = {"streaming": "airflow_recovery.streaming", "split": "airflow_recovery.splits"}
 """The package of each mode but batch, by the mode's name."""
 
 _MODE_OF_KEY = {

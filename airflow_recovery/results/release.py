@@ -181,10 +181,7 @@ class ReleaseRule:
 
 def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
     """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
-    return next(
-        (reader.name for reader in plan.regions if region in reader.inputs and not is_done(reader.name)),
-        None,
-    )
+    return next((reader.name for reader in plan.regions if region in reader.inputs and not is_done(reader.name)), None)
 
 
 def _after(age_s: float, limit_s: float, said: str, what: str) -> Verdict:

@@ -18,11 +18,4 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredO
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
 
-__all__ = [
-    "ObjectInfo",
-    "ObjectStore",
-    "StoredObject",
-    "get_many",
-    "open_store",
-    "probe",
-]
+__all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "get_many", "open_store", "probe"]

@@ -97,8 +97,7 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
         code = str(answer.get("Error", {}).get("Code", ""))
         return from_code(code, status, before=before, said=str(answer.get("Error", {}).get("Message", "")))
     if isinstance(
-        error,
-        (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError),
+        error, (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError)
     ):
         return StoreAccessDenied(
             f"{before} no usable credentials were found ({type(error).__name__}). "
