@@ -87,7 +87,7 @@ def check_location(uri: object, where: str, *, templated: bool = True, to_read: 
 
 
 def is_template(text: str) -> bool:
-    """Whether Jinja would change the text."""
+    """Whether the text holds an expression, a statement or a comment of Jinja."""
     return "{{" in text or "{%" in text or "{#" in text
 
 
@@ -122,7 +122,7 @@ def fits(value: object, hint: Any) -> bool:
         return isinstance(value, origin) and all(fits(k, of_key) and fits(v, of_value) for k, v in value.items())
     if origin is not None:  # a tuple, a list, a sequence
         is_collection = isinstance(value, origin) and not isinstance(value, (str, bytes, bytearray))
-        return is_collection and all(fits(each, arguments[0]) for each in value)  # type: ignore[attr-defined]
+        return is_collection and all(fits(item, arguments[0]) for item in value)  # type: ignore[attr-defined]
     if hint in (int, float):
         numbers = (int, float) if hint is float else int
         return isinstance(value, numbers) and not isinstance(value, bool) and value == value
@@ -130,7 +130,7 @@ def fits(value: object, hint: Any) -> bool:
 
 
 def described(hint: Any, *, many: bool = False) -> str:
-    """An annotated type in words."""
+    """An annotated type in words, for "expected ... as": ``str`` is "a text that is not empty"; ``many``: "texts"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _NAMES:
         return _NAMES[hint][many]
@@ -152,7 +152,7 @@ def described(hint: Any, *, many: bool = False) -> str:
 
 @lru_cache(maxsize=256)
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
-    """Its annotations, where a name that is there for type checkers alone stands for anything."""
+    """Its parameters' annotations. A type that is imported for type checkers alone may be anything."""
     unknown: dict[str, Any] = {}
     while True:
         try:

@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 class RecoveryError(Exception):
-    """Base of everything raised by ``airflow_recovery``."""
+    """Base of every error of this package. ``kind`` says what it means for whoever asked; a subclass may change it."""
 
     kind: Kind = Kind.RETRY
 
@@ -159,7 +159,7 @@ class ObjectTooLarge(RecordInvalid, StoreError):
 
 
 class StreamDamaged(RecordInvalid):
-    """An event stream is not as its writer wrote it. What stands before the damage is good."""
+    """An event stream is not as its writer wrote it. The events before the damage can be used."""
 
 
 class HistoryIncomplete(JournalError):
@@ -189,21 +189,6 @@ class UnknownRegion(RecoveryError, KeyError):
     """A region name that the topology does not hold."""
 
     kind = Kind.NOT_FOUND
-
-
-class UnknownVertex(RecoveryError, KeyError):
-    """An execution vertex, partition or partition group that the topology does not hold."""
-
-    kind = Kind.NOT_FOUND
-
-
-class PartitionUnavailable(RecoveryError):
-    """The partition ``result[subtask]`` could not be read because it is not there: its producer must run again."""
-
-    def __init__(self, result: str, subtask: int = 0) -> None:
-        super().__init__(f"partition {result}[{subtask}] is not there: its producer must run again")
-        self.result = result
-        self.subtask = subtask
 
 
 class SubtasksFailed(RecoveryError):
@@ -402,7 +387,7 @@ class RegionFailed(RecoveryError):
         super().__init__(message)
         self.cause = cause
         self.forget: Callable[[], object] = _nothing
-        """Deletes what the driver has said of it elsewhere; called when it is in the journal. Raises nothing."""
+        """Deletes the driver's pending failure; called once the failure is in the journal. Raises nothing."""
 
 
 def _nothing() -> None: ...
@@ -451,16 +436,17 @@ class InfrastructureFailed(RegionFailed):
 
 
 class NotSetUp(InfrastructureFailed):
-    """What the application needs is not where it runs: a module, a jar, Python, Java, or one version of each.
+    """Something that the application needs is missing where it runs: a module, a jar, Python, Java, or the same
+    version of one of these on the driver and the executors.
 
-    The message says what to do. Not retried: nothing of it comes by itself.
+    The message says what to install. Not retried: somebody must install it first.
     """
 
     kind = Kind.FINAL
 
 
 class DriverLost(InfrastructureFailed):
-    """The Spark driver was killed, or never started: it said nothing."""
+    """The Spark driver was killed, or never started: it left no report of its failure."""
 
 
 class OutOfMemory(InfrastructureFailed):

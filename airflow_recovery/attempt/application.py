@@ -14,9 +14,8 @@ from enum import Enum
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.mode import AttemptWork
-from airflow_recovery.model.records import AttemptTrace, Claim, ExternalObject, Outcome
+from airflow_recovery.model.records import AttemptTrace, Claim, CoordinatorSnapshot, ExternalObject, Outcome
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar
 from airflow_recovery.driver.heartbeat import INTERVAL_S
 from airflow_recovery.job.context import ONLY_SUBTASK, Subtask
 from airflow_recovery.model.codec import Tagged, Unlike, from_json, to_json
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import RegionMode, answers_of
-from airflow_recovery.model.records import AttemptTrace, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, CoordinatorSnapshot, RunIdentity
 
 
 def own_version() -> str:

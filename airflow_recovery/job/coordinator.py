@@ -19,7 +19,7 @@ from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.job.batch_snapshot import missing_methods, state_text, takes_snapshots
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.records import CoordinatorSnapshot
 
 
 def restored_coordinator(make: Callable[[], Any], vertex: str, snapshots: Iterable[CoordinatorSnapshot]) -> Any:

@@ -28,7 +28,7 @@ from airflow_recovery.job.parallelism import (
 from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSource
 from airflow_recovery.job.templates import checked_moment, plain_json, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
+from airflow_recovery.model.records import CoordinatorSnapshot
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_assignment import advance
 from airflow_recovery.planning.graph import did_you_mean

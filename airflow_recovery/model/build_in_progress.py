@@ -22,7 +22,7 @@ class BuildInProgress:
     beat: str | None = None
 
     def text(self) -> str:
-        """For people."""
+        """One clause for messages and logs: what is being made, and by which run."""
         who = f"{self.owner.dag_id} / {self.owner.run_key}" if self.owner is not None else "another run"
         return f"{self.region} is shared ({self.key}@{self.attempt}) and is being made by {who}"
 

@@ -48,7 +48,7 @@ class LossBudget:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it sets any limit."""
+        """Whether it limits the records or the fraction. Without a limit nothing is refused, only counted."""
         return self.max_lost_records is not None or self.max_lost_fraction is not None
 
     @property
@@ -66,4 +66,3 @@ class LossBudget:
 
 
 UNLIMITED = LossBudget()
-"""No limit."""

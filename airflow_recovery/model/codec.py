@@ -45,7 +45,7 @@ _NEVER = object()
 
 
 class Unlike(ValueError):
-    """A JSON value is not what a field, or a record, is read from."""
+    """A JSON value is not what a field, or a record, is read from. Its text says where, and what was expected."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class Unlike(ValueError):
         self._path = ""
 
     def at(self, place: str) -> Unlike:
-        """The same, of what stands at ``place`` in something larger."""
+        """This very error, with ``place`` (``.field``, ``[3]``) put before the path of the value that it is about."""
         self._path = place + self._path
         return self
 
@@ -64,8 +64,8 @@ class Unlike(ValueError):
 
 
 def _unlike(expected: str, found: object) -> Unlike:
-    told = repr(found)
-    return Unlike(f"expected {expected}, found {told if len(told) <= 200 else told[:200] + '...'}")
+    text = repr(found)
+    return Unlike(f"expected {expected}, found {text if len(text) <= 200 else text[:200] + '...'}")
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,7 @@ class Check:
     holds: Callable[[Any], bool]
 
 
-class _Row:
-    """`ROW`."""
-
-
-ROW = _Row()
+ROW = object()
 """Marks a dataclass that is written as a list of its fields' values."""
 
 
@@ -122,7 +118,7 @@ def _is_path_below(text: str) -> bool:
 
 
 Id = Annotated[str, Check("an id", _is_id)]
-"""A name that stands in keys: neither empty, nor with half a character."""
+"""A name that is part of a store's keys: neither empty, nor with a lone surrogate (which has no bytes)."""
 Positive = Annotated[int, Check("a number of at least 1", lambda number: number >= 1)]
 OrMinusOne = Annotated[int, Check("a number of at least -1", lambda number: number >= -1)]
 PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_below)]
@@ -138,7 +134,7 @@ def later(default: Any) -> Any:
 
 
 def needed(default: Any = MISSING, *, factory: Any = MISSING) -> Any:
-    """A field whose ``default`` is for who makes a value, not for who reads one: without its key, it is refused."""
+    """A field whose ``default`` is for code that makes a value. On reading, a record without its key is refused."""
     made: Any = field(default=default, default_factory=factory, metadata={"needed": True})
     return made
 
@@ -159,8 +155,8 @@ def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
     """The ``kind`` that `to_json` made ``value`` of. Raises `Unlike` for anything else."""
     key: Any = kind
     try:
-        found: T = _reader(key, exact)(value)
-        return found
+        record: T = _reader(key, exact)(value)
+        return record
     except Unlike as error:
         raise error.at(kind.__name__) from error.__cause__
 
@@ -233,7 +229,7 @@ def _pair_writer(writers: tuple[_Write | None, ...]) -> _Write:
 
 
 def _object_writer(write: _Write | None) -> _Write:
-    return dict if write is None else lambda found: {key: write(value) for key, value in found.items()}
+    return dict if write is None else lambda mapping: {key: write(value) for key, value in mapping.items()}
 
 
 def _row_fields(kind: type[Any]) -> list[Field[Any]]:
@@ -290,8 +286,8 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
     return read
 
 
-def _is_needed(each: Field[Any]) -> bool:
-    return bool(each.metadata.get("needed")) or (each.default is MISSING and each.default_factory is MISSING)
+def _is_needed(field_: Field[Any]) -> bool:
+    return bool(field_.metadata.get("needed")) or (field_.default is MISSING and field_.default_factory is MISSING)
 
 
 @cache
@@ -405,12 +401,12 @@ def _object_reader(read: _Read) -> _Read:
 
 def _member_reader(kind: type[Enum]) -> _Read:
     members = {member.value: member for member in kind}
-    told = f"a {kind.__name__}, one of {', '.join(map(repr, members))}"
+    expected = f"a {kind.__name__}, one of {', '.join(map(repr, members))}"
 
     def read(value: Any) -> Any:
         member = members.get(value) if type(value) is str else None
         if member is None:
-            raise _unlike(told, value)
+            raise _unlike(expected, value)
         return member
 
     return read
@@ -440,15 +436,8 @@ def _scalar_reader(kind: type[Any], check: Check) -> _Read:
 
 
 def _nested_reader(kind: Any, exact: bool) -> _Read:
-    found: _Read | None = None
-
-    def read_nested(value: Any) -> Any:
-        nonlocal found
-        if found is None:  # not before it is needed: a class may hold values of its own
-            found = _reader(kind, exact)
-        return found(value)
-
-    return read_nested
+    # The reader is made when it is needed, not before: a class may hold values of its own.
+    return lambda value: _reader(kind, exact)(value)
 
 
 def _own_reader(hint: Any) -> _Read:
@@ -463,10 +452,10 @@ def _own_reader(hint: Any) -> _Read:
 
 def _checked_reader(read: _Read, check: Check) -> _Read:
     def read_checked(value: Any) -> Any:
-        found = read(value)
-        if not check.holds(found):
+        content = read(value)
+        if not check.holds(content):
             raise _unlike(check.expected, value)
-        return found
+        return content
 
     return read_checked
 

@@ -57,6 +57,6 @@ class CommitSpec:
 
 def _without_mode(config: str) -> Any:
     document = json.loads(config)
-    return (
-        {name: value for name, value in document.items() if name != "mode"} if isinstance(document, dict) else document
-    )
+    if isinstance(document, dict):
+        document.pop("mode", None)
+    return document

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -43,7 +43,7 @@ class OnStoreFailure(str, Enum):
 
 @dataclass(frozen=True)
 class JobRecovery:
-    """The options in effect."""
+    """The options in effect, each with its default. Times are in seconds, the buffer's size in bytes."""
 
     enabled: bool = True
     buffer_bytes: int = 1024 * 1024
@@ -78,15 +78,12 @@ class DeclaredJobRecovery:
 
     def over(self, other: DeclaredJobRecovery) -> DeclaredJobRecovery:
         """What is said here, and for the rest what ``other`` says."""
-        mine = {field_.name: getattr(self, field_.name) for field_ in fields(self)}
-        return DeclaredJobRecovery(
-            **{name: getattr(other, name) if value is None else value for name, value in mine.items()}
-        )
+        return replace(other, **{name: value for name, value in vars(self).items() if value is not None})
 
     def in_effect(self) -> JobRecovery:
         """With the defaults for what nobody says."""
-        said = {field_.name: value for field_ in fields(self) if (value := getattr(self, field_.name)) is not None}
-        return JobRecovery(**said)
+        declared = {name: value for name, value in vars(self).items() if value is not None}
+        return JobRecovery(**declared)
 
 
 NOTHING_DECLARED = DeclaredJobRecovery()
@@ -110,10 +107,10 @@ def declared_job_recovery(
 
 
 def _switch(key: str, value: object) -> bool:
-    found = {"true": True, "false": False}.get(str(value).strip().lower())
-    if found is None:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
         raise ConfigurationError(f"Expected true or false for {key}, found {value!r}.")
-    return found
+    return text == "true"
 
 
 def _size_bytes(key: str, value: object) -> int:
@@ -165,4 +162,4 @@ SETTINGS = {
     "job_recovery_snapshot_min_pause": SNAPSHOT_MIN_PAUSE,
     "previous_worker_timeout": PREVIOUS_WORKER_TIMEOUT,
 }
-"""The same in Airflow's spelling, in ``[recovery]``."""
+"""Airflow's names of the options, in its section ``[recovery]``: the name there, and Flink's key."""

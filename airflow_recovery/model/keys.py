@@ -60,7 +60,7 @@ class RegionKey(NamedTuple):
 
     @classmethod
     def of(cls, run: RunIdentity, region: str) -> RegionKey:
-        """The region named ``region`` of ``run``."""
+        """The key of the region with that name in ``run``."""
         return cls(run.dag_id, run.run_key, run.group_id, region)
 
     @property
@@ -70,5 +70,5 @@ class RegionKey(NamedTuple):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """How a command of ``airflow recovery`` is told which region."""
+        """The arguments that name the region to a command of ``airflow recovery``."""
         return (self.dag_id, self.run_key, self.region, "--group", self.group_id)

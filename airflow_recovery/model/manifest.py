@@ -46,7 +46,7 @@ class PartitionManifest:
 
     @property
     def size(self) -> int:
-        """Bytes in all objects."""
+        """How many bytes the objects have together."""
         return sum(object.size for object in self.objects)
 
     def uris(self) -> list[str]:

@@ -88,7 +88,7 @@ class AttemptWork:
 
 
 class HasMode(Protocol):
-    """A record of a region."""
+    """Any record that carries the mode of its region: a plan, a claim, an outcome, or a trace."""
 
     @property
     def mode(self) -> RegionMode:
@@ -115,8 +115,8 @@ def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
         return RegionMode
     present = frozenset(keys)
     name = next(name for key, name in _MODE_OF_KEY.items() if key in present)
-    found: type[RegionMode] = _module(name, "mode").IN_RECORDS[record]
-    return found
+    in_record: type[RegionMode] = _module(name, "mode").IN_RECORDS[record]
+    return in_record
 
 
 def answers_of(mode: str, module: str, questions: type[A]) -> A:
@@ -125,12 +125,10 @@ def answers_of(mode: str, module: str, questions: type[A]) -> A:
     Of batch, and of a mode that has no such module: an instance of ``questions`` itself. Raises `ConfigurationError`
     where the package is not installed.
     """
-    if mode == BATCH.name:
+    answering = None if mode == BATCH.name else _module(mode, module)
+    if answering is None:
         return questions()
-    found = _module(mode, module)
-    if found is None:
-        return questions()
-    answers: object = found.MODE
+    answers: object = answering.MODE
     if not isinstance(answers, questions):
         raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
     return answers

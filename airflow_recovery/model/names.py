@@ -53,7 +53,7 @@ def decode(segment: str) -> str:
         raise ValueError(f"{segment!r} is a shortened name: read the id from a record below it")
     if not _NAME.fullmatch(segment):
         raise ValueError(f"expected a name made by encode(), found {segment!r}")
-    raw = re.sub(rb"~([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), segment.encode())
+    raw = re.sub(rb"~([0-9A-F]{2})", lambda escape: bytes([int(escape[1], 16)]), segment.encode())
     name = raw.decode()
     if encode(name) != segment:
         raise ValueError(f"expected a name made by encode(), found {segment!r}")

@@ -33,17 +33,16 @@ from airflow_recovery.model.records import (
 
 @dataclass(frozen=True)
 class RecordKind:
-    """One kind.
+    """One kind of record.
 
-    ``name`` stands in the record, and in the name of its object where the record is about an attempt: then that is
-    ``t/<region>/<n>.<name>``, or ``t/<region>/<n>.<name>-<number>`` with the number in the record's field ``number``,
-    counted from ``first``.
+    ``name`` is written into the record. A record about an attempt lies at ``t/<region>/<n>.<name>``, or at
+    ``t/<region>/<n>.<name>-<number>``: ``number`` is the record's field with that number, counted from ``first``.
     """
 
     name: str
     record: type[Any]
     written_by: str
-    """For people."""
+    """Which process or person writes it: for the reader of this table."""
     is_of_attempt: bool = True
     number: str | None = None
     first: int = 1
@@ -161,7 +160,6 @@ RECORD_KINDS: dict[str, RecordKind] = {
         RecordKind("closed", Closed, "the sweeper", is_of_attempt=False, events=("RunClosed",), event_key="closed"),
     )
 }
-"""By name."""
 
 
 def kind_of(record: type[Any]) -> RecordKind:

@@ -35,7 +35,7 @@ class RunIdentity:
 
 
 class AttemptState(str, Enum):
-    """How an attempt ended."""
+    """How an attempt ended: with a result (``FINISHED``), or without one (``FENCED``, see `FenceCause`)."""
 
     FINISHED = "FINISHED"
     FENCED = "FENCED"
@@ -96,6 +96,18 @@ class CoordinatorPlan:
 
 
 @dataclass(frozen=True)
+class CoordinatorSnapshot:
+    """What the coordinator of ``vertex`` left with the finish of ``region``: an outcome's, as a driver is given it.
+
+    ``body`` is base64.
+    """
+
+    vertex: str
+    region: str
+    body: str
+
+
+@dataclass(frozen=True)
 class RegionPlan:
     """One region as one version of the code has it."""
 
@@ -141,7 +153,7 @@ class PlanRecord:
 
 @dataclass(frozen=True)
 class ReadMetrics:
-    """What an attempt read, as its inputs were registered. ``rows`` is `None` where some of them are not counted."""
+    """How much an attempt read, by its inputs' manifests: files, bytes, rows (`None`: some are not counted)."""
 
     files: int
     bytes: int
@@ -149,7 +161,7 @@ class ReadMetrics:
 
     @classmethod
     def of(cls, inputs: Sequence[PartitionManifest], externals: Sequence[ExternalObject]) -> ReadMetrics:
-        """Of everything that is registered as read; the rows in external objects are not known."""
+        """The sums over everything that was read. The rows of external objects are not known."""
         counted = [input.rows for input in inputs if input.rows is not None]
         return cls(
             files=sum(len(input.objects) for input in inputs) + len(externals),

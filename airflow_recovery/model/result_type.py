@@ -20,13 +20,13 @@ class Consume(str, Enum):
 
 
 class ReleasedBy(str, Enum):
-    """Who lets a result go."""
+    """Who deletes a result's data (Flink: ``ReleaseBy``)."""
 
     SCHEDULER = "scheduler"
-    """We do, by the release rule (`airflow_recovery.results.release`) or by an explicit request."""
+    """Recovery does, by the release rule (`airflow_recovery.results.release`) or by an explicit request."""
 
     UPSTREAM = "upstream"
-    """Its producer's application does, when it is done with it."""
+    """Its producer's application does, when it no longer needs it."""
 
 
 class ResultType(str, Enum):
@@ -65,18 +65,13 @@ class ResultType(str, Enum):
 
     @property
     def consume(self) -> Consume:
-        """When a consumer can run."""
+        """When a consumer can run, as seen from the producer."""
         return _ANSWERS[self].consume
 
     @property
     def must_run_together(self) -> bool:
         """Producer and consumer are one unit of restart: the one thing that glues a region."""
         return _ANSWERS[self].consume is Consume.MUST_RUN_TOGETHER
-
-    @property
-    def may_run_together(self) -> bool:
-        """A consumer can start before its producer has finished. True as well where both must run together."""
-        return _ANSWERS[self].consume is not Consume.AFTER_FINISH
 
     @property
     def re_consumable(self) -> bool:
@@ -90,7 +85,7 @@ class ResultType(str, Enum):
 
     @property
     def bounded(self) -> bool:
-        """Its buffer has a bound."""
+        """The buffer between producer and consumer has a bound, so that a slow consumer holds its producer up."""
         return _ANSWERS[self].bounded
 
     @property
@@ -100,7 +95,7 @@ class ResultType(str, Enum):
 
     @property
     def released_by(self) -> ReleasedBy:
-        """Who lets it go."""
+        """Who deletes its data."""
         return _ANSWERS[self].released_by
 
 

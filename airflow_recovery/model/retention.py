@@ -14,7 +14,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 
 DEFAULT_GRACE_S = 3600
-"""For so long what nobody counts on any more is kept all the same, where nothing is configured."""
+"""How long the sweeper keeps data that nobody needs any more, where nothing is configured."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+)([smhd])")
@@ -81,7 +81,7 @@ class Retention:
             ) from None
 
     def text(self) -> str:
-        """The form that `parse` reads."""
+        """The retention as `parse` reads it: ``as-consumed 30m``."""
         return f"{self.policy.value} {duration_text(self.grace_s)}"
 
 

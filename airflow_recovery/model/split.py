@@ -24,10 +24,10 @@ SCHEME = "split:"
 """How the URI of a split begins that is no file; what follows is the name that its enumerator gave it."""
 
 UNKNOWN_BYTES = 64 * 1024 * 1024
-"""What a split weighs whose enumerator doesn't say how large it is."""
+"""The weight of a split whose enumerator doesn't say how large it is."""
 
 MAX_PAYLOAD_BYTES = 16 * 1024
-"""Of one split: payloads are in the journal, and in what a driver is told."""
+"""The largest payload of one split: payloads are in the journal, and in every driver's specification."""
 
 _KEY_LENGTH = 24
 
@@ -75,12 +75,12 @@ class Split:
 
     @classmethod
     def of_file(cls, uri: str, size: int, etag: str) -> Split:
-        """A split that is one file."""
+        """The split that is one file: ``size`` in bytes, ``etag`` as the store lists it."""
         return cls(uri, size, etag)
 
     @classmethod
     def of_external(cls, external: ExternalObject) -> Split:
-        """The split that stands in a trace. Inverse of `external`."""
+        """The split that a trace has recorded as an external object. Inverse of `external`."""
         return cls(external.uri, external.size, external.etag)
 
     def external(self, vertex: str) -> ExternalObject:
@@ -89,18 +89,18 @@ class Split:
 
     @cached_property
     def key(self) -> str:
-        """The content key: 24 hex digits."""
+        """The content key: 24 hex digits of a hash over URI, etag and size."""
         text = json.dumps([self.uri, self.etag, self.size])
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file."""
+        """Whether it is one file; else an enumerator of its own has named it."""
         return not self.uri.startswith(SCHEME)
 
     @property
     def name(self) -> str:
-        """What people are told: a file's URI, else the name that the enumerator gave."""
+        """The name in messages: a file's URI, else the name that the enumerator gave."""
         return self.uri.removeprefix(SCHEME)
 
     @property
@@ -131,7 +131,7 @@ class Listing:
 def listed(splits: Iterable[Split]) -> Listing:
     """One listing of ``splits``. Order does not count, and a split that is listed twice counts once.
 
-    Raises `SplitIdentityError` where two of one name differ: which of them is it?
+    Raises `SplitIdentityError` where two splits of one name differ in etag or size.
     """
     by_uri: dict[str, Split] = {}
     repeated: dict[str, Split] = {}

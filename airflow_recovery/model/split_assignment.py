@@ -41,29 +41,29 @@ class Assignment:
 
     @property
     def in_order(self) -> tuple[Split, ...]:
-        """All splits that are listed."""
+        """The splits that are listed, of all subtasks, in the order of their names."""
         return tuple(in_order(self.homes))
 
     @classmethod
     def of_record(cls, record: SplitGeneration) -> Assignment:
-        """Inverse of `record`."""
+        """The assignment that a record of the journal holds. Inverse of `record`."""
         return cls(record.parallelism, _owners(record.splits), _owners(record.gone), record.enumerator)
 
     def record(self, vertex: str, generation: int, writer: str) -> SplitGeneration:
-        """As it stands in the journal: equal ones are equal there."""
+        """The record of this assignment. Equal assignments have equal rows in it, whatever order they were made in."""
         homes, gone = _rows(self.homes), _rows(self.gone)
         return SplitGeneration(vertex, generation, writer, self.parallelism, homes, gone, self.enumerator)
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What today's listing makes of an assignment."""
+    """The assignment of today's listing, and how that listing differs from the one before."""
 
     assignment: Assignment
     match: ListingMatch
 
     def is_new(self, before: Assignment | None) -> bool:
-        """Whether it says anything else than the one before."""
+        """Whether the assignment differs from the one before, so that it must be written."""
         return before is None or self.assignment != before
 
 
@@ -103,17 +103,17 @@ def advance(
             )
         before = earlier
     known = {} if before is None else {**before.gone, **before.homes}
-    at_uri = {each.uri: home for each, home in known.items()}
+    at_uri = {split.uri: home for split, home in known.items()}
     homes = {split: at_uri[split.uri] for split in present if split.uri in at_uri}
     here = {split.uri for split in present}
-    gone = {each: home for each, home in known.items() if each.uri not in here}
+    gone = {split: home for split, home in known.items() if split.uri not in here}
     return Advance(Assignment(parallelism, _with_owners(homes, present, parallelism), gone, enumerator), found)
 
 
 def batches(
     todo: Iterable[Split], *, batch_bytes: int, suspects: Collection[str] = frozenset()
 ) -> list[tuple[Split, ...]]:
-    """What is read together, in order: a pure function of ``todo``, so that whoever looks later knows what was open.
+    """The batches in which ``todo`` is read, in order. A pure function: a later reader computes the same batches.
 
     A batch holds at most ``batch_bytes`` (or one split) and `MAX_BATCH_SPLITS`. ``suspects`` are the content keys of
     splits that may have killed a driver: each travels alone, after all others.

@@ -1,4 +1,4 @@
-"""What has become of a listing since the one before: matched by content key alone. Pure (fault 55)."""
+"""How a source's listing differs from the one before: splits are matched by content key alone. Pure (fault 55)."""
 
 from __future__ import annotations
 
@@ -26,31 +26,26 @@ class Vanished(str, Enum):
 
 @dataclass(frozen=True)
 class ListingMatch:
-    """Today's listing beside an earlier one; each in the order of the names."""
+    """How today's listing differs from an earlier one. Every tuple is in the order of the names."""
 
     kept: tuple[Split, ...]
     added: tuple[Split, ...]
     """New names."""
     overwritten: tuple[Split, ...]
-    """Names that were there, with other content: as they are now."""
+    """Today's splits under names that had other content before."""
     vanished: tuple[Split, ...]
-    """Names that are gone: as they were."""
+    """The earlier splits whose names are not listed any more."""
     repeated: tuple[Split, ...] = ()
     """Listed more than once today."""
-
-    @property
-    def is_same(self) -> bool:
-        """Whether the same is to be read as before."""
-        return not (self.added or self.overwritten or self.vanished)
 
     def text(self) -> str:
         """For people: how many there are of each kind, and some names."""
         kinds = {"new": self.added, "overwritten": self.overwritten, "vanished": self.vanished}
-        told = [f"{len(self.kept)} as before"]
-        told += [f"{len(found)} {what} ({names(found)})" for what, found in kinds.items() if found]
+        counts = [f"{len(self.kept)} as before"]
+        counts += [f"{len(splits)} {kind} ({names(splits)})" for kind, splits in kinds.items() if splits]
         if self.repeated:
-            told.append(f"{len(self.repeated)} listed twice, and counted once ({names(self.repeated)})")
-        return ", ".join(told)
+            counts.append(f"{len(self.repeated)} listed twice, and counted once ({names(self.repeated)})")
+        return ", ".join(counts)
 
 
 def match(before: Iterable[Split], today: Iterable[Split]) -> ListingMatch:
@@ -58,16 +53,16 @@ def match(before: Iterable[Split], today: Iterable[Split]) -> ListingMatch:
     listing = listed(today)
     old, new = listed(before).by_uri, listing.by_uri
     return ListingMatch(
-        kept=tuple(each for uri, each in new.items() if old.get(uri) == each),
-        added=tuple(each for uri, each in new.items() if uri not in old),
-        overwritten=tuple(each for uri, each in new.items() if uri in old and old[uri] != each),
-        vanished=tuple(each for uri, each in old.items() if uri not in new),
+        kept=tuple(split for uri, split in new.items() if old.get(uri) == split),
+        added=tuple(split for uri, split in new.items() if uri not in old),
+        overwritten=tuple(split for uri, split in new.items() if uri in old and old[uri] != split),
+        vanished=tuple(split for uri, split in old.items() if uri not in new),
         repeated=listing.repeated,
     )
 
 
 def names(splits: Iterable[Split]) -> str:
     """The first names, and how many more there are."""
-    found = [split.name for split in in_order(splits)]
-    more = len(found) - MAX_NAMED
-    return ", ".join(found[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    ordered = [split.name for split in in_order(splits)]
+    more = len(ordered) - MAX_NAMED
+    return ", ".join(ordered[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -12,8 +12,7 @@ since what they read does not count any more.
 from __future__ import annotations
 
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import CoordinatorSnapshot, PlanRecord, RegionPlan
 from airflow_recovery.planning.reason import Reason
 
 

@@ -44,10 +44,10 @@ class Encryption:
         return cls(str(given[ALGORITHM]), str(key_id) if key_id else None) if given else None
 
     def put_arguments(self) -> dict[str, str]:
-        """What a PUT says."""
+        """The arguments with which S3's ``put_object`` encrypts so, by S3's names."""
         return {ALGORITHM: self.algorithm} | ({KEY_ID: self.key_id} if self.key_id else {})
 
     def s3a_settings(self) -> dict[str, str]:
-        """What s3a is told, without its prefix ``fs.s3a.``."""
+        """The same for Hadoop's s3a, whose settings begin with ``fs.s3a.``; here they are without that prefix."""
         key = {"encryption.key": self.key_id} if self.key_id else {}
         return {"encryption.algorithm": _S3A_NAMES[self.algorithm]} | key

@@ -34,6 +34,6 @@ def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
 
 
 def rule_text(rule: ExpiryRule) -> str:
-    """For people."""
+    """The rule as a clause of a message: its name, the age in days, and its prefix if it has one."""
     where = f" below {rule.prefix!r}" if rule.prefix else ""
     return f"the bucket's lifecycle rule {rule.name!r} deletes what is older than {rule.days} days{where}"

@@ -78,7 +78,7 @@ class LocalStore:
         return self._write(key, body, self._link)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """Create or overwrite ``key``."""
+        """Create or overwrite ``key``. A reader sees the old object or the new one, never a part of one."""
         return self._write(key, body, _replace)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
@@ -86,12 +86,12 @@ class LocalStore:
         folder, name = self._split(key)
         try:
             with closing(self._folders(keeps=False)) as folders, folders.open(folder, name) as file:
-                found = os.fstat(file.fileno())
-                check_size(self._path(key), found.st_size, max_bytes)
-                body = file.read(found.st_size)
+                status = os.fstat(file.fileno())
+                check_size(self._path(key), status.st_size, max_bytes)
+                body = file.read(status.st_size)
         except OSError as error:
             self._refuse("read", self._path(key), error)
-        return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), found.st_mtime), body)
+        return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), status.st_mtime), body)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order. Each listed file is read once a process."""
@@ -110,13 +110,13 @@ class LocalStore:
                 folder, _, name = key.rpartition("/")
                 try:
                     with folders.open(folder, name) as file:
-                        found = os.fstat(file.fileno())
-                        etag = _etag(self._path(key), file, found)
+                        status = os.fstat(file.fileno())
+                        etag = _etag(self._path(key), file, status)
                 except FileNotFoundError:
                     continue  # deleted since the folder was read: a listing is no snapshot
                 except OSError as error:
                     self._refuse("list", self._path(key), error)
-                yield _info(key, found.st_size, etag, found.st_mtime)
+                yield _info(key, status.st_size, etag, status.st_mtime)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects and the folders that become empty; a key that is not there is not an error."""
@@ -170,9 +170,7 @@ class LocalStore:
         try:
             os.link(temporary, name, src_dir_fd=within, dst_dir_fd=within)
         except FileExistsError:
-            raise ObjectExists(
-                f"{name} exists already in {self._base}: somebody wrote it before this process."
-            ) from None
+            raise ObjectExists(f"{name} exists already in {self._base}: another process wrote it first.") from None
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise StoreUnsuitable(
@@ -249,11 +247,11 @@ class _Folders:
                 return  # not empty, or somebody was faster
 
     def close(self) -> None:
-        """Leave the base too."""
+        """Close every folder, the base included. It can be entered again."""
         self._leave(-1)
 
     def refuse_link(self, name: str) -> NoReturn:
-        """``name`` in the folder that was entered last is a symbolic link."""
+        """Raise `StoreMisconfigured`: ``name`` in the folder that was entered last is a symbolic link."""
         raise StoreMisconfigured(
             f"Expected files and folders below {self._shown}, found the symbolic link "
             f"{'/'.join([self._shown, *self._names, name])}: it leads to another place, and is not followed. Put what "
@@ -325,8 +323,8 @@ def _info(key: str, size: int, etag: str, modified_s: float) -> ObjectInfo:
     return ObjectInfo(key, size, etag, from_timestamp(modified_s))
 
 
-def _etag(path: str, file: IO[bytes], found: os.stat_result) -> str:
-    identity = (path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+def _etag(path: str, file: IO[bytes], status: os.stat_result) -> str:
+    identity = (path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     known = _etags.get(identity)
     if known is not None:
         return known
@@ -335,7 +333,7 @@ def _etag(path: str, file: IO[bytes], found: os.stat_result) -> str:
         digest.update(chunk)
     etag = digest.hexdigest()
     # A file written within the clock's granularity can change again without a new time stamp: hash it next time too.
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _RACY_NS:
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _RACY_NS:
         with _etags_lock:
             if len(_etags) > 100_000:
                 _etags.clear()

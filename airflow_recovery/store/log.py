@@ -40,12 +40,12 @@ class ReadBack:
 
 
 class PutAnswer(Enum):
-    """What became of a conditional write."""
+    """What the writer knows of its conditional write."""
 
     CREATED = "created"
     EXISTS = "exists"
     UNKNOWN = "unknown"
-    """No answer came: it may have landed, and it may land later."""
+    """No answer came: the write may have had its effect, or may still have it."""
 
 
 Request = ReadSlot | PutSlot | ReadBack

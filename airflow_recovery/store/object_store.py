@@ -42,7 +42,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object's bytes and its description."""
+    """One object that was read: all of its bytes, and what a listing says of it."""
 
     info: ObjectInfo
     body: bytes
@@ -124,8 +124,8 @@ def get_many(store: ObjectStore, keys: Iterable[str], *, connections: int = 64) 
             return None
 
     with ThreadPoolExecutor(min(connections, len(wanted)), thread_name_prefix="recovery-get") as pool:
-        found = dict(zip(wanted, pool.map(unless_large, wanted), strict=True))
-    return {key: store.get(key) if each is None else each for key, each in found.items()}
+        small = dict(zip(wanted, pool.map(unless_large, wanted), strict=True))
+    return {key: stored or store.get(key) for key, stored in small.items()}
 
 
 def check_size(uri: str, size: int, max_bytes: int | None) -> None:
@@ -149,8 +149,7 @@ def checked_key(key: str) -> str:
 
 def checked_prefix(prefix: str) -> str:
     """``prefix`` itself, where it stays below the base of a store. It may be empty, or end anywhere in a segment."""
-    if prefix.startswith("/") or "\0" in prefix or any(segment in (".", "..") for segment in prefix.split("/")[:-1]):
-        raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
-    if "//" in prefix or prefix.rsplit("/", 1)[-1] == "..":
+    *folders, last = prefix.split("/")
+    if last == ".." or "\0" in prefix or any(folder in ("", ".", "..") for folder in folders):
         raise ValueError(f"expected a prefix below the base of the store, found {prefix!r}")
     return prefix

@@ -1,4 +1,4 @@
-"""From a URI to a store."""
+"""Opens the store that a URI names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_store(
 ) -> ObjectStore:
     """The store at ``uri``: ``s3://bucket/prefix`` (or ``s3a://``), ``file:///folder``, or an absolute path.
 
-    Talks to nobody yet. S3 credentials come from ``session``, else from the SDK's own chain: the environment, a
+    Makes no request yet. S3 credentials come from ``session``, else from the SDK's own chain: the environment, a
     profile, or the machine's role. Raises `ConfigurationError` for any other URI.
     """
     if uri.startswith(("s3://", "s3a://")):

@@ -14,7 +14,7 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 WRITERS = 8
 ROUNDS = 4
 RACED = "_probe/raced"
-"""Written where a race has passed; as old as the race."""
+"""An empty object that is written after a race in which one writer won: its age is that of the race."""
 RACE_EVERY_S = 24 * 60 * 60
 _ROUND_TIMEOUT_S = 30.0
 
@@ -78,13 +78,13 @@ def _lists_what_was_written(store: ObjectStore, key: str) -> ObjectInfo:
 
 def _gives_back(store: ObjectStore, key: str, body: bytes) -> None:
     try:
-        found: bytes | None = store.get(key).body
+        held: bytes | None = store.get(key).body
     except ObjectMissing:
-        found = None
-    if found != body:
+        held = None
+    if held != body:
         raise StoreUnsuitable(
             f"{store.base_uri} does not give back what was written: expected the first body of {key}, found "
-            f"{'nothing' if found is None else 'another body'}. Use a store with read-after-write consistency, and no "
+            f"{'nothing' if held is None else 'another body'}. Use a store with read-after-write consistency, and no "
             "cache before it."
         )
 
@@ -127,7 +127,7 @@ def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> bool:
         return won
 
     with ThreadPoolExecutor(WRITERS, thread_name_prefix="recovery-probe") as pool:
-        won = [key for each in pool.map(write, range(WRITERS)) for key in each]
+        won = [key for keys_won in pool.map(write, range(WRITERS)) for key in keys_won]
     winners = [won.count(key) for key in keys]
     if max(winners) > 1:
         raise StoreUnsuitable(

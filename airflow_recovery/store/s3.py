@@ -105,7 +105,7 @@ class S3Store:
         return self._write(key, body, {"IfNoneMatch": "*"})
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """Create or overwrite ``key``."""
+        """Create or overwrite ``key``, in one request that is not repeated."""
         return self._write(key, body, {})
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
@@ -128,7 +128,7 @@ class S3Store:
             ) from error
 
     def peek(self, key: str) -> StoredObject:
-        """As `get`, but `ObjectMissing` is not confirmed by a listing: for who looks for what is still to come.
+        """As `get`, but `ObjectMissing` is not confirmed by a listing.
 
         Only for callers to whom "not there" means "not yet", and for whom a wrong answer changes nothing.
         """
@@ -146,9 +146,10 @@ class S3Store:
         try:
             while arguments:
                 page = self._ask("list_objects_v2", arguments)
-                for each in page.get("Contents", ()):
-                    if not each["Key"].endswith("/"):
-                        yield self._listed(each)
+                for entry in page.get("Contents", ()):
+                    if not entry["Key"].endswith("/"):
+                        size = self._field(entry, "Size", "a listing")
+                        yield self._info(entry["Key"][len(self._prefix) :], size, entry, "a listing")
                 following = {"ContinuationToken": page.get("NextContinuationToken")}
                 arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
@@ -164,10 +165,10 @@ class S3Store:
                 answer = self._ask("delete_objects", deleted)
             except Exception as error:
                 raise self._translated(error, "delete from", self.base_uri) from error
-            for each in answer.get("Errors", ()):
-                if each.get("Code") != "NoSuchKey":
-                    before = f"Could not delete s3://{self._bucket}/{each.get('Key')}:"
-                    raise from_code(each.get("Code", ""), 0, before=before, said=each.get("Message", ""))
+            for refusal in answer.get("Errors", ()):
+                if refusal.get("Code") != "NoSuchKey":
+                    before = f"Could not delete s3://{self._bucket}/{refusal.get('Key')}:"
+                    raise from_code(refusal.get("Code", ""), 0, before=before, text=refusal.get("Message", ""))
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         """Unfinished multipart uploads to keys that begin with ``prefix``, whoever began them."""
@@ -176,9 +177,9 @@ class S3Store:
             arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
             while arguments:
                 page = self._ask("list_multipart_uploads", arguments)
-                for each in page.get("Uploads", ()):
-                    key = each["Key"][len(self._prefix) :]
-                    yield Upload(key, each["UploadId"], each["Initiated"].timestamp())
+                for upload in page.get("Uploads", ()):
+                    key = upload["Key"][len(self._prefix) :]
+                    yield Upload(key, upload["UploadId"], upload["Initiated"].timestamp())
                 following = {"KeyMarker": page.get("NextKeyMarker"), "UploadIdMarker": page.get("NextUploadIdMarker")}
                 arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
@@ -238,7 +239,7 @@ class S3Store:
         except Exception as error:
             raise self._translated(error, "read", self._uri(key)) from error
         try:
-            check_size(self._uri(key), self._said(answer, "ContentLength", "reading an object"), max_bytes)
+            check_size(self._uri(key), self._field(answer, "ContentLength", "reading an object"), max_bytes)
         except RecoveryError:
             answer["Body"].close()
             raise
@@ -251,7 +252,7 @@ class S3Store:
             answer = self._ask("list_objects_v2", listed)
         except Exception as error:
             raise self._translated(error, "list", self._uri(key)) from error
-        return any(each["Key"] == self._prefix + key for each in answer.get("Contents", ()))
+        return any(entry["Key"] == self._prefix + key for entry in answer.get("Contents", ()))
 
     def _write(self, key: str, body: bytes, condition: dict[str, Any]) -> ObjectInfo:
         name = self._prefix + checked_key(key)
@@ -260,7 +261,7 @@ class S3Store:
             answer = self._clients.ask(_ONCE, lambda client: client.put_object(**arguments))
         except Exception as error:
             raise self._translated(error, "write", self._uri(key)) from error
-        return ObjectInfo(key, len(body), self._said(answer, "ETag", "writing an object").strip('"'))
+        return ObjectInfo(key, len(body), self._field(answer, "ETag", "writing an object").strip('"'))
 
     def _translated(self, error: Exception, action: str, uri: str) -> Exception:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -275,23 +276,19 @@ class S3Store:
             return StoreMisconfigured(f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.")
         return meant
 
-    def _listed(self, each: Any) -> ObjectInfo:
-        size = self._said(each, "Size", "a listing")
-        return self._info(each["Key"][len(self._prefix) :], size, each, "a listing")
-
     def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
         from pendulum import instance
 
-        modified = instance(self._said(answer, "LastModified", to))
-        return ObjectInfo(key, size, self._said(answer, "ETag", to).strip('"'), modified)
+        modified = instance(self._field(answer, "LastModified", to))
+        return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), modified)
 
-    def _said(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
-        """What the server said under S3's own ``name``. Raises `StoreUnsuitable` where it said nothing."""
+    def _field(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
+        """The field ``name`` of the server's answer. Raises `StoreUnsuitable` where the answer lacks it."""
         if answer.get(name) is None:
             raise StoreUnsuitable(
                 f"{self.base_uri}: expected {name} in the answer to {to}, as S3 sends it, found none. Without it an "
-                "object that was cut short or exchanged looks whole. Use a server that says it, or take away the proxy "
-                "that drops it."
+                "object that was cut short or exchanged looks whole. Use a server that sends it, or take away the "
+                "proxy that drops it."
             )
         return answer[name]
 

@@ -73,12 +73,12 @@ def answered(error: Exception) -> tuple[str, str]:
 
 def is_cured_by_new_credentials(error: Exception) -> bool:
     """Whether botocore's ``error`` says that these credentials are no longer, or may not use the bucket's KMS key."""
-    code, said = answered(error)
-    return code in _EXPIRED | _REPLACED or _is_refused_by_kms(code, said)
+    code, text = answered(error)
+    return code in _EXPIRED | _REPLACED or _is_refused_by_kms(code, text)
 
 
-def _is_refused_by_kms(code: str, said: str) -> bool:
-    return code.startswith("KMS.") or (code == "AccessDenied" and "kms:" in said)
+def _is_refused_by_kms(code: str, text: str) -> bool:
+    return code.startswith("KMS.") or (code == "AccessDenied" and "kms:" in text)
 
 
 def translate(error: Exception, *, action: str, uri: str) -> StoreError:
@@ -92,13 +92,15 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
 
     before = f"Could not {action} {uri}:"
     if isinstance(error, exceptions.ClientError):
-        answer = error.response
-        status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        code = str(answer.get("Error", {}).get("Code", ""))
-        return from_code(code, status, before=before, said=str(answer.get("Error", {}).get("Message", "")))
-    if isinstance(
-        error, (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError)
-    ):
+        code, text = answered(error)
+        status = int((error.response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        return from_code(code, status, before=before, text=text)
+    no_credentials = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.CredentialRetrievalError,
+    )
+    if isinstance(error, no_credentials):
         return StoreAccessDenied(
             f"{before} no usable credentials were found ({type(error).__name__}). "
             "Set the AWS connection, the AWS_* environment variables, or a role for this worker."
@@ -120,37 +122,40 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
     )
 
 
-def from_code(code: str, status: int, *, before: str, said: str) -> StoreError:
-    """The error for an answer with an S3 error ``code`` and an HTTP ``status`` (0 where there is none)."""
-    heard = f"{before} the server answered {code or 'nothing'} (HTTP {status}): {said or 'no text'}."
+def from_code(code: str, status: int, *, before: str, text: str) -> StoreError:
+    """The error for an answer with an S3 error ``code``, an HTTP ``status`` (0 where there is none) and its ``text``.
+
+    ``before`` says what failed, and begins the message.
+    """
+    answer = f"{before} the server answered {code or 'nothing'} (HTTP {status}): {text or 'no text'}."
     # The code goes before the status: ExpiredToken comes as 400, and NoSuchBucket as 404 like a missing key.
     if code in _MISCONFIGURED:
-        return StoreMisconfigured(f"{heard} Check that the bucket exists and that region and endpoint are its own.")
-    if code in _EXPIRED or _is_refused_by_kms(code, said):
+        return StoreMisconfigured(f"{answer} Check that the bucket exists and that region and endpoint are its own.")
+    if code in _EXPIRED or _is_refused_by_kms(code, text):
         # Ours were fetched anew by now, and refused again (`airflow_recovery.store.s3_clients`).
         return StoreCredentialsExpired(
-            f"{heard} Nothing was written, and what is written is whole. Give the connection, or the role, credentials "
-            "that are valid, and that may use the bucket's KMS key; the next try uses them."
+            f"{answer} Nothing was written, and what is written is whole. Give the connection, or the role, "
+            "credentials that are valid, and that may use the bucket's KMS key; the next try uses them."
         )
-    if code in _FULL or status == 507 or _NO_SPACE in said.lower():
+    if code in _FULL or status == 507 or _NO_SPACE in text.lower():
         return StoreFull(
-            f"{heard} Nothing was written, and what is written is whole. Make room in the bucket, or raise its quota; "
+            f"{answer} Nothing was written, and what is written is whole. Make room in the bucket, or raise its quota; "
             "the next try goes on."
         )
     if code in _DENIED or status in (401, 403):
         return StoreAccessDenied(
-            f"{heard} Check the credentials and the policy of bucket and key; nothing is known of the object."
+            f"{answer} Check the credentials and the policy of bucket and key; nothing is known of the object."
         )
     if status == 412 or code == "PreconditionFailed":
-        return ObjectExists(f"{heard} The key already holds an object.")
+        return ObjectExists(f"{answer} The key already holds an object.")
     if code in _TIMED_OUT or status == 408:
-        return StoreTimeout(f"{heard} The outcome is unknown; try again.")
+        return StoreTimeout(f"{answer} The outcome is unknown; try again.")
     if status == 501 or code == "NotImplemented":
         return StoreUnsuitable(
-            f"{heard} The server lacks a part of the S3 API that is needed. Use one with conditional writes."
+            f"{answer} The server lacks a part of the S3 API that is needed. Use one with conditional writes."
         )
     if code in _LATER or status in (409, 429) or status >= 500:
-        return StoreUnavailable(f"{heard} The same request may succeed later.")
+        return StoreUnavailable(f"{answer} The same request may succeed later.")
     if code in ("NoSuchKey", "NotFound", "404") or (status == 404 and not code):
-        return ObjectMissing(f"{heard} The object is not there.")
-    return StoreMisconfigured(f"{heard} The request was refused as it is: check the URI, the region and the endpoint.")
+        return ObjectMissing(f"{answer} The object is not there.")
+    return StoreMisconfigured(f"{answer} The request was refused as it is: check the URI, the region and the endpoint.")

@@ -8,52 +8,54 @@ from contextlib import contextmanager
 
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 
-Told = Callable[[str, float], None]
-"""Hears of each request when it is over: ``put_if_absent``, ``put``, ``get``, ``list`` or ``delete``, and seconds."""
+RequestListener = Callable[[str, float], None]
+"""Called after each request with its method's name, such as ``put_if_absent``, and how many seconds it took."""
 
 
 class TimedStore:
-    """``inner``, and ``told`` hears how long each request took, whatever became of it. Changes nothing else.
+    """``inner``, with a ``listener`` that is called after each request, failed ones too. Changes nothing else.
 
     A listing is timed up to its first object: what its reader does between two objects is not the store's time.
     """
 
-    def __init__(self, inner: ObjectStore, told: Told, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, inner: ObjectStore, listener: RequestListener, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._inner = inner
-        self._told = told
+        self._listener = listener
         self._clock = clock
 
     @property
     def base_uri(self) -> str:
-        """That of the store below."""
+        """The base URI of ``inner``."""
         return self._inner.base_uri
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """Timed."""
+        """As `ObjectStore.put_if_absent`."""
         with self._timed("put_if_absent"):
             return self._inner.put_if_absent(key, body)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """Timed."""
+        """As `ObjectStore.put`."""
         with self._timed("put"):
             return self._inner.put(key, body)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """Timed."""
+        """As `ObjectStore.get`."""
         with self._timed("get"):
             return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Timed up to the first object."""
+        """As `ObjectStore.list`, timed up to the first object."""
         with self._timed("list"):
-            found = iter(self._inner.list(prefix, start_after=start_after))
-            first = next(found, None)
+            listed = iter(self._inner.list(prefix, start_after=start_after))
+            first = next(listed, None)
         if first is not None:
             yield first
-            yield from found
+            yield from listed
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Timed."""
+        """As `ObjectStore.delete`."""
         with self._timed("delete"):
             self._inner.delete(keys)
 
@@ -63,4 +65,4 @@ class TimedStore:
         try:
             yield
         finally:
-            self._told(request, self._clock() - began_s)
+            self._listener(request, self._clock() - began_s)

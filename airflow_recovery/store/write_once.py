@@ -3,9 +3,9 @@
 `airflow_recovery.store.log.fill` is the rule for a write; `Slots` makes its requests, pauses where no definite answer
 came, and gives up after a deadline. The kinds of slots differ in how an empty one is asked for:
 
-    Slots         for certain: the store confirms that nothing is there
-    ListedSlots   one listing, and all that is new read at once: for who seldom looks
-    PeekedSlots   one request a slot, unconfirmed, and many ahead for who is far behind: for who looks all the time
+    Slots         the store confirms that nothing is there
+    ListedSlots   one listing, then all new slots at once: for a process that seldom looks
+    PeekedSlots   one unconfirmed request a slot, and many ahead where it is far behind: for one that looks all the time
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from airflow_recovery.store.log import Answer, PutAnswer, PutSlot, ReadSlot, Req
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 
 STREAK = 8
-"""Slots that were found one after the other: who finds so many is far behind, and reads as many ahead."""
+"""After so many filled slots in a row a reader counts as far behind: it reads as many ahead at a time."""
 AHEAD = 32
-"""At most."""
+"""The most slots that are read ahead at a time."""
 
 R = TypeVar("R")
 _NUMBER = re.compile("[0-9]{8}")
@@ -92,26 +92,25 @@ class Slots:
         self._failures = 0
 
     def key(self, slot: int) -> str:
-        """The key of a slot."""
+        """The key of the object that fills a slot: the prefix, then the number with 8 digits."""
         return f"{self.prefix}{slot:08d}"
 
     def read(self, slot: int) -> bytes | None:
-        """What a slot holds; `None` where nobody has filled it. Raises the store's errors."""
+        """What a slot holds, as a log asks for it; `None` where nobody has filled it. Raises the store's errors."""
         return self.get(slot)
 
     def get(self, slot: int) -> bytes | None:
-        """The same, for who concludes something from `None`: the store confirms it."""
+        """What a slot holds; `None` where the store confirms that nobody has filled it."""
         try:
             return self.store.get(self.key(slot)).body
         except ObjectMissing:
             return None
 
     def peek(self, slot: int) -> bytes | None:
-        """The same, for who looks again, or takes the slot: a store that wrongly says "empty" delays the one, and the
-        other hears of it.
+        """What a slot holds; `None` where the store says that it is empty, unconfirmed.
 
-        An empty slot is asked for with each look, and a listing to confirm that it is empty would cost ten times as
-        much.
+        For a process that looks again later, or writes into the slot: a wrong "empty" delays the one, and the other's
+        write is refused. A listing that confirms each "empty" would cost ten times as much.
         """
         try:
             return getattr(self.store, "peek", self.store.get)(self.key(slot)).body
@@ -136,7 +135,7 @@ class Slots:
             return value
 
     def put(self, slot: int, body: bytes) -> bytes | None:
-        """Fill a slot with ``body``; what it holds instead, or by an earlier request. As `fill`."""
+        """Fill a slot with ``body``; returns as `fill` does: `None`, or what the slot holds already."""
         return self.run(fill(slot, body))
 
     def put_object(self, key: str, body: bytes) -> None:
@@ -167,8 +166,8 @@ class Slots:
         except ObjectExists:
             return PutAnswer.EXISTS
         except ObjectMissing:
-            said = "the conditional write says the object exists, reading says it does not."
-            self._pause(StoreUnavailable(f"{self.store.base_uri}/{key}: {said}"), key)
+            contradiction = "the conditional write says the object exists, reading says it does not."
+            self._pause(StoreUnavailable(f"{self.store.base_uri}/{key}: {contradiction}"), key)
         except (StoreTimeout, StoreUnavailable, StoreFull) as error:
             self._pause(error, key)
         return PutAnswer.UNKNOWN if isinstance(request, PutSlot) else None
@@ -189,12 +188,12 @@ class Slots:
 
 
 class ListedSlots(Slots):
-    """Slots that are found by a listing."""
+    """Slots that are found by a listing, then read all at once: for a process that seldom looks."""
 
     _end: int | None = None
 
     def read(self, slot: int) -> bytes | None:
-        """What the newest listing says of a slot. A new one is made after it has said `None` once."""
+        """What a slot holds as of the newest listing. Once that has answered `None`, the next call lists again."""
         if slot == self._end:
             self._end = None
             return None
@@ -211,12 +210,12 @@ class ListedSlots(Slots):
 
 
 class PeekedSlots(Slots):
-    """Slots that are asked for one by one, and never listed."""
+    """Slots that are asked for one by one, and never listed: for a process that looks all the time."""
 
     _streak = 0
 
     def read(self, slot: int) -> bytes | None:
-        """What a slot holds. Who comes late folds thousands of slots: one by one that would take minutes."""
+        """What a slot holds. A process that is far behind reads many ahead: one by one would take minutes."""
         body = self._ahead.pop(slot, None)
         if body is None and self._streak >= STREAK:
             slots = range(slot, slot + min(self._streak, AHEAD))
@@ -235,7 +234,7 @@ class PeekedSlots(Slots):
 
 @dataclass(frozen=True)
 class Written:
-    """``created``: this call's own PUT was answered with success. Else the object was found to be ours already."""
+    """An object that holds our bytes. ``created``: by this call's own PUT; else an earlier request had written it."""
 
     info: ObjectInfo
     created: bool
@@ -271,7 +270,7 @@ def write_once(  # noqa: PLR0913 - a test's clock, pause and dice
 
 
 class _OneObject(Slots):
-    """A log of one slot."""
+    """A log of one slot, whose object's key is the prefix itself."""
 
     def key(self, slot: int) -> str:
         return self.prefix

@@ -18,8 +18,7 @@ from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.region import run_region
 from airflow_recovery.job import run_local
 from airflow_recovery.job.loading import load_job
-from airflow_recovery.model.coordinator_snapshot import CoordinatorSnapshot
-from airflow_recovery.model.records import Outcome
+from airflow_recovery.model.records import CoordinatorSnapshot, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

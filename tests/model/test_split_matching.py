@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_recovery.model.split import Split
-from airflow_recovery.model.split_matching import match, names
+from airflow_recovery.model.split_matching import ListingMatch, match, names
 
 A, B, C, D = (Split.of_file(f"s3://lake/{name}.csv", 10, "e1") for name in "abcd")
 B2 = Split.of_file("s3://lake/b.csv", 11, "e2")
@@ -14,14 +14,12 @@ B2 = Split.of_file("s3://lake/b.csv", 11, "e2")
 
 def test_fault_55_another_order_is_the_same_listing() -> None:
     found = match([A, B, C], [C, A, B])
-    assert found.is_same
-    assert found.kept == (A, B, C)
+    assert found == ListingMatch(kept=(A, B, C), added=(), overwritten=(), vanished=())
     assert found.text() == "3 as before"
 
 
 def test_fault_55_what_came_went_and_was_overwritten_is_told_apart() -> None:
     found = match([A, B, C], [D, B2, A])
-    assert not found.is_same
     assert (found.kept, found.added, found.overwritten, found.vanished) == ((A,), (D,), (B2,), (C,))
     assert found.text() == (
         "1 as before, 1 new (s3://lake/d.csv), 1 overwritten (s3://lake/b.csv), 1 vanished (s3://lake/c.csv)"
@@ -30,8 +28,7 @@ def test_fault_55_what_came_went_and_was_overwritten_is_told_apart() -> None:
 
 def test_listed_twice_is_told_and_is_no_change() -> None:
     found = match([A, B], [B, A, A])
-    assert found.is_same
-    assert found.repeated == (A,)
+    assert found == ListingMatch(kept=(A, B), added=(), overwritten=(), vanished=(), repeated=(A,))
     assert "1 listed twice, and counted once (s3://lake/a.csv)" in found.text()
 
 
@@ -49,4 +46,4 @@ def test_every_split_is_in_exactly_one_kind(before: list[Split], today: list[Spl
     assert sorted([*found.kept, *found.added, *found.overwritten], key=str) == sorted(today, key=str)
     replaced = [split for split in before if any(split.uri == now.uri for now in found.overwritten)]
     assert sorted([*found.kept, *replaced, *found.vanished], key=str) == sorted(before, key=str)
-    assert found.is_same is (set(before) == set(today))
+    assert (len(found.kept) == len(before) == len(today)) is (set(before) == set(today))

@@ -34,14 +34,14 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
         LossBudgetExceeded ClearNotConfigured NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted SinkInDoubt
         SinkRefused SplitIdentityError SplitsNotCovered SplitsVanished StreamDamaged SubtasksUnknown UserCodeError""",
     ("final", 503, "no_answer", "NO_ANSWER"): "StoreMisconfigured StoreUnsuitable",
-    ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded RunMissing UnknownRegion UnknownVertex",
+    ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded RunMissing UnknownRegion",
     ("later", 409, "in_use", "REFUSED"): "Refused",
     ("later", 409, "outdated", "OUTDATED"): "Outdated PlanOutdated",
     ("later", 502, "store_denied", "NO_ANSWER"): "StoreCredentialsExpired",
     ("later", 502, "unreadable", "NO_ANSWER"): """
         BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen DriverLost
         ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputSkipped InputTimedOut InputUnreadable
-        JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing PartitionUnavailable RecoveryError
+        JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing RecoveryError
         RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
         TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """

@@ -45,7 +45,6 @@ def test_the_answers(
         }[consume]
     )
     assert each.must_run_together == (consume == "must")
-    assert each.may_run_together == (consume != "after")
     assert each.released_by is ReleasedBy(released_by)
 
 

@@ -12,9 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from airflow_recovery.errors import JobDefinitionError, UnknownVertex
+from airflow_recovery.errors import JobDefinitionError, RecoveryError
 from reference.distribution import Wiring, wiring
 from reference.logical import DistributionPattern, LogicalTopology
+
+
+class UnknownVertex(RecoveryError, KeyError):
+    """An execution vertex, partition or partition group that the topology does not hold."""
+
+
+class PartitionUnavailable(RecoveryError):
+    """The partition ``result[subtask]`` could not be read because it is not there: its producer must run again."""
+
+    def __init__(self, result: str, subtask: int = 0) -> None:
+        super().__init__(f"partition {result}[{subtask}] is not there: its producer must run again")
+        self.result = result
+        self.subtask = subtask
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from airflow_recovery.errors import ConfigurationError, PartitionUnavailable
+from airflow_recovery.errors import ConfigurationError
+from reference.execution_graph import PartitionUnavailable
 from reference.execution_topology import ExecutionTopology
 
 

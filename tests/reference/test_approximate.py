@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 from topologies import chain, single_subtasks
 
-from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.model.result_type import ResultType
 from reference.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
+from reference.execution_graph import UnknownVertex
 from reference.execution_topology import ExecutionTopology
 
 SINK, DOWNSTREAM, SINGLE = ApproximateStrategy

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from airflow_recovery.errors import JobDefinitionError, UnknownVertex
+from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.result_type import BLOCKING
-from reference.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId
+from reference.execution_graph import ExecutionGraph, ExecutionVertexId, ResultPartitionId, UnknownVertex
 from reference.execution_topology import ExecutionTopology
 from reference.logical import (
     DistributionPattern,

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topologies import ALL_TO_ALL, POINTWISE, chain
 
-from airflow_recovery.errors import JobDefinitionError, UnknownRegion, UnknownVertex
+from airflow_recovery.errors import JobDefinitionError, UnknownRegion
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
+from reference.execution_graph import UnknownVertex
 from reference.execution_topology import ExecutionTopology
 from reference.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 from reference.naive_topology import NaiveTopology, logical_topologies, named

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topologies import ALL_TO_ALL, POINTWISE, chain, single_subtasks
 
-from airflow_recovery.errors import UnknownVertex
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
+from reference.execution_graph import UnknownVertex
 from reference.execution_topology import ExecutionTopology
 from reference.logical import (
     DistributionPattern,

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topologies import ALL_TO_ALL, chain, single_subtasks
 
-from airflow_recovery.errors import ConfigurationError, PartitionUnavailable, UnknownVertex
+from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
 from reference import restart_set
+from reference.execution_graph import PartitionUnavailable, UnknownVertex
 from reference.execution_topology import ExecutionTopology
 from reference.logical import LogicalTopology, readable_again
 from reference.naive_topology import NaiveTopology, Partition, Subtask, logical_topologies, named

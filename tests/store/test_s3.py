@@ -100,7 +100,7 @@ def test_fault_27_a_404_for_a_listed_object_is_not_missing(s3_store: S3Store, mo
 
 
 def _answers_404(store: S3Store, key: str, max_bytes: int | None) -> None:
-    raise from_code("404", 404, before=f"read {key}", said="Not Found")
+    raise from_code("404", 404, before=f"read {key}", text="Not Found")
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
@@ -175,14 +175,14 @@ def test_no_credentials_at_all_are_denied(s3_server: S3Server, monkeypatch: pyte
     ],
 )
 def test_every_answer_has_one_meaning(code: str, status: int, expected: type[StoreError]) -> None:
-    error = from_code(code, status, before="Could not read s3://b/k:", said="text")
+    error = from_code(code, status, before="Could not read s3://b/k:", text="text")
     assert type(error) is expected
     assert "s3://b/k" in str(error)
 
 
 def test_fault_42_a_full_drive_that_is_told_as_an_internal_error_is_no_room() -> None:
     said = "We encountered an internal error, please try again.: cause(no space left on device)"
-    error = from_code("InternalError", 500, before="Could not write s3://b/k:", said=said)
+    error = from_code("InternalError", 500, before="Could not write s3://b/k:", text=said)
     assert type(error) is StoreFull
     assert "Make room in the bucket, or raise its quota" in str(error)
 

@@ -260,7 +260,7 @@ def test_a_body_without_a_length_is_refused(remote: S3Store, proxy: S3Proxy) -> 
 def test_control_believed_without_a_length_half_a_body_is_read_as_whole(
     remote: S3Store, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(S3Store, "_said", lambda self, answer, name, to: answer.get(name, 0))
+    monkeypatch.setattr(S3Store, "_field", lambda self, answer, name, to: answer.get(name, 0))
     remote.put("a", BODY)
     happens(proxy, CutReply(100, says_length=False), to=is_read)
     assert remote.get("a").body == BODY[:100]
@@ -324,7 +324,7 @@ def test_a_listing_without_etags_is_refused_once_and_by_name(remote: S3Store, pr
 def test_control_a_raw_key_error_would_be_retried(
     remote: S3Store, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(S3Store, "_said", lambda self, answer, name, to: answer[name])
+    monkeypatch.setattr(S3Store, "_field", lambda self, answer, name, to: answer[name])
     remote.put("a", b"1")
     proxy.rules.append(lambda request: Rewritten(without_etags) if is_listing(request) else None)
     with pytest.raises(KeyError) as raised:
