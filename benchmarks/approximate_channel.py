@@ -32,7 +32,7 @@ from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf
-from airflow_recovery.testing.streaming_driver import StageDriver
+from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
 from benchmarks.report import Figure, Report, Table, summary
 
@@ -46,7 +46,7 @@ LINES = 20_000
 EPOCHS = FILES // FILES_A_BATCH
 SUBPARTITIONS = (1, 8, 64)
 BUCKET = "channels"
-JOB = "benchmarks.channel_job:two_stages"
+JOB = "benchmarks.channel_job:two_regions"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 ONE = "one application"
 KINDS = {
@@ -73,10 +73,12 @@ class Measured:
         return sum(found) / EPOCHS
 
 
-class Scene:
+class ChannelBench:
     """Files, channels and results; the latter on an S3 server behind a proxy that counts."""
 
-    def __init__(self, folder: Path, proxy: S3Proxy, spark: SparkSession, drivers: dict[str, StageDriver]) -> None:
+    def __init__(
+        self, folder: Path, proxy: S3Proxy, spark: SparkSession, drivers: dict[str, StreamingDriverProcess]
+    ) -> None:
         self._folder = folder
         self._proxy = proxy
         self._spark = spark
@@ -144,7 +146,7 @@ class Scene:
             restart_budget=UNLIMITED,
         )
         is_source = name == "rows"
-        stage = StreamingSpec(
+        streaming = StreamingSpec(
             input=None if is_source else channel,
             output=channel if is_source else None,
             trigger_s=1.0,
@@ -170,7 +172,7 @@ class Scene:
             results=self._results,
             receipt=str(self._folder / f"receipt-{name}-{run.run_key}"),
             heartbeat_s=600.0,
-            mode=stage,
+            mode=streaming,
         )
 
     def _claim(self, spec: RegionSpec) -> None:
@@ -194,12 +196,12 @@ class Scene:
 
 def measure(folder: Path, repeats: int | None) -> Report:
     """``repeats`` (default 2) rounds of the four ways, after one that warms the sessions."""
-    with _scene(folder) as scene:
-        ways = {ONE: scene.in_one_application}
+    with _bench(folder) as bench:
+        ways = {ONE: bench.in_one_application}
         for each in SUBPARTITIONS:
-            ways[_told(each)] = lambda each=each: scene.through_a_channel(each)  # type: ignore[misc]
-        scene.in_one_application()
-        scene.through_a_channel(SUBPARTITIONS[0])
+            ways[_told(each)] = lambda each=each: bench.through_a_channel(each)  # type: ignore[misc]
+        bench.in_one_application()
+        bench.through_a_channel(SUBPARTITIONS[0])
         found: dict[str, list[Measured]] = {way: [] for way in ways}
         for _ in range(repeats or 2):
             for name, way in ways.items():
@@ -264,7 +266,7 @@ def _kind(request: S3Request) -> tuple[str, str]:
 
 
 @contextmanager
-def _scene(folder: Path) -> Iterator[Scene]:
+def _bench(folder: Path) -> Iterator[ChannelBench]:
     from pyspark.sql import SparkSession
 
     folder.mkdir(parents=True)
@@ -279,7 +281,7 @@ def _scene(folder: Path) -> Iterator[Scene]:
     with server, patch.dict(os.environ, environ), S3Proxy(server) as proxy:
         server.create_bucket(BUCKET)
         conf = s3a_conf(StoreSpec(f"s3://{BUCKET}", proxy.endpoint_url, REGION), os.environ)
-        drivers: dict[str, StageDriver] = {}
+        drivers: dict[str, StreamingDriverProcess] = {}
         builder = SparkSession.builder.master("local[2]")
         settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "1"}
         for key, value in {**QUIET_CONF, **settings, **conf}.items():
@@ -287,8 +289,8 @@ def _scene(folder: Path) -> Iterator[Scene]:
         spark = builder.getOrCreate()
         try:
             for name in ("rows", "speeds"):
-                drivers[name] = StageDriver(folder / name, [REPOSITORY], environment=environ, conf=conf)
-            yield Scene(folder, proxy, spark, drivers)
+                drivers[name] = StreamingDriverProcess(folder / name, [REPOSITORY], environment=environ, conf=conf)
+            yield ChannelBench(folder, proxy, spark, drivers)
         finally:
             for driver in drivers.values():
                 driver.kill()

@@ -11,7 +11,7 @@ from benchmarks.report import Figure, Report, Table, summary
 from scripts.demo.lake import fill_lake
 from scripts.demo_approximate.acts import FIRST_KILL, Recovery, kill_and_measure
 from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_pipeline import LiveStage, date_files, open_stage
+from scripts.demo_approximate.live_pipeline import LivePipeline, date_files, open_live_pipeline
 from scripts.demo_approximate.live_run import SCORER, LiveRun
 
 SINGLE, DOWNSTREAM, REGION = (
@@ -28,10 +28,10 @@ def measure(folder: Path, repeats: int | None) -> Report:
     date_files(folder / "lake")
     flights = FlightsByDay.of_lake(folder / "lake")
     found: dict[str, list[Recovery]] = {SINGLE: [], DOWNSTREAM: [], REGION: []}
-    with open_stage(folder / "stage", folder / "lake", HERE / "dags") as stage:
+    with open_live_pipeline(folder / "pipeline", folder / "lake", HERE / "dags") as pipeline:
         for number in range(repeats or 1):
             for strategy, recoveries in found.items():
-                recoveries.append(_once(stage, strategy, number, flights))
+                recoveries.append(_once(pipeline, strategy, number, flights))
     fresh = {strategy: [recovery.fresh_s for recovery in recoveries] for strategy, recoveries in found.items()}
     first = {strategy: [recovery.first_s for recovery in recoveries] for strategy, recoveries in found.items()}
     single, downstream, region = (median(fresh[name]) for name in (SINGLE, DOWNSTREAM, REGION))
@@ -43,11 +43,11 @@ def measure(folder: Path, repeats: int | None) -> Report:
             "on one machine: a source, a scorer that takes 8 s to load its model (a pause), and a sink with a running "
             f"table. When the table has come to {FIRST_KILL} the scorer is killed with kill -9. Fresh is the first "
             "committed table with flights that had not left the source at that moment; first is the first table that "
-            "a restarted stage has a part in. A regional restart reads everything from the beginning, so that it has "
+            "a restarted region has a part in. A regional restart reads everything from the beginning, so that it has "
             "to come to the same point again: what that takes grows with the run."
         ),
         figures=[
-            Figure("the stage alone (single), first fresh result", single, "s"),
+            Figure("the region alone (single), first fresh result", single, "s"),
             Figure("with what is behind it (downstream), against that", downstream / single, "times"),
             Figure("with all (region), against that", region / single, "times"),
         ],
@@ -58,7 +58,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
                 [(name, ", ".join(found[name][-1].restarted), *summary(each)) for name, each in fresh.items()],
             ),
             Table(
-                "Seconds from the kill to the first table of a restarted stage",
+                "Seconds from the kill to the first table of a restarted region",
                 ("strategy", "median", "least", "most", "tries"),
                 [(name, *summary(each)) for name, each in first.items()],
             ),
@@ -67,8 +67,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     )
 
 
-def _once(stage: LiveStage, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
-    run = LiveRun(stage, f"failure_{strategy}", name=f"round-{number}")
+def _once(pipeline: LivePipeline, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
+    run = LiveRun(pipeline, f"failure_{strategy}", name=f"round-{number}")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SCORER, flights, strategy)
     run.stop()

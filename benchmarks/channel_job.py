@@ -1,4 +1,4 @@
-"""A stream of files, and a table of what is in them: two stages and a channel, for `approximate_channel`."""
+"""A stream of files, and a table of what is in them: two streaming regions and a channel, for `approximate_channel`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 FILES_A_BATCH = 2
 
-two_stages = job("two_stages")
+two_regions = job("two_regions")
 
 
 def read_stream(spark: SparkSession, folder: str) -> DataFrame:
@@ -25,13 +25,13 @@ def with_speed(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("id", "upper(carrier) AS carrier", "60 * distance / air_time AS mph")
 
 
-@two_stages.source(result=APPROXIMATE, params={"folder": ""})
+@two_regions.source(result=APPROXIMATE, params={"folder": ""})
 def rows(spark: SparkSession, folder: str) -> DataFrame:
     """The lines of the files."""
     return read_stream(spark, folder)
 
 
-@two_stages.sink
+@two_regions.sink
 def speeds(rows: DataFrame) -> DataFrame:
     """One row a line."""
     return with_speed(rows)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from benchmarks.local_pipeline import Measured, median_of, open_stage
+from benchmarks.local_pipeline import Measured, median_of, open_local_pipeline
 from benchmarks.report import Figure, Report, Table, summary
 
 GOAL_S = 0.5
@@ -23,14 +23,14 @@ TASKS = {
 def measure(folder: Path, repeats: int | None) -> Report:
     """One run that makes the results, then ``repeats`` (default 8) times: clear the whole run."""
     rounds = repeats or 8
-    with open_stage(folder, {}) as stage:
+    with open_local_pipeline(folder, {}) as pipeline:
         for dag_id in DAGS:
-            stage.run(dag_id, DATE)
-            stage.run_again(dag_id, DATE)  # the first of each kind finds cold caches
+            pipeline.run(dag_id, DATE)
+            pipeline.run_again(dag_id, DATE)  # the first of each kind finds cold caches
         samples: dict[str, list[Measured]] = {task: [] for task in TASKS}
         for _ in range(rounds):
             for dag_id in DAGS:
-                for task, measured in stage.run_again(dag_id, DATE).tasks.items():
+                for task, measured in pipeline.run_again(dag_id, DATE).tasks.items():
                     samples[task].append(measured)
     kept = max(("job.inner", "job.leaf"), key=lambda task: median_of(samples[task], "seconds"))
     worst = median_of(samples[kept], "seconds")

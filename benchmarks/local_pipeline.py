@@ -51,8 +51,8 @@ class MeasuredRun:
     makespan_s: float
 
 
-class Stage:
-    """Made by `open_stage`."""
+class LocalPipeline:
+    """A running S3 server and Airflow. Made by `open_local_pipeline`."""
 
     def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path) -> None:
         self.airflow = airflow
@@ -111,7 +111,7 @@ class Stage:
 
 
 @contextmanager
-def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
+def open_local_pipeline(folder: Path, env: Mapping[str, str]) -> Iterator[LocalPipeline]:
     """Start the S3 server and Airflow below ``folder``; leave no process behind. ``env`` is added to Airflow's."""
     folder.mkdir(parents=True)
     cpu_file = folder / "cpu.jsonl"
@@ -142,7 +142,7 @@ def open_stage(folder: Path, env: Mapping[str, str]) -> Iterator[Stage]:
             **env,
         }
         with LocalAirflow(folder / "airflow", HERE / "dags", env=settings, parallelism=1) as airflow:
-            yield Stage(airflow, folder, cpu_file)
+            yield LocalPipeline(airflow, folder, cpu_file)
 
 
 def median_of(samples: Sequence[Measured], what: str) -> float:

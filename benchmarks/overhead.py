@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.local_pipeline import Measured, MeasuredRun, Stage, median_of
+from benchmarks.local_pipeline import LocalPipeline, Measured, MeasuredRun, median_of
 from benchmarks.report import Figure, Report, Table
 
 GOAL = 0.03
@@ -20,7 +20,12 @@ NO_CPU = Measured(PUBLISH, 0.0, 0.0, 0.0)
 
 
 def measure_overhead(
-    stage: Stage, way: str, rounds: int, server_cpu_s: Callable[[], float] = lambda: 0.0, *, warm_up: bool = False
+    pipeline: LocalPipeline,
+    way: str,
+    rounds: int,
+    server_cpu_s: Callable[[], float] = lambda: 0.0,
+    *,
+    warm_up: bool = False,
 ) -> Report:
     """``rounds`` pairs of runs. The order changes from pair to pair, so that a drift of the machine favours nobody.
 
@@ -29,7 +34,7 @@ def measure_overhead(
     kinds = (f"{way}_plain", f"{way}_recovering")
     loads: list[float] = []
     for dag_id in kinds if warm_up else ():
-        stage.run(dag_id, "2012-12-31T00:00:00Z")
+        pipeline.run(dag_id, "2012-12-31T00:00:00Z")
     runs: dict[str, list[MeasuredRun]] = {kind: [] for kind in kinds}
     server: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
@@ -37,7 +42,7 @@ def measure_overhead(
         for dag_id in kinds if number % 2 == 0 else kinds[::-1]:
             before = server_cpu_s()
             loads.append(os.getloadavg()[0])
-            runs[dag_id].append(stage.run(dag_id, f"{day}T00:00:00Z"))
+            runs[dag_id].append(pipeline.run(dag_id, f"{day}T00:00:00Z"))
             server[dag_id].append(server_cpu_s() - before)
     plain, ours = runs[kinds[0]], runs[kinds[1]]
     regions = _more([_regions_s(our) for our in ours], [_regions_s(run) for run in plain])

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.spark_cluster import connect_server
-from benchmarks.local_pipeline import open_stage
+from benchmarks.local_pipeline import open_local_pipeline
 from benchmarks.overhead import lake_env, measure_overhead
 from benchmarks.report import Report
 
@@ -24,5 +24,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             times = jvm.cpu_times()
             return float(times.user + times.system)
 
-        with open_stage(folder / "stage", {**env, "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection)}) as stage:
-            return measure_overhead(stage, "connect", repeats or 3, cpu_s, warm_up=True)
+        with open_local_pipeline(
+            folder / "pipeline", {**env, "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection)}
+        ) as pipeline:
+            return measure_overhead(pipeline, "connect", repeats or 3, cpu_s, warm_up=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.local_pipeline import open_stage
+from benchmarks.local_pipeline import open_local_pipeline
 from benchmarks.overhead import lake_env, measure_overhead
 from benchmarks.report import Report
 
 
 def measure(folder: Path, repeats: int | None) -> Report:
     """``repeats`` (default 2) pairs of runs, about 80 s each."""
-    with open_stage(folder / "stage", lake_env(folder)) as stage:
-        return measure_overhead(stage, "submit", repeats or 2)
+    with open_local_pipeline(folder / "pipeline", lake_env(folder)) as pipeline:
+        return measure_overhead(pipeline, "submit", repeats or 2)

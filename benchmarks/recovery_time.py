@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from airflow_recovery.testing.spark_cluster import connect_server
-from benchmarks.local_pipeline import RUN_TIMEOUT_S, Stage, open_stage
+from benchmarks.local_pipeline import RUN_TIMEOUT_S, LocalPipeline, open_local_pipeline
 from benchmarks.report import Figure, Report, Table
 from benchmarks.slow_chain import STEPS, WORK_S
 
@@ -56,15 +56,15 @@ def measure(folder: Path, repeats: int | None) -> Report:
             "BENCHMARK_OUTPUT": str(folder / "output"),
             "BENCHMARK_WORK_S": str(WORK_S),
         }
-        with open_stage(folder / "stage", env) as stage:
-            bench = _Bench(stage, failures / "fail", folder / "output")
+        with open_local_pipeline(folder / "pipeline", env) as pipeline:
+            bench = _Bench(pipeline, failures / "fail", folder / "output")
             recoveries = [recovery for number in range(rounds) for recovery in bench.round(number)]
     return _report(recoveries, rounds)
 
 
 class _Bench:
-    def __init__(self, stage: Stage, order: Path, output: Path) -> None:
-        self._stage = stage
+    def __init__(self, pipeline: LocalPipeline, order: Path, output: Path) -> None:
+        self._pipeline = pipeline
         self._order = order
         self._output = output
 
@@ -77,10 +77,10 @@ class _Bench:
         # The retry can't read what is gone either: a person looks, and clears the run.
         self._run(PLAIN, days[1], "failed", self._output / days[1] / BEFORE_LAST)
         begun = time.time()
-        self._stage.airflow.clear(PLAIN, _run_id(days[1]))
+        self._pipeline.airflow.clear(PLAIN, _run_id(days[1]))
         cleared_s = self._end(PLAIN, days[1], "success") - begun
         # Everything is warm by now, and nothing fails. All steps have the same work.
-        cleared = self._stage.airflow.task_instances(PLAIN, _run_id(days[1]))
+        cleared = self._pipeline.airflow.task_instances(PLAIN, _run_id(days[1]))
         step_s = median(float(instance["duration"]) for instance in cleared)
         lost_s = {RAISES: step_s, LOSES: 2 * step_s}
         return [
@@ -92,14 +92,14 @@ class _Bench:
     def _recovered(self, day: str, *, lose: bool = False) -> float:
         """No person is asked. The result's folder is known before it is there."""
         key = f"date-{day}T000000Z"
-        lost = self._stage.folder / "results" / RECOVERING / key / "job" / BEFORE_LAST
+        lost = self._pipeline.folder / "results" / RECOVERING / key / "job" / BEFORE_LAST
         self._run(RECOVERING, day, "success", *([lost] if lose else []))
         return self._since_failure(RECOVERING, day)
 
     def _run(self, dag_id: str, day: str, state: str, *lost: Path) -> None:
         """A run to its end, which must be ``state``. Its last step fails once, and takes ``lost`` with it."""
         self._order.write_text(" ".join(map(str, lost)))
-        self._stage.airflow.trigger(dag_id, logical_date=f"{day}T00:00:00Z")
+        self._pipeline.airflow.trigger(dag_id, logical_date=f"{day}T00:00:00Z")
         self._end(dag_id, day, state)
         if self._order.exists():
             raise RuntimeError(f"{dag_id} of {day} has ended, and nothing failed")
@@ -107,12 +107,12 @@ class _Bench:
     def _since_failure(self, dag_id: str, day: str) -> float:
         """From the end of the last step's first try to the end of the last step."""
         task = f"{TASKS[dag_id]}{LAST}"
-        tries = self._stage.airflow.tries(dag_id, _run_id(day), task)
+        tries = self._pipeline.airflow.tries(dag_id, _run_id(day), task)
         return _seconds(tries[-1]["end_date"]) - _seconds(tries[0]["end_date"])
 
     def _end(self, dag_id: str, day: str, state: str) -> float:
         """Wait for the run; the end of its last step, in seconds since the epoch."""
-        airflow, run_id = self._stage.airflow, _run_id(day)
+        airflow, run_id = self._pipeline.airflow, _run_id(day)
         text = airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
         if text != state:
             raise RuntimeError(f"{dag_id} of {day}: expected {state}, found {text}\n{airflow.describe(dag_id, run_id)}")

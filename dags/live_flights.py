@@ -1,9 +1,9 @@
-"""Delays of today's flights while they come in: a chain of three streaming stages, each a task of its own.
+"""Delays of today's flights while they come in: a chain of three streaming regions, each a task of its own.
 
-The job is plain PySpark (``jobs/live_flights.py``). A stage that dies restarts alone, and what that loses is counted,
+The job is plain PySpark (``jobs/live_flights.py``). A region that dies restarts alone, and what that loses is counted,
 bounded, and checked by the last task, ``audit``, before anything is published.
 
-``live_flights_regional`` is the same chain with another failover strategy: all stages begin anew where one dies. It is
+``live_flights_regional`` is the same chain with another failover strategy: all regions begin anew where one dies. It is
 there to compare the two (``make demo-approximate``).
 """
 
@@ -40,7 +40,7 @@ for dag_id, strategy in STRATEGIES.items():
         schedule=None,
         start_date=datetime(2013, 1, 1, tzinfo=timezone.utc),
         params=PARAMS,
-        max_active_runs=1,  # the three stages of a run need three slots at the same time
+        max_active_runs=1,  # the three regions of a run need three slots at the same time
         tags=["airflow-recovery"],
         doc_md=__doc__,
     ) as dag:

@@ -16,7 +16,7 @@ and, relative to the base of the results,
 
     <base>/<dag id>/<run key>/<group id>/<region>/<n>/    what an attempt has written
     <base>/_channels/<dag id>/<run key>/<group id>/<edge>/<generation>/     `airflow_recovery.streaming.folder`
-                                                  /_stages/<region>/<n>/    and its `StageFolder`
+                                                  /_stages/<region>/<n>/    and its `CheckpointFolder`
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
 No id can begin with an underscore (`airflow_recovery.model.names`), so they can't meet. ``n`` and ``k`` have eight

@@ -17,7 +17,7 @@ from airflow_recovery.errors import ChannelInconsistent, ObjectMissing
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import Offsets
-from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.folder import CheckpointFolder
 
 _BATCH = re.compile(r"(?:offsets|commits)/(\d+)(?:\.compact)?")
 _STATE = re.compile(r"state/.*/(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|zip|changelog)")
@@ -55,7 +55,7 @@ class Checkpoint:
 
 def prepare_checkpoint(
     store: ObjectStore,
-    folder: StageFolder,
+    folder: CheckpointFolder,
     attempt: int,
     *,
     earlier: Iterable[int],
@@ -107,7 +107,7 @@ def kept(names: Iterable[str], batch: int) -> list[str]:
     return found
 
 
-def lineage_key(folder: StageFolder, attempt: int) -> str:
+def lineage_key(folder: CheckpointFolder, attempt: int) -> str:
     """Where an attempt says how its checkpoint came to be, once it is whole."""
     return f"{folder.attempt(attempt)}/lineage"
 
@@ -119,7 +119,7 @@ def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
     return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**document, "begins": begins})
 
 
-def _newest(store: ObjectStore, folder: StageFolder, earlier: Iterable[int]) -> Checkpoint | None:
+def _newest(store: ObjectStore, folder: CheckpointFolder, earlier: Iterable[int]) -> Checkpoint | None:
     for number in sorted(earlier, reverse=True):
         with suppress(ObjectMissing):
             return read_lineage(store, lineage_key(folder, number))
@@ -135,7 +135,7 @@ def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) ->
             pass
 
 
-def _mark(store: ObjectStore, folder: StageFolder, attempt: int, made: Checkpoint) -> Checkpoint:
+def _mark(store: ObjectStore, folder: CheckpointFolder, attempt: int, made: Checkpoint) -> Checkpoint:
     """From now on it is whole: of an attempt that died before nothing counts."""
     body = to_json(made)
     del body["key"]

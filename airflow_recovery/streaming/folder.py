@@ -9,8 +9,8 @@ from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 
-STAGES = "_stages"
-"""No edge can be named so: no encoded name begins with an underscore."""
+CHECKPOINTS = "_stages"
+"""Beside the folders of channels. No channel can be named so: no encoded name begins with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class ChannelFolder:
 
 
 @dataclass(frozen=True)
-class StageFolder:
-    """Where the attempts of one stage keep Spark's checkpoints: each has a folder of its own."""
+class CheckpointFolder:
+    """Keys of Spark's checkpoints of one streaming region: each attempt has a folder of its own."""
 
     run: RunIdentity
     region: str
 
     def attempt(self, attempt: int) -> str:
         """``_channels/<dag>/<run key>/<group>/_stages/<region>/<attempt>``."""
-        return f"{JournalLayout(self.run).channels}{STAGES}/{encode(self.region)}/{attempt}"
+        return f"{JournalLayout(self.run).channels}{CHECKPOINTS}/{encode(self.region)}/{attempt}"

@@ -31,13 +31,13 @@ from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.streaming.channel_retention import orphans
 from airflow_recovery.streaming.committed import committed_batches
-from airflow_recovery.streaming.folder import STAGES
+from airflow_recovery.streaming.folder import CHECKPOINTS
 from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
 
 _IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
-_OF_STAGE = re.compile(rf"{STAGES}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
+_OF_STAGE = re.compile(rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
 
 
 class StreamingResults(ResultsMode):

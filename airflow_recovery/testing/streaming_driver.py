@@ -1,4 +1,4 @@
-"""Real Spark drivers of stages, to be killed, frozen and woken: spark-submit, in a session of its own.
+"""Real Spark drivers of streaming regions, to be killed, frozen and woken: spark-submit, in a session of its own.
 
 A driver process runs one attempt after the other, so that a test pays for a JVM's start once, and can have spare ones.
 """
@@ -59,14 +59,14 @@ while True:
 class Moments:
     """Where an attempt stops: right before it commits this batch; between its two logs where it has two.
 
-    ``hold_at``: until `StageDriver.go`. ``die_at``: ``kill -9`` of the whole session.
+    ``hold_at``: until `StreamingDriverProcess.go`. ``die_at``: ``kill -9`` of the whole session.
     """
 
     hold_at: int | None = None
     die_at: int | None = None
 
 
-class StageDriver:
+class StreamingDriverProcess:
     """``code``: folders for the Python path, with the job's code and this package."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The demo's chain of streaming stages, with every strategy that there is for a stage that has failed."""
+"""The demo's chain of streaming regions, with every strategy that there is for a region that has failed."""
 
 from __future__ import annotations
 

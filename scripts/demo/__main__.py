@@ -22,7 +22,7 @@ from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E4
 from scripts.demo.acts import DemoFailed, act_one, act_two  # noqa: E402
 from scripts.demo.checks import all_checks  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
-from scripts.demo.local_pipeline import Stage, open_stage, own_folder  # noqa: E402
+from scripts.demo.local_pipeline import LocalPipeline, open_local_pipeline, own_folder  # noqa: E402
 from scripts.demo.report import saved, table  # noqa: E402
 from scripts.demo.results import copy_sinks  # noqa: E402
 
@@ -49,41 +49,41 @@ def _run(folder: Path, *, keep: bool, on_s3: bool) -> int:
     fill_lake(lake)
     print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
     try:
-        with open_stage(folder / "stage", lake, on_s3=on_s3) as stage:
+        with open_local_pipeline(folder / "pipeline", lake, on_s3=on_s3) as pipeline:
             try:
-                print(f"  ready after {time.monotonic() - begun:.0f} s; data is at {stage.results_uri}", flush=True)
-                passed = _play(stage, folder, lake)
+                print(f"  ready after {time.monotonic() - begun:.0f} s; data is at {pipeline.results_uri}", flush=True)
+                passed = _play(pipeline, folder, lake)
             except (DemoFailed, LocalAirflowError) as error:
                 print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
                 passed = False
             if keep:
-                _keep(stage)
+                _keep(pipeline)
     except LocalAirflowError as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
         passed = False
     return 0 if passed else 1
 
 
-def _play(stage: Stage, folder: Path, lake: Path) -> bool:
-    one, two = act_one(stage), act_two(stage)
+def _play(pipeline: LocalPipeline, folder: Path, lake: Path) -> bool:
+    one, two = act_one(pipeline), act_two(pipeline)
     stories = two.journal.stories()
     print(f"\n{table(stories)}\n")
     print(saved(stories))
     passed = True
-    for claim, wrong in all_checks(one, two, lake, stage.open_data):
+    for claim, wrong in all_checks(one, two, lake, pipeline.open_data):
         print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")
         passed = passed and wrong is None
     output = folder / "output"
-    copy_sinks(two.journal, output, stage.open_data)
+    copy_sinks(two.journal, output, pipeline.open_data)
     again = sum(story.ran_again for story in stories)
     print(f"recovered: {len(stories) - again} regions kept, {again} run again")
     print(f"output: {output}", flush=True)
     return passed
 
 
-def _keep(stage: Stage) -> None:
-    login = stage.airflow.admin
-    print(f"\nAirflow stays up at {stage.airflow.url}  (user {login.user}, password {login.password})")
+def _keep(pipeline: LocalPipeline) -> None:
+    login = pipeline.airflow.admin
+    print(f"\nAirflow stays up at {pipeline.airflow.url}  (user {login.user}, password {login.password})")
     print(f"Stop it with Ctrl-C here, or with: kill {os.getpid()}", flush=True)
     stopped = threading.Event()
     for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

@@ -9,7 +9,7 @@ from jobs.rehearsal import FAIL_ONCE, GO, PAUSE, REACHED
 
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 from scripts.demo.journal_view import JournalView
-from scripts.demo.local_pipeline import DAG_ID, RunWatch, Stage, States
+from scripts.demo.local_pipeline import DAG_ID, LocalPipeline, RunWatch, States
 
 ACT_ONE = "2013-03-01T00:00:00+00:00"
 ACT_TWO = "2013-03-02T00:00:00+00:00"
@@ -41,40 +41,40 @@ class Act:
     journal: JournalView
 
 
-def act_one(stage: Stage) -> Act:
+def act_one(pipeline: LocalPipeline) -> Act:
     """An undisturbed run."""
     print(f"\nAct one: an undisturbed run for {ACT_ONE[:10]}", flush=True)
-    run_id = stage.start_run(ACT_ONE)
-    return _to_the_end(stage, run_id, RunWatch(stage, run_id))
+    run_id = pipeline.start_run(ACT_ONE)
+    return _to_the_end(pipeline, run_id, RunWatch(pipeline, run_id))
 
 
-def act_two(stage: Stage) -> Act:
+def act_two(pipeline: LocalPipeline) -> Act:
     """A run for another date: two drivers are killed, and a result is lost while the last region raises."""
     print(f"\nAct two: a run for {ACT_TWO[:10]}, with trouble", flush=True)
-    rehearsal = stage.folder / "rehearsal"
+    rehearsal = pipeline.folder / "rehearsal"
     rehearsal.mkdir()
     for flag in (f"{FAILS}{FAIL_ONCE}", f"{PAUSED_DAY}{PAUSE}"):
         (rehearsal / flag).touch()
-    run_id = stage.start_run(ACT_TWO, {"rehearsal": str(rehearsal)})
-    watch = RunWatch(stage, run_id)
-    _kill_reader(stage, run_id, rehearsal / f"{PAUSED_DAY}{PAUSE}", watch)
-    _kill_driver(stage, watch)
-    _lose_result(stage, run_id, rehearsal, watch)
-    return _to_the_end(stage, run_id, watch)
+    run_id = pipeline.start_run(ACT_TWO, {"rehearsal": str(rehearsal)})
+    watch = RunWatch(pipeline, run_id)
+    _kill_reader(pipeline, run_id, rehearsal / f"{PAUSED_DAY}{PAUSE}", watch)
+    _kill_driver(pipeline, watch)
+    _lose_result(pipeline, run_id, rehearsal, watch)
+    return _to_the_end(pipeline, run_id, watch)
 
 
-def _kill_reader(stage: Stage, run_id: str, pause: Path, watch: RunWatch) -> None:
+def _kill_reader(pipeline: LocalPipeline, run_id: str, pause: Path, watch: RunWatch) -> None:
     """When all that can be is committed of the month, whose reading is paused at one day: kill -9 its driver."""
     name = f"{DAG_ID}.{KILLED_READING}@1"
 
     def killed(states: States) -> bool:
         _still_running(states)
-        driver = driver_of(name, stage.airflow.home)
+        driver = driver_of(name, pipeline.airflow.home)
         if driver is None:
             if states.get(KILLED_READING, ("", 0))[0] == "success":
                 raise DemoFailed(f"{KILLED_READING} ended before its Spark driver was seen")
             return False
-        parts = JournalView(stage.journal, stage.identity(run_id)).parts(KILLED_READING, 1)
+        parts = JournalView(pipeline.journal, pipeline.identity(run_id)).parts(KILLED_READING, 1)
         if len(parts) < OTHER_BATCHES:
             return False
         committed = sum(len(part.splits) for part in parts)
@@ -86,12 +86,12 @@ def _kill_reader(stage: Stage, run_id: str, pause: Path, watch: RunWatch) -> Non
     watch.until(killed)
 
 
-def _kill_driver(stage: Stage, watch: RunWatch) -> None:
+def _kill_driver(pipeline: LocalPipeline, watch: RunWatch) -> None:
     name = f"{DAG_ID}.{KILLED}@1"
 
     def killed(states: States) -> bool:
         _still_running(states)
-        driver = driver_of(name, stage.airflow.home)
+        driver = driver_of(name, pipeline.airflow.home)
         if driver is None:
             if states[KILLED][0] == "success":
                 raise DemoFailed(f"{KILLED} ended before its Spark driver was seen")
@@ -103,7 +103,7 @@ def _kill_driver(stage: Stage, watch: RunWatch) -> None:
     watch.until(killed)
 
 
-def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) -> None:
+def _lose_result(pipeline: LocalPipeline, run_id: str, rehearsal: Path, watch: RunWatch) -> None:
     """While the last region is about to raise, and everybody else has ended: delete what it and another one read."""
 
     def alone(states: States) -> bool:
@@ -112,20 +112,20 @@ def _lose_result(stage: Stage, run_id: str, rehearsal: Path, watch: RunWatch) ->
         return (rehearsal / f"{FAILS}{REACHED}").exists() and all(state == "success" for state in others)
 
     watch.until(alone)
-    manifest = JournalView(stage.journal, stage.identity(run_id)).result(LOST)
-    stage.open_data(manifest.location).delete(object.path for object in manifest.objects)
+    manifest = JournalView(pipeline.journal, pipeline.identity(run_id)).result(LOST)
+    pipeline.open_data(manifest.location).delete(object.path for object in manifest.objects)
     print(f"  >>> the {len(manifest.objects)} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
     (rehearsal / f"{FAILS}{GO}").touch()
 
 
-def _to_the_end(stage: Stage, run_id: str, watch: RunWatch) -> Act:
-    watch.until(lambda _: stage.airflow.run_state(DAG_ID, run_id) in ("success", "failed"))
-    if stage.airflow.run_state(DAG_ID, run_id) != "success":
+def _to_the_end(pipeline: LocalPipeline, run_id: str, watch: RunWatch) -> Act:
+    watch.until(lambda _: pipeline.airflow.run_state(DAG_ID, run_id) in ("success", "failed"))
+    if pipeline.airflow.run_state(DAG_ID, run_id) != "success":
         raise DemoFailed(
-            f"run {run_id} failed:\n{stage.airflow.describe(DAG_ID, run_id)}\nlogs: {stage.airflow.home / 'logs'}"
+            f"run {run_id} failed:\n{pipeline.airflow.describe(DAG_ID, run_id)}\nlogs: {pipeline.airflow.home / 'logs'}"
         )
     print(f"  success after {watch.seconds:.0f} s", flush=True)
-    return Act(run_id, JournalView(stage.journal, stage.identity(run_id)))
+    return Act(run_id, JournalView(pipeline.journal, pipeline.identity(run_id)))
 
 
 def _still_running(states: States) -> None:

@@ -1,4 +1,4 @@
-"""The stage: an S3 server and a whole Airflow on free ports of 127.0.0.1, everything below one folder."""
+"""A local pipeline: an S3 server and a whole Airflow on free ports of 127.0.0.1, everything below one folder."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ States = Mapping[str, tuple[str, int]]
 """State and try by region, or subtask of one (and ``publish``)."""
 
 
-class Stage:
-    """A running stage. Made by `open_stage`."""
+class LocalPipeline:
+    """A running S3 server and Airflow. Made by `open_local_pipeline`."""
 
     def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server, results_uri: str) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ def journal_uri() -> str:
 
 
 @contextmanager
-def open_stage(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[Stage]:
+def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[LocalPipeline]:
     """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist.
 
     ``on_s3``: not only the journal is on S3 but also sources and results; on versitygw, where that is installed.
@@ -121,7 +121,7 @@ def open_stage(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[Sta
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
         )
         with airflow:
-            yield Stage(folder, airflow, s3, f"{data}/results")
+            yield LocalPipeline(folder, airflow, s3, f"{data}/results")
 
 
 def _upload(folder: Path, store: ObjectStore) -> None:
@@ -150,8 +150,8 @@ def own_folder() -> Iterator[Path]:
 class RunWatch:
     """Waits for what happens in one run, and prints each change of a task once."""
 
-    def __init__(self, stage: Stage, run_id: str) -> None:
-        self._stage = stage
+    def __init__(self, pipeline: LocalPipeline, run_id: str) -> None:
+        self._pipeline = pipeline
         self._run_id = run_id
         self._shown: dict[str, tuple[str, int]] = {}
         self._begun = time.monotonic()
@@ -165,7 +165,7 @@ class RunWatch:
         """Poll until ``done(states)``. Raises `LocalAirflowError` with the states of all tasks after ``timeout_s``."""
 
         def poll() -> bool:
-            states = self._stage.states(self._run_id)
+            states = self._pipeline.states(self._run_id)
             for name, now in sorted(states.items()):
                 # Of subtasks only how they end: they are many.
                 if self._shown.get(name) != now and now[0] in SHOWN_STATES and ("[" not in name or now[0] != "running"):
@@ -173,7 +173,7 @@ class RunWatch:
                     print(f"  {self.seconds:6.1f} s  {name:24} try {now[1]}: {now[0]}", flush=True)
             return done(states)
 
-        airflow = self._stage.airflow
+        airflow = self._pipeline.airflow
         airflow.wait_until(poll, timeout_s, f"run {self._run_id}", lambda: airflow.describe(DAG_ID, self._run_id))
 
 

@@ -1,1 +1,1 @@
-"""``make demo-approximate``: a chain of three streaming stages, two of which are killed while it runs."""
+"""``make demo-approximate``: a chain of three streaming regions, two of which are killed while it runs."""

@@ -24,8 +24,8 @@ from scripts.demo.local_pipeline import own_folder  # noqa: E402
 from scripts.demo_approximate.acts import act_regional, act_single  # noqa: E402
 from scripts.demo_approximate.checks import all_checks, recovery_table  # noqa: E402
 from scripts.demo_approximate.flights import FlightsByDay  # noqa: E402
-from scripts.demo_approximate.live_pipeline import LiveStage, date_files, open_stage  # noqa: E402
-from scripts.demo_approximate.live_run import STAGES, DemoFailed  # noqa: E402
+from scripts.demo_approximate.live_pipeline import LivePipeline, date_files, open_live_pipeline  # noqa: E402
+from scripts.demo_approximate.live_run import REGIONS, DemoFailed  # noqa: E402
 
 
 def main() -> int:
@@ -48,22 +48,23 @@ def _run(folder: Path) -> int:
     date_files(lake)
     print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
     try:
-        with open_stage(folder / "stage", lake) as stage:
+        with open_live_pipeline(folder / "pipeline", lake) as pipeline:
             print(
-                f"  ready after {time.monotonic() - begun:.0f} s; channels are in {stage.results.base_uri}", flush=True
+                f"  ready after {time.monotonic() - begun:.0f} s; channels are in {pipeline.results.base_uri}",
+                flush=True,
             )
-            return 0 if _play(stage, FlightsByDay.of_lake(lake)) else 1
+            return 0 if _play(pipeline, FlightsByDay.of_lake(lake)) else 1
     except (DemoFailed, LocalAirflowError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
         return 1
 
 
-def _play(stage: LiveStage, flights: FlightsByDay) -> bool:
-    one, two = act_single(stage, flights), act_regional(stage, flights)
+def _play(pipeline: LivePipeline, flights: FlightsByDay) -> bool:
+    one, two = act_single(pipeline, flights), act_regional(pipeline, flights)
     state = one.run.state()
-    restarts = (f"{stage} {len([n for n in state.of(stage).attempts if n]) - 1}" for stage in STAGES)
+    restarts = (f"{region} {len([n for n in state.of(region).attempts if n]) - 1}" for region in REGIONS)
     print(f"\nRestarts in act one: {', '.join(restarts)}\n")
-    ledger = ledger_of(view_run(one.run.journal()), stage.results)
+    ledger = ledger_of(view_run(one.run.journal()), pipeline.results)
     print(f"{ledger.text()}\n")
     print(f"{recovery_table([*one.recoveries, *two.recoveries])}\n")
     passed = ledger.trouble is None

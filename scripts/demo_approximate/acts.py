@@ -1,4 +1,4 @@
-"""The two acts: the chain whose stages restart alone, killed twice, and the same chain that restarts as a whole."""
+"""The two acts: the chain whose regions restart alone, killed twice, and the same chain that restarts as a whole."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_pipeline import LiveStage
-from scripts.demo_approximate.live_run import SCORER, SINK, STAGES, LiveRun, Seen
+from scripts.demo_approximate.live_pipeline import LivePipeline
+from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, LiveRun, Seen
 
 FIRST_KILL = date(2013, 2, 1)
-"""A stage is killed when the running table has come so far."""
+"""A streaming region is killed when the running table has come so far."""
 BETWEEN = timedelta(days=12)
 """How far it must have come since the restart, before the next one is killed."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What became of one kill. Seconds from the kill: to the first table that was committed by a restarted stage, and
+    """What became of one kill. Seconds from the kill: to the first table that was committed by a restarted region, and
     to the first one with flights that had not left the source at the kill."""
 
     killed: str
@@ -37,10 +37,10 @@ class Act:
     recoveries: tuple[Recovery, ...]
 
 
-def act_single(stage: LiveStage, flights: FlightsByDay) -> Act:
+def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     """The sink is killed, then the scorer; each restarts alone, and the run goes on to its end."""
-    print("\nAct one: a stage that dies restarts alone (approximate-single)", flush=True)
-    run = LiveRun(stage, "live_flights")
+    print("\nAct one: a streaming region that dies restarts alone (approximate-single)", flush=True)
+    run = LiveRun(pipeline, "live_flights")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     first = kill_and_measure(run, SINK, flights, "approximate-single")
     second_kill = first.fresh_day + BETWEEN
@@ -52,10 +52,10 @@ def act_single(stage: LiveStage, flights: FlightsByDay) -> Act:
     return Act(run, (first, second))
 
 
-def act_regional(stage: LiveStage, flights: FlightsByDay) -> Act:
+def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     """The sink is killed at the same point, and all three begin anew. Cut short at the first fresh table."""
     print("\nAct two: the same chain restarts as a whole (region)", flush=True)
-    run = LiveRun(stage, "live_flights_regional")
+    run = LiveRun(pipeline, "live_flights_regional")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SINK, flights, "region")
     print("  enough: the rest of this run is not waited for", flush=True)
@@ -64,8 +64,8 @@ def act_regional(stage: LiveStage, flights: FlightsByDay) -> Act:
 
 
 def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
-    """Kill a stage of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
-    tops = {stage: run.state().of(stage).latest_attempt for stage in STAGES}
+    """Kill a region of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
+    tops = {name: run.state().of(name).latest_attempt for name in REGIONS}
     before = run.look()
     assert before is not None
     run.kill(region)
@@ -93,7 +93,7 @@ def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy:
     )
     state = run.state()
     again = tuple(
-        f"{stage}@{state.of(stage).latest_attempt}" for stage in STAGES if state.of(stage).latest_attempt > tops[stage]
+        f"{name}@{state.of(name).latest_attempt}" for name in REGIONS if state.of(name).latest_attempt > tops[name]
     )
     return Recovery(region, strategy, again, times[0] if times else fresh_s, fresh_s, commits[0].newest)
 

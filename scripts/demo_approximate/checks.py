@@ -13,13 +13,13 @@ from airflow_recovery.verify import verify_run
 from scripts.demo.journal_view import JournalView
 from scripts.demo_approximate.acts import Act, Recovery
 from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_run import SCORER, SINK, SOURCE, STAGES, LiveRun
+from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, SOURCE, LiveRun
 
 
 def published_table(run: LiveRun) -> dict[date, int]:
     """Flights by day in the published result, from exactly the files that its manifest names."""
-    manifest = JournalView(run.stage.journal, run.identity).result(SINK)
-    store = run.stage.journal.sibling(manifest.location)
+    manifest = JournalView(run.pipeline.journal, run.identity).result(SINK)
+    store = run.pipeline.journal.sibling(manifest.location)
     files = (io.BytesIO(store.get(object.path).body) for object in manifest.objects)
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return {row["date"]: row["flights"] for row in rows}
@@ -39,7 +39,7 @@ def all_checks(
     run = one.run
     yield "act one: the run is a success in Airflow", _unequal("success", run.airflow_state)
     state = run.state()
-    tops = {stage: state.of(stage).latest_attempt for stage in STAGES}
+    tops = {name: state.of(name).latest_attempt for name in REGIONS}
     yield (
         "act one: one restart of the sink, one of the scorer, none of the source",
         _unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
@@ -60,22 +60,22 @@ def all_checks(
     )
     yield f"what is missing is of few days in a row: {_days(gone)}", not_in_a_row(flights, gone)
     report = verify_run(
-        run.stage.journal,
-        run.stage.journal.sibling,
+        run.pipeline.journal,
+        run.pipeline.journal.sibling,
         dag_id=run.identity.dag_id,
         run_key=run.identity.run_key,
         group_id=run.identity.group_id,
         ended=True,
         deep=True,
-        results=run.stage.results,
+        results=run.pipeline.results,
     )
     yield "the independent checker finds nothing", report.text() if report.violated else None
     (whole,) = two.recoveries
-    yield "act two: all three stages restarted", _unequal(len(STAGES), len(whole.restarted))
+    yield "act two: all three regions restarted", _unequal(len(REGIONS), len(whole.restarted))
     alone = one.recoveries[0]
     yield (
         f"killed at the same point, a fresh table {alone.fresh_s:.0f} s after the kill and not {whole.fresh_s:.0f} s",
-        None if alone.fresh_s < whole.fresh_s else "the restart of one stage was not faster",
+        None if alone.fresh_s < whole.fresh_s else "the restart of one region was not faster",
     )
 
 

@@ -1,4 +1,4 @@
-"""The stage: an S3 server that holds journal and channels, and a whole Airflow, on free ports of 127.0.0.1."""
+"""A local pipeline: an S3 server that holds journal and channels, and a whole Airflow, on free ports of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"
 JOURNAL, RESULTS = f"s3://{BUCKET}/journal", f"s3://{BUCKET}/results"
 TASKS_AT_ONCE = 4
-"""Three stages, and room for one more."""
+"""Three streaming regions, and room for one more."""
 
 
-class LiveStage:
-    """A running stage. Made by `open_stage`."""
+class LivePipeline:
+    """A running S3 server and Airflow. Made by `open_live_pipeline`."""
 
     def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class LiveStage:
 
 
 @contextmanager
-def open_stage(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags") -> Iterator[LiveStage]:
+def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags") -> Iterator[LivePipeline]:
     """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist."""
     folder.mkdir(parents=True)
     kind = MotoServer if find_versitygw() is None else VersityServer
@@ -54,7 +54,7 @@ def open_stage(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags") -> It
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
         )
         with airflow:
-            yield LiveStage(folder, airflow, s3)
+            yield LivePipeline(folder, airflow, s3)
 
 
 def date_files(lake: Path) -> None:

@@ -24,11 +24,11 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.reading import batch_of, committed_outputs
 from airflow_recovery.testing.spark_drivers import driver_of
-from scripts.demo_approximate.live_pipeline import LiveStage
+from scripts.demo_approximate.live_pipeline import LivePipeline
 
 GROUP = "flights"
 SOURCE, SCORER, SINK = "departures", "predicted", "delays_by_day"
-STAGES = (SOURCE, SCORER, SINK)
+REGIONS = (SOURCE, SCORER, SINK)
 BATCH_S = 4.0
 """So long the source takes for a batch of days at least: a year is six minutes."""
 TIMEOUT_S = 1200.0
@@ -52,14 +52,14 @@ class Seen:
 class LiveRun:
     """Started when it is made. ``seen`` is the newest table that was looked at."""
 
-    def __init__(self, stage: LiveStage, dag_id: str, *, name: str = "demo") -> None:
-        self.stage = stage
+    def __init__(self, pipeline: LivePipeline, dag_id: str, *, name: str = "demo") -> None:
+        self.pipeline = pipeline
         self.dag_id = dag_id
-        self._pace = stage.folder / f"rehearsal-{name}-{dag_id}" / PACE
+        self._pace = pipeline.folder / f"rehearsal-{name}-{dag_id}" / PACE
         self._pace.parent.mkdir()
         self._pace.write_text(str(BATCH_S))
         conf = {"rehearsal": str(self._pace.parent)}
-        self.run_id = stage.airflow.trigger(dag_id, run_id=f"{name}-{dag_id}", conf=conf)
+        self.run_id = pipeline.airflow.trigger(dag_id, run_id=f"{name}-{dag_id}", conf=conf)
         key = run_key(logical_date=None, partition_key=None, run_id=self.run_id)
         self.identity = RunIdentity(dag_id, key, GROUP)
         self.seen: Seen | None = None
@@ -75,16 +75,16 @@ class LiveRun:
     @property
     def airflow_state(self) -> str:
         """Of the run, as Airflow has it."""
-        return self.stage.airflow.run_state(self.dag_id, self.run_id)
+        return self.pipeline.airflow.run_state(self.dag_id, self.run_id)
 
     def journal(self) -> Journal:
         """A reader of the run's journal."""
-        return Journal(self.stage.journal, self.identity, writer=f"demo-{uuid.uuid4().hex}")
+        return Journal(self.pipeline.journal, self.identity, writer=f"demo-{uuid.uuid4().hex}")
 
     def state(self) -> RunState:
-        """The attempts of the three stages."""
+        """The attempts of the three regions."""
         journal = self.journal()
-        return journal.load(journal.list(STAGES))
+        return journal.load(journal.list(REGIONS))
 
     def published(self) -> int:
         """Flights that the source has published in the generation of now."""
@@ -110,7 +110,7 @@ class LiveRun:
 
     def until(self, done: Callable[[Seen | None], bool], what: str) -> None:
         """Look and print what has changed until ``done``. Raises `LocalAirflowError`, and `DemoFailed`."""
-        airflow = self.stage.airflow
+        airflow = self.pipeline.airflow
 
         def poll() -> bool:
             self._print_changes()
@@ -119,9 +119,9 @@ class LiveRun:
         airflow.wait_until(poll, TIMEOUT_S, what, lambda: airflow.describe(self.dag_id, self.run_id))
 
     def kill(self, region: str) -> int:
-        """``kill -9`` of the newest attempt of a stage: spark-submit's JVM and every process below it. Its attempt."""
+        """``kill -9`` of the newest attempt of a region: spark-submit's JVM and every process below it. Its attempt."""
         attempt = self.state().of(region).latest_attempt
-        driver = driver_of(f"{self.dag_id}.{region}@{attempt}", self.stage.airflow.home)
+        driver = driver_of(f"{self.dag_id}.{region}@{attempt}", self.pipeline.airflow.home)
         if driver is None:
             raise DemoFailed(f"{region}@{attempt} has no Spark driver that could be killed")
         killed = kill_family(driver)
@@ -134,7 +134,7 @@ class LiveRun:
 
     def stop(self) -> None:
         """As a person does in the UI: mark the run as failed. Airflow ends its tasks; returns when they have."""
-        airflow = self.stage.airflow
+        airflow = self.pipeline.airflow
         airflow.api("PATCH", f"/dags/{self.dag_id}/dagRuns/{self.run_id}", {"state": "failed"})
         names = [f"{self.dag_id}.{region}@{each.latest_attempt}" for region, each in self.state().regions.items()]
         airflow.wait_until(
@@ -144,11 +144,11 @@ class LiveRun:
     def _client(self, edge: str, generation: int) -> ChannelClient:
         if (edge, generation) not in self._clients:
             identity = ChannelIdentity(self.identity, edge, generation)
-            self._clients[edge, generation] = ChannelClient(self.stage.results, identity, f"demo-{uuid.uuid4().hex}")
+            self._clients[edge, generation] = ChannelClient(self.pipeline.results, identity, f"demo-{uuid.uuid4().hex}")
         return self._clients[edge, generation]
 
     def _print_changes(self) -> None:
-        for instance in self.stage.airflow.task_instances(self.dag_id, self.run_id):
+        for instance in self.pipeline.airflow.task_instances(self.dag_id, self.run_id):
             name = instance["task_id"].removeprefix(f"{GROUP}.")
             now = (instance["state"] or "waiting", int(instance["try_number"]))
             if self._shown.get(name) != now and now[0] in SHOWN:
@@ -156,8 +156,8 @@ class LiveRun:
                 print(f"  {self.seconds:6.1f} s  {name:14} try {now[1]}: {now[0]}", flush=True)
             if now[0] in ("failed", "upstream_failed") and self.airflow_state == "failed":
                 raise DemoFailed(
-                    f"run {self.run_id} failed:\n{self.stage.airflow.describe(self.dag_id, self.run_id)}\n"
-                    f"logs: {self.stage.airflow.home / 'logs'}"
+                    f"run {self.run_id} failed:\n{self.pipeline.airflow.describe(self.dag_id, self.run_id)}\n"
+                    f"logs: {self.pipeline.airflow.home / 'logs'}"
                 )
 
 

@@ -49,7 +49,7 @@ SUBS = 2
 NO_PAUSE = Backoff(initial_s=0.0)
 
 
-def staged_plan(*, replays: bool = True) -> PlanRecord:
+def streaming_plan(*, replays: bool = True) -> PlanRecord:
     regions = (
         RegionPlan(
             name=name,
@@ -65,7 +65,7 @@ def staged_plan(*, replays: bool = True) -> PlanRecord:
     return PlanRecord("jobs:flights", tuple(regions), failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE)
 
 
-class StagedRun:
+class StreamingRun:
     """``committed`` has what each batch of the sink has written, by output key."""
 
     def __init__(
@@ -79,7 +79,7 @@ class StagedRun:
         replays: bool = True,
     ) -> None:
         self.journal_store, self.results = journal, results
-        self.plan = staged_plan(replays=replays)
+        self.plan = streaming_plan(replays=replays)
         self.reconnect, self.budget, self.max_bytes, self.replays = reconnect, budget, max_bytes, replays
         self.committed: dict[str, list[int]] = {}
         self._made = 0
@@ -229,7 +229,7 @@ class StagedRun:
 class Scorer:
     """Adds 1000 to each row."""
 
-    def __init__(self, run: StagedRun) -> None:
+    def __init__(self, run: StreamingRun) -> None:
         self.output = run.producer("scorer")
         self.input = ChannelConsumer(run.client("raw"), self.output.attempt)
         self.input.connect(run.reconnect, output=self.output.client)

@@ -38,7 +38,7 @@ REGION = FailoverStrategy.REGION
 class Logs:
     """A store in which every channel has a log, but for those that are lost."""
 
-    def __init__(self, world: StageWorld) -> None:
+    def __init__(self, world: StreamingWorld) -> None:
         run = world.journal().identity
         pins = ((pin.result, pin.generation) for pin in world.lost_channels)
         self._lost = {ChannelFolder(ChannelIdentity(run, *pin)).slots for pin in pins}
@@ -50,7 +50,7 @@ class Logs:
         return StoredObject(ObjectInfo(key, 0, "etag"), b"")
 
 
-class StageWorld(World):
+class StreamingWorld(World):
     """``drawn``: channels as ``"a~b b~c"``; ``upstream`` (given by keyword): the blocking inputs of any region.
 
     ``options``: of every channel, as `ChannelPlan`.
@@ -106,7 +106,7 @@ class StageWorld(World):
         self._writers += 1
         writer = f"writer-{self._writers}"
         run = self.run(own, process, writer)
-        application = StageApplication(self, own.task_id, process, writer, hooks or Hooks())
+        application = FakeStreamingApplication(self, own.task_id, process, writer, hooks or Hooks())
         restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
         return RegionTask(run, own.task_id, application, epoch=epoch, restarts=restarts)
 
@@ -166,10 +166,10 @@ class StageWorld(World):
         return {(name, n) for name in self.upstream for n, each in state.of(name).attempts.items() if each.is_reset}
 
 
-class StageApplication(FakeApplication):
+class FakeStreamingApplication(FakeApplication):
     """A stage that feeds a channel registers nothing."""
 
-    _world: StageWorld
+    _world: StreamingWorld
 
     def before_claim(self, state: RunState) -> None:
         """The start gate, where the world has one: no consumer before its producer."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, ClockedStore
-from streaming_run import RUN, StagedRun
+from streaming_run import RUN, StreamingRun
 
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.sweep_report import SweepReport
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store.object_store import ObjectInfo
-from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.folder import CheckpointFolder
 from airflow_recovery.streaming.results import StreamingResults
 
 
@@ -26,11 +26,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def run(clock: Clock) -> StagedRun:
-    return StagedRun(ClockedStore("memory://journal", clock), ClockedStore("memory://results", clock))
+def run(clock: Clock) -> StreamingRun:
+    return StreamingRun(ClockedStore("memory://journal", clock), ClockedStore("memory://results", clock))
 
 
-def sweep(run: StagedRun, **options: object) -> SweepReport:
+def sweep(run: StreamingRun, **options: object) -> SweepReport:
     given = {"retention": Retention.keep(), **options}
     return Sweeper(run.journal_store, run.results, SweepOptions(**given)).sweep()  # type: ignore[arg-type]
 
@@ -39,29 +39,29 @@ def told(report: SweepReport) -> dict[str, str]:
     return {entry.what.rpartition(" / ")[2]: f"{entry.action.value}: {entry.why}" for entry in report.entries}
 
 
-def objects(run: StagedRun, *kinds: str) -> list[str]:
+def objects(run: StreamingRun, *kinds: str) -> list[str]:
     """Keys below the run's channels, without the prefix."""
     prefix = run.journal().layout.channels
     found = [channel.key[len(prefix) :] for channel in run.results.list(prefix)]
     return [each for each in found if not kinds or each.split("/")[2] in kinds or each.split("/")[0] in kinds]
 
 
-def orphan(run: StagedRun, key: str = "seg/1/dead-000001/0") -> str:
+def orphan(run: StreamingRun, key: str = "seg/1/dead-000001/0") -> str:
     """What a process has written that was killed before its record."""
     client = run.client("raw")
     client.put(key, b"[1]")
     return client.folder.object(key)
 
 
-def has(run: StagedRun, key: str) -> bool:
+def has(run: StreamingRun, key: str) -> bool:
     return any(each.key == key for each in run.results.list(key))
 
 
-def checkpoint(run: StagedRun, region: str, attempt: int) -> ObjectInfo:
-    return run.results.put(f"{StageFolder(RUN, region).attempt(attempt)}/checkpoint/offsets/0", b"{}")
+def checkpoint(run: StreamingRun, region: str, attempt: int) -> ObjectInfo:
+    return run.results.put(f"{CheckpointFolder(RUN, region).attempt(attempt)}/checkpoint/offsets/0", b"{}")
 
 
-def test_nothing_of_an_open_channel_goes_however_old(run: StagedRun, clock: Clock) -> None:
+def test_nothing_of_an_open_channel_goes_however_old(run: StreamingRun, clock: Clock) -> None:
     source, scorer = run.source(), run.scorer()
     run.emit(source, 5)
     scorer.work()
@@ -75,7 +75,7 @@ def test_nothing_of_an_open_channel_goes_however_old(run: StagedRun, clock: Cloc
 
 
 def test_control_without_asking_whether_it_is_open_live_segments_go(
-    run: StagedRun, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    run: StreamingRun, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, scorer = run.source(), run.scorer()
     run.emit(source, 5)
@@ -87,7 +87,7 @@ def test_control_without_asking_whether_it_is_open_live_segments_go(
         scorer.work()
 
 
-def test_orphans_of_a_channel_that_has_ended_go_and_what_is_named_stays(run: StagedRun, clock: Clock) -> None:
+def test_orphans_of_a_channel_that_has_ended_go_and_what_is_named_stays(run: StreamingRun, clock: Clock) -> None:
     source, scorer = run.source(), run.scorer()
     run.emit(source, 5)
     dead = orphan(run)
@@ -103,7 +103,7 @@ def test_orphans_of_a_channel_that_has_ended_go_and_what_is_named_stays(run: Sta
     assert scorer.input.is_drained
 
 
-def test_orphans_within_the_grace_time_stay(run: StagedRun, clock: Clock) -> None:
+def test_orphans_within_the_grace_time_stay(run: StreamingRun, clock: Clock) -> None:
     source = run.source()
     run.emit(source, 5)
     clock.passes(2 * HOUR_S)
@@ -113,7 +113,7 @@ def test_orphans_within_the_grace_time_stay(run: StagedRun, clock: Clock) -> Non
     assert has(run, young)
 
 
-def test_when_the_consumer_has_finished_the_data_goes_and_the_ledger_stays(run: StagedRun, clock: Clock) -> None:
+def test_when_the_consumer_has_finished_the_data_goes_and_the_ledger_stays(run: StreamingRun, clock: Clock) -> None:
     run.to_the_end()
     for region in ("source", "scorer", "sink"):
         checkpoint(run, region, 1)
@@ -127,7 +127,7 @@ def test_when_the_consumer_has_finished_the_data_goes_and_the_ledger_stays(run: 
     assert found["sink@1"].startswith("kept: ")
 
 
-def test_a_dry_run_deletes_nothing(run: StagedRun, clock: Clock) -> None:
+def test_a_dry_run_deletes_nothing(run: StreamingRun, clock: Clock) -> None:
     run.to_the_end()
     before = objects(run)
     clock.passes(2 * HOUR_S)
@@ -135,7 +135,7 @@ def test_a_dry_run_deletes_nothing(run: StagedRun, clock: Clock) -> None:
     assert objects(run) == before
 
 
-def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StagedRun, clock: Clock) -> None:
+def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StreamingRun, clock: Clock) -> None:
     run.emit(run.source(), 5)
     checkpoint(run, "source", 1)
     run.new_generation()
@@ -150,7 +150,7 @@ def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: StagedRun
     assert {object.split("/")[1] for object in objects(run, "seg")} == {"2"}
 
 
-def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StagedRun, clock: Clock) -> None:
+def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StreamingRun, clock: Clock) -> None:
     run.source()
     checkpoint(run, "source", 1)
     run.source()
@@ -158,7 +158,7 @@ def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StagedRu
     assert told(sweep(run))["checkpoints of source@1"] == "kept: the next attempt goes on from them"
 
 
-def test_a_purge_leaves_nothing_of_the_channels(run: StagedRun, clock: Clock) -> None:
+def test_a_purge_leaves_nothing_of_the_channels(run: StreamingRun, clock: Clock) -> None:
     run.to_the_end()
     checkpoint(run, "source", 1)
     clock.passes(31 * DAY_S)
@@ -171,7 +171,7 @@ def test_a_purge_leaves_nothing_of_the_channels(run: StagedRun, clock: Clock) ->
     assert [each.key for each in run.results.list("")] == ["_probe/raced"]
 
 
-def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: StagedRun, clock: Clock) -> None:
+def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: StreamingRun, clock: Clock) -> None:
     run.to_the_end()
     clock.passes(31 * DAY_S)
     sweep(run, purge_older_than_s=30 * DAY_S)
@@ -190,7 +190,7 @@ def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: St
     assert {(object.split("/")[0], object.split("/")[1]) for object in objects(run)} == {("raw", "2")}
 
 
-def test_what_is_no_channels_is_left_alone(run: StagedRun, clock: Clock) -> None:
+def test_what_is_no_channels_is_left_alone(run: StreamingRun, clock: Clock) -> None:
     run.source()
     key = f"{run.journal().layout.channels}notes.txt"
     run.results.put(key, b"mine")
@@ -199,6 +199,6 @@ def test_what_is_no_channels_is_left_alone(run: StagedRun, clock: Clock) -> None
     assert has(run, key)
 
 
-def test_the_layouts_of_journal_and_channels_agree(run: StagedRun) -> None:
+def test_the_layouts_of_journal_and_channels_agree(run: StreamingRun) -> None:
     assert run.client("raw").folder.prefix == f"{run.journal().layout.channels}raw/1"
-    assert StageFolder(RUN, "scorer").attempt(2) == f"{run.journal().layout.channels}_stages/scorer/2"
+    assert CheckpointFolder(RUN, "scorer").attempt(2) == f"{run.journal().layout.channels}_stages/scorer/2"

@@ -34,7 +34,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-class Scene:
+class KilledTask:
     """P@1: claimed and submitted by a task process that was then killed; its driver is at work."""
 
     def __init__(self, folder: Path) -> None:
@@ -92,70 +92,72 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    found = Scene(tmp_path)
+def killed(tmp_path: Path) -> Iterator[KilledTask]:
+    found = KilledTask(tmp_path)
     yield found
     for pid in (found.driver.pid, *found.runner.pids):
         if psutil.pid_exists(pid):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran(scene: Scene) -> None:
-    result = scene.next_try(DEADLINE_S, lambda look: scene.go(1) if look == 5 else None)
+def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran(killed: KilledTask) -> None:
+    result = killed.next_try(DEADLINE_S, lambda look: killed.go(1) if look == 5 else None)
     assert (result.decision, result.attempt, result.seconds_saved) == (Decision.KEPT, 1, 3600.0)
     assert result.outcome.writer == "writer-1"
-    assert scene.runner.pids == []
-    assert scene.looks >= 5
+    assert killed.runner.pids == []
+    assert killed.looks >= 5
 
 
-def test_control_without_following_a_second_application_runs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_following_a_second_application_runs(
+    killed: KilledTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(region_task, "reconnect", lambda *given: False)
-    scene.go(2)
-    assert scene.next_try(DEADLINE_S).attempt == 2
-    assert len(scene.runner.pids) == 1
+    killed.go(2)
+    assert killed.next_try(DEADLINE_S).attempt == 2
+    assert len(killed.runner.pids) == 1
 
 
 def test_fault_11_a_frozen_driver_that_was_fenced_stops_when_it_wakes_and_not_only_when_it_finishes(
-    scene: Scene,
+    killed: KilledTask,
 ) -> None:
-    scene.fence_frozen()
-    scene.driver.resume()  # its job would go on for hours: nobody lets it finish
-    until(lambda: scene.is_driver_over)
-    assert scene.data(1) == []
-    assert (scene.state(1), scene.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
+    killed.fence_frozen()
+    killed.driver.resume()  # its job would go on for hours: nobody lets it finish
+    until(lambda: killed.is_driver_over)
+    assert killed.data(1) == []
+    assert (killed.state(1), killed.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
 
 
-def test_fault_11_control_a_driver_that_does_not_look_works_on_until_its_finish_is_refused(scene: Scene) -> None:
-    (scene.folder / outliving.BLIND).touch()
-    scene.fence_frozen()
-    scene.driver.resume()
-    signs = scene.signs()
-    until(lambda: scene.signs() > signs + 3)
-    assert not scene.is_driver_over
-    scene.go(1)
-    until(lambda: scene.is_driver_over)
-    assert scene.data(1) == []
+def test_fault_11_control_a_driver_that_does_not_look_works_on_until_its_finish_is_refused(killed: KilledTask) -> None:
+    (killed.folder / outliving.BLIND).touch()
+    killed.fence_frozen()
+    killed.driver.resume()
+    signs = killed.signs()
+    until(lambda: killed.signs() > signs + 3)
+    assert not killed.is_driver_over
+    killed.go(1)
+    until(lambda: killed.is_driver_over)
+    assert killed.data(1) == []
 
 
-def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(scene: Scene) -> None:
-    scene.fence_frozen()
-    scene.go(1)
-    scene.driver.resume()
-    until(lambda: not scene.data(1))
-    until(lambda: scene.is_driver_over)
-    assert (scene.state(1), scene.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
-    assert len(scene.data(2)) == 1
+def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(killed: KilledTask) -> None:
+    killed.fence_frozen()
+    killed.go(1)
+    killed.driver.resume()
+    until(lambda: not killed.data(1))
+    until(lambda: killed.is_driver_over)
+    assert (killed.state(1), killed.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
+    assert len(killed.data(2)) == 1
 
 
-def test_a_driver_that_is_gone_is_not_waited_for(scene: Scene) -> None:
-    scene.driver.kill()
-    until(lambda: scene.is_driver_over)
-    scene.go(2)
-    assert scene.next_try(DEADLINE_S).attempt == 2
-    assert scene.looks == 0
+def test_a_driver_that_is_gone_is_not_waited_for(killed: KilledTask) -> None:
+    killed.driver.kill()
+    until(lambda: killed.is_driver_over)
+    killed.go(2)
+    assert killed.next_try(DEADLINE_S).attempt == 2
+    assert killed.looks == 0
 
 
-def test_a_driver_that_dies_while_it_is_followed_is_noticed_at_the_next_look(scene: Scene) -> None:
-    scene.go(2)
-    assert scene.next_try(DEADLINE_S, lambda look: scene.driver.kill() if look == 3 else None).attempt == 2
-    assert scene.looks == 3
+def test_a_driver_that_dies_while_it_is_followed_is_noticed_at_the_next_look(killed: KilledTask) -> None:
+    killed.go(2)
+    assert killed.next_try(DEADLINE_S, lambda look: killed.driver.kill() if look == 3 else None).attempt == 2
+    assert killed.looks == 3

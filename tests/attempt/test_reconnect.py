@@ -63,7 +63,7 @@ class DetachedCluster(Cluster):
         return self.failure
 
 
-class Stage:
+class KilledTask:
     """`P` and its reader `C`; the task process of P@1 has been killed after it submitted."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S, run_id: str = "run") -> None:
@@ -119,86 +119,86 @@ class Stage:
 
 
 def test_fault_3_a_driver_that_lives_is_followed_to_its_end_and_adopted() -> None:
-    stage = Stage()
-    stage.works(finishes_at_s=600)
-    result = stage.world.go("P")
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    result = killed.world.go("P")
     assert (result.decision, result.attempt, result.seconds_saved) == (Decision.KEPT, 1, 3600.0)
-    assert stage.world.ran == [("P", 1)]
-    assert stage.time.now_s == 600
-    assert stage.world.orphans_stopped == []
-    stage.world.go("C")
-    assert stage.world.content("C") == "C of ['P of []']"
+    assert killed.world.ran == [("P", 1)]
+    assert killed.time.now_s == 600
+    assert killed.world.orphans_stopped == []
+    killed.world.go("C")
+    assert killed.world.content("C") == "C of ['P of []']"
 
 
 def test_control_without_patience_hours_of_work_are_thrown_away() -> None:
-    stage = Stage(timeout_s=0)
-    stage.works(finishes_at_s=600)
-    assert stage.world.go("P").attempt == 2
-    assert stage.world.ran == [("P", 1), ("P", 2)]
+    killed = KilledTask(timeout_s=0)
+    killed.works(finishes_at_s=600)
+    assert killed.world.go("P").attempt == 2
+    assert killed.world.ran == [("P", 1), ("P", 2)]
     with pytest.raises(AttemptLost):
-        stage.finish()
+        killed.finish()
 
 
 def test_what_it_needs_is_there_nobody_waits() -> None:
-    stage = Stage()
-    stage.finish()
-    assert stage.world.go("P").decision is Decision.KEPT
-    assert stage.time.now_s == 0
+    killed = KilledTask()
+    killed.finish()
+    assert killed.world.go("P").decision is Decision.KEPT
+    assert killed.time.now_s == 0
 
 
 def test_a_queued_driver_is_waited_for_as_long_as_the_cluster_manager_knows_it() -> None:
-    stage = Stage()
-    stage.cluster.said = ApplicationStatus.ACTIVE  # no heartbeat yet: it waits for resources
-    stage.works(beats_until_s=0, finishes_at_s=1000)
-    assert stage.world.go("P").attempt == 1
+    killed = KilledTask()
+    killed.cluster.said = ApplicationStatus.ACTIVE  # no heartbeat yet: it waits for resources
+    killed.works(beats_until_s=0, finishes_at_s=1000)
+    assert killed.world.go("P").attempt == 1
 
 
 def test_fault_11_the_cluster_manager_does_not_know_that_a_driver_is_frozen() -> None:
-    stage = Stage()
-    stage.cluster.said = ApplicationStatus.ACTIVE
-    stage.works(beats_until_s=20)
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 20 + TIMEOUT_S
+    killed = KilledTask()
+    killed.cluster.said = ApplicationStatus.ACTIVE
+    killed.works(beats_until_s=20)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 20 + TIMEOUT_S
 
 
 # --- nobody knows -----------------------------------------------------------------------------------------------------
 
 
 def test_fault_2_no_job_and_no_sign_another_attempt_is_submitted() -> None:
-    stage = Stage()
-    result = stage.world.go("P")
-    assert (result.decision, result.attempt, stage.time.now_s) == (Decision.RAN, 2, TIMEOUT_S)
-    assert stage.outcome().cause is FenceCause.OWN_FAILURE
-    assert stage.world.orphans_stopped == [("P", 1)]
+    killed = KilledTask()
+    result = killed.world.go("P")
+    assert (result.decision, result.attempt, killed.time.now_s) == (Decision.RAN, 2, TIMEOUT_S)
+    assert killed.outcome().cause is FenceCause.OWN_FAILURE
+    assert killed.world.orphans_stopped == [("P", 1)]
 
 
 def test_faults_13_and_14_one_that_was_taken_for_dead_is_rejected_when_it_wakes() -> None:
-    stage = Stage()
-    stage.works(beats_until_s=100)
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 100 + TIMEOUT_S
+    killed = KilledTask()
+    killed.works(beats_until_s=100)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 100 + TIMEOUT_S
     with pytest.raises(AttemptLost):
-        stage.finish()
-    assert stage.world.current("P") == 2
-    stage.world.go("C")
-    assert stage.world.state().of("C").current.outcome.inputs[0].attempt == 2
+        killed.finish()
+    assert killed.world.current("P") == 2
+    killed.world.go("C")
+    assert killed.world.state().of("C").current.outcome.inputs[0].attempt == 2
 
 
 class Clocks:
     """The store's clock is ``store_s`` off, and the waiter's own wall clock is set ``wall_s`` further at every look."""
 
-    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> None:
-        self.stage, self.inner = stage, stage.world.journal_store
+    def __init__(self, killed: KilledTask, monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> None:
+        self.killed, self.inner = killed, killed.world.journal_store
         self.store_s, self.wall_s = store_s, wall_s
         self.stamps: dict[str, float] = {}
-        stage.world.journal_store = self
+        killed.world.journal_store = self
         monkeypatch.setattr(time, "time", self.wall)
 
     def wall(self) -> float:
-        return 1e9 + self.stage.time.now_s * (1 + self.wall_s / liveness.HeartbeatTimeouts.poll_s)
+        return 1e9 + self.killed.time.now_s * (1 + self.wall_s / liveness.HeartbeatTimeouts.poll_s)
 
     def put(self, key: str, body: bytes) -> object:
-        self.stamps[key] = 1e9 + self.stage.time.now_s + self.store_s
+        self.stamps[key] = 1e9 + self.killed.time.now_s + self.store_s
         return self.inner.put(key, body)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -218,22 +218,22 @@ WRONG_CLOCKS = pytest.mark.parametrize(
 def test_fault_33_a_driver_that_lives_is_followed_whatever_the_clocks_say(
     monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
 ) -> None:
-    stage = Stage()
-    Clocks(stage, monkeypatch, store_s, wall_s)
-    stage.works(finishes_at_s=600)
-    assert stage.world.go("P").decision is Decision.KEPT
-    assert (stage.time.now_s, stage.world.ran) == (600, [("P", 1)])
+    killed = KilledTask()
+    Clocks(killed, monkeypatch, store_s, wall_s)
+    killed.works(finishes_at_s=600)
+    assert killed.world.go("P").decision is Decision.KEPT
+    assert (killed.time.now_s, killed.world.ran) == (600, [("P", 1)])
 
 
 @WRONG_CLOCKS
 def test_fault_33_one_that_is_silent_is_ended_after_the_waiters_own_seconds(
     monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
 ) -> None:
-    stage = Stage()
-    Clocks(stage, monkeypatch, store_s, wall_s)
-    stage.works(beats_until_s=100)
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 100 + TIMEOUT_S
+    killed = KilledTask()
+    Clocks(killed, monkeypatch, store_s, wall_s)
+    killed.works(beats_until_s=100)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 100 + TIMEOUT_S
 
 
 def test_fault_33_a_sign_of_life_tells_no_time() -> None:
@@ -244,61 +244,61 @@ def test_fault_33_a_sign_of_life_tells_no_time() -> None:
 def test_fault_33_control_by_the_stores_stamp_a_driver_at_work_is_taken_for_dead(
     monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
 ) -> None:
-    stage = judged_by_the_stamp(monkeypatch, store_s, wall_s)
-    stage.works(finishes_at_s=600)
-    assert stage.world.go("P").attempt == 2
-    assert stage.world.ran == [("P", 1), ("P", 2)]
+    killed = judged_by_the_stamp(monkeypatch, store_s, wall_s)
+    killed.works(finishes_at_s=600)
+    assert killed.world.go("P").attempt == 2
+    assert killed.world.ran == [("P", 1), ("P", 2)]
 
 
 @pytest.mark.parametrize(("store_s", "wall_s"), [(7200, 0), (0, -3600)])
 def test_fault_33_control_by_the_stores_stamp_a_dead_driver_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float
 ) -> None:
-    stage = judged_by_the_stamp(monkeypatch, store_s, wall_s)
-    stage.works(beats_until_s=100)
+    killed = judged_by_the_stamp(monkeypatch, store_s, wall_s)
+    killed.works(beats_until_s=100)
     with pytest.raises(AssertionError, match="waits for ever"):
-        stage.world.go("P")
+        killed.world.go("P")
 
 
-def judged_by_the_stamp(monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> Stage:
-    stage = Stage()
-    clocks = Clocks(stage, monkeypatch, store_s, wall_s)
-    key = stage.world.journal().layout.heartbeat("P", 1)
+def judged_by_the_stamp(monkeypatch: pytest.MonkeyPatch, store_s: float, wall_s: float) -> KilledTask:
+    killed = KilledTask()
+    clocks = Clocks(killed, monkeypatch, store_s, wall_s)
+    key = killed.world.journal().layout.heartbeat("P", 1)
 
     def has_timed_out(self: object, attempt: int, beat: object) -> bool:
         return time.time() - clocks.stamps.get(key, time.time()) >= TIMEOUT_S
 
     monkeypatch.setattr(liveness.HeartbeatWatch, "has_timed_out", has_timed_out)
-    return stage
+    return killed
 
 
 @pytest.mark.parametrize("tag", ["airflow-recovery-of another journal", ""])
 def test_faults_18_and_77_a_driver_of_the_same_name_with_another_tag_is_not_it(tag: str) -> None:
-    stage = Stage()
-    stage.time.meanwhile = lambda now_s: stage.beat(tag=tag or "other", count=int(now_s))
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == TIMEOUT_S
+    killed = KilledTask()
+    killed.time.meanwhile = lambda now_s: killed.beat(tag=tag or "other", count=int(now_s))
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == TIMEOUT_S
 
 
 def test_control_without_the_tag_a_foreign_driver_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def any_beat(journal: object, claim: Claim) -> Beat | None:
-        stored = stage.world.journal_store.objects.get(stage.world.journal().layout.heartbeat("P", 1))
+        stored = killed.world.journal_store.objects.get(killed.world.journal().layout.heartbeat("P", 1))
         return Beat.from_bytes(stored) if stored is not None else None
 
-    stage = Stage()
+    killed = KilledTask()
     monkeypatch.setattr(reconnect, "beat_of", any_beat)
-    stage.time.meanwhile = lambda now_s: stage.beat(tag="other", count=int(now_s))
+    killed.time.meanwhile = lambda now_s: killed.beat(tag="other", count=int(now_s))
     with pytest.raises(AssertionError, match="waits for ever"):
-        stage.world.go("P")
+        killed.world.go("P")
 
 
 def test_fault_20_of_several_attempts_the_newest_is_looked_at() -> None:
-    stage = Stage()
-    stage.time.meanwhile = lambda now_s: stage.beat(count=int(now_s))  # P@1 is fenced, and does not know it yet
-    stage.world.journal().fence(Outcome("P", 1, AttemptState.FENCED, "w", "now", cause=FenceCause.SUPERSEDED))
-    stage.kill("P")
-    assert stage.world.go("P").attempt == 3
-    assert stage.time.now_s == TIMEOUT_S
+    killed = KilledTask()
+    killed.time.meanwhile = lambda now_s: killed.beat(count=int(now_s))  # P@1 is fenced, and does not know it yet
+    killed.world.journal().fence(Outcome("P", 1, AttemptState.FENCED, "w", "now", cause=FenceCause.SUPERSEDED))
+    killed.kill("P")
+    assert killed.world.go("P").attempt == 3
+    assert killed.time.now_s == TIMEOUT_S
 
 
 def test_a_beat_of_another_version_is_no_sign() -> None:
@@ -312,197 +312,197 @@ def test_a_beat_of_another_version_is_no_sign() -> None:
 
 
 def test_fault_19_a_failed_job_never_counts_as_the_new_one() -> None:
-    stage = Stage()
-    stage.cluster.said = ApplicationStatus.OVER
-    result = stage.world.go("P")
-    assert (result.decision, result.attempt, stage.time.now_s) == (Decision.RAN, 2, 0)
+    killed = KilledTask()
+    killed.cluster.said = ApplicationStatus.OVER
+    result = killed.world.go("P")
+    assert (result.decision, result.attempt, killed.time.now_s) == (Decision.RAN, 2, 0)
 
 
 @pytest.mark.parametrize("said", [ApplicationStatus.UNKNOWN, ApplicationStatus.OVER, ApplicationStatus.SUCCEEDED])
 def test_fault_76_whatever_the_status_says_the_outcome_decides(said: ApplicationStatus) -> None:
-    stage = Stage()
-    stage.cluster.said = said
+    killed = KilledTask()
+    killed.cluster.said = said
     # Between the listing and the first look.
-    stage.cluster.status = lambda claim: stage.finish() and said  # type: ignore[assignment,return-value]
-    assert stage.world.go("P").attempt == 1
-    assert stage.world.ran == [("P", 1)]
+    killed.cluster.status = lambda claim: killed.finish() and said  # type: ignore[assignment,return-value]
+    assert killed.world.go("P").attempt == 1
+    assert killed.world.ran == [("P", 1)]
 
 
 def test_fault_76_a_job_that_succeeded_without_an_outcome_has_not() -> None:
-    stage = Stage()
-    stage.cluster.said = ApplicationStatus.SUCCEEDED
-    assert stage.world.go("P").attempt == 2
-    assert [each.claim.attempt for each in stage.cluster.adopted] == [1]
+    killed = KilledTask()
+    killed.cluster.said = ApplicationStatus.SUCCEEDED
+    assert killed.world.go("P").attempt == 2
+    assert [each.claim.attempt for each in killed.cluster.adopted] == [1]
 
 
 def test_what_succeeded_is_finished_in_its_tasks_place() -> None:
-    stage = Stage()
-    stage.cluster.said = ApplicationStatus.SUCCEEDED
-    stage.cluster.adopts = lambda attempt: stage.finish()
-    assert stage.world.go("P").decision is Decision.KEPT
-    assert stage.cluster.adopted[0].claim == stage.claim
+    killed = KilledTask()
+    killed.cluster.said = ApplicationStatus.SUCCEEDED
+    killed.cluster.adopts = lambda attempt: killed.finish()
+    assert killed.world.go("P").decision is Decision.KEPT
+    assert killed.cluster.adopted[0].claim == killed.claim
 
 
 def test_a_driver_that_says_that_it_failed_is_not_waited_for_and_its_failure_is_told() -> None:
-    stage = Stage()
-    stage.cluster.failure = Failure("ArithmeticError", "by zero")
-    stage.time.meanwhile = lambda now_s: stage.beat(ended=now_s >= 10)
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 10
-    assert (stage.outcome().detail, stage.outcome().failure.type) == ("ArithmeticError: by zero", "ArithmeticError")
+    killed = KilledTask()
+    killed.cluster.failure = Failure("ArithmeticError", "by zero")
+    killed.time.meanwhile = lambda now_s: killed.beat(ended=now_s >= 10)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 10
+    assert (killed.outcome().detail, killed.outcome().failure.type) == ("ArithmeticError: by zero", "ArithmeticError")
 
 
 def test_a_driver_whose_process_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
+    killed = KilledTask()
     monkeypatch.setattr(reconnect, "is_gone", lambda process: process == "gone")
-    stage.time.meanwhile = lambda now_s: stage.beat(process="gone" if now_s >= 10 else "there")
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 10
+    killed.time.meanwhile = lambda now_s: killed.beat(process="gone" if now_s >= 10 else "there")
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 10
 
 
 def test_in_client_mode_the_attempt_ends_with_the_process_that_claimed_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
-    stage.cluster.outlives_task = False
-    assert stage.world.go("P").attempt == 2
-    stage.world.airflow.clear("P")
-    stage.world.journal().reset(Reset("P", 2, "test", "to run again"))
-    stage.kill("P")
-    assert stage.world.journal().read_claim("P", 3).process == own_process()
-    waited_s = stage.time.now_s
-    assert stage.world.go("P").attempt == 4  # an earlier try in this very process is over
-    assert stage.time.now_s == waited_s
+    killed = KilledTask()
+    killed.cluster.outlives_task = False
+    assert killed.world.go("P").attempt == 2
+    killed.world.airflow.clear("P")
+    killed.world.journal().reset(Reset("P", 2, "test", "to run again"))
+    killed.kill("P")
+    assert killed.world.journal().read_claim("P", 3).process == own_process()
+    waited_s = killed.time.now_s
+    assert killed.world.go("P").attempt == 4  # an earlier try in this very process is over
+    assert killed.time.now_s == waited_s
 
 
 # --- nobody wants it --------------------------------------------------------------------------------------------------
 
 
-def _reset(stage: Stage) -> None:
-    stage.world.restart("P")
+def _reset(killed: KilledTask) -> None:
+    killed.world.restart("P")
 
 
-def _deploy(stage: Stage) -> None:
-    stage.world.fingerprints["P"] = "code 2"
+def _deploy(killed: KilledTask) -> None:
+    killed.world.fingerprints["P"] = "code 2"
 
 
 @pytest.mark.parametrize("change", [_reset, _deploy])
-def test_a_driver_whose_result_would_not_be_used_is_ended_at_once(change: Callable[[Stage], None]) -> None:
-    stage = Stage()
-    stage.works(finishes_at_s=600)
-    change(stage)
-    assert stage.world.go("P").attempt == 2
-    assert stage.time.now_s == 0
+def test_a_driver_whose_result_would_not_be_used_is_ended_at_once(change: Callable[[KilledTask], None]) -> None:
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    change(killed)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 0
 
 
 def test_a_driver_that_reads_what_was_made_again_is_ended_at_once() -> None:
-    stage = Stage()
-    stage.world.go("P")  # P@2
-    stage.kill("C")  # C@1 reads it
-    stage.world.restart("P")
-    stage.world.go("P")
-    before_s = stage.time.now_s
-    assert stage.world.go("C").attempt == 2
-    assert stage.time.now_s == before_s
+    killed = KilledTask()
+    killed.world.go("P")  # P@2
+    killed.kill("C")  # C@1 reads it
+    killed.world.restart("P")
+    killed.world.go("P")
+    before_s = killed.time.now_s
+    assert killed.world.go("C").attempt == 2
+    assert killed.time.now_s == before_s
 
 
 def test_recompute_does_not_wait_for_what_began_before() -> None:
-    stage = Stage()
-    stage.works(finishes_at_s=600)
-    assert stage.world.go("P", epoch="2").attempt == 2
-    assert stage.time.now_s == 0
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    assert killed.world.go("P", epoch="2").attempt == 2
+    assert killed.time.now_s == 0
 
 
 def test_other_code_elsewhere_does_not_end_it() -> None:
-    stage = Stage()
-    stage.works(finishes_at_s=600)
-    stage.world.fingerprints["C"] = "code 2"
-    assert stage.world.go("P").attempt == 1
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    killed.world.fingerprints["C"] = "code 2"
+    assert killed.world.go("P").attempt == 1
 
 
 # --- two runs on one journal ------------------------------------------------------------------------------------------
 
 
 def test_fault_15_journal_in_use_by_another_run_that_lives() -> None:
-    stage = Stage(run_id="reprocess-1")
-    stage.world.live_runs = ("reprocess-1",)
-    stage.works(finishes_at_s=600)
+    killed = KilledTask(run_id="reprocess-1")
+    killed.world.live_runs = ("reprocess-1",)
+    killed.works(finishes_at_s=600)
     with pytest.raises(JournalInUse, match="in use by run reprocess-1, which makes P@1"):
-        stage.world.go("P")
-    assert stage.world.journal().read_outcome("P", 1) is None
-    assert stage.world.ran == [("P", 1)]
+        killed.world.go("P")
+    assert killed.world.journal().read_outcome("P", 1) is None
+    assert killed.world.ran == [("P", 1)]
 
 
 def test_fault_15_control_two_runs_end_each_others_attempts() -> None:
-    stage = Stage(run_id="reprocess-1")
-    stage.world.live_runs = ("reprocess-1",)
-    stage.world.heartbeat_timeouts = NO_HEARTBEAT_TIMEOUTS
-    stage.works()
-    stage.world.go("P")
-    assert stage.outcome().state is AttemptState.FENCED
+    killed = KilledTask(run_id="reprocess-1")
+    killed.world.live_runs = ("reprocess-1",)
+    killed.world.heartbeat_timeouts = NO_HEARTBEAT_TIMEOUTS
+    killed.works()
+    killed.world.go("P")
+    assert killed.outcome().state is AttemptState.FENCED
 
 
 def test_fault_60_the_driver_of_a_run_that_the_database_lost_is_followed() -> None:
-    stage = Stage(run_id="a run that Airflow does not know")
-    stage.works(finishes_at_s=600)
-    stage.world.new_airflow()
-    assert stage.world.go("P").attempt == 1
+    killed = KilledTask(run_id="a run that Airflow does not know")
+    killed.works(finishes_at_s=600)
+    killed.world.new_airflow()
+    assert killed.world.go("P").attempt == 1
 
 
 def test_another_run_without_a_sign_of_life_is_no_obstacle() -> None:
-    stage = Stage(run_id="reprocess-1")
-    stage.world.live_runs = ("reprocess-1",)
-    assert stage.world.go("P").attempt == 2
-    assert stage.outcome().cause is FenceCause.SUPERSEDED
+    killed = KilledTask(run_id="reprocess-1")
+    killed.world.live_runs = ("reprocess-1",)
+    assert killed.world.go("P").attempt == 2
+    assert killed.outcome().cause is FenceCause.SUPERSEDED
 
 
 # --- the waiting ends -------------------------------------------------------------------------------------------------
 
 
 def test_a_clear_ends_the_waiting_and_changes_nothing() -> None:
-    stage = Stage()
+    killed = KilledTask()
 
     def step(now_s: float) -> None:
-        stage.beat()
+        killed.beat()
         if now_s == 60:
-            stage.world.airflow.clear("P")
+            killed.world.airflow.clear("P")
 
-    stage.time.meanwhile = step
+    killed.time.meanwhile = step
     with pytest.raises(NotMine):
-        stage.world.go("P")
-    assert stage.time.now_s <= 60 + reconnect.LIVE_CHECK_EVERY_S
-    assert stage.world.journal().read_outcome("P", 1) is None
+        killed.world.go("P")
+    assert killed.time.now_s <= 60 + reconnect.LIVE_CHECK_EVERY_S
+    assert killed.world.journal().read_outcome("P", 1) is None
 
 
 def test_sigterm_ends_the_waiting_at_the_next_look() -> None:
-    stage = Stage()
+    killed = KilledTask()
 
     def step(now_s: float) -> None:
-        stage.beat()
-        stage.cluster.is_killed = now_s >= 8
+        killed.beat()
+        killed.cluster.is_killed = now_s >= 8
 
-    stage.time.meanwhile = step
+    killed.time.meanwhile = step
     with pytest.raises(NotMine, match="told to end while it waited for P@1"):
-        stage.world.go("P")
-    assert stage.time.now_s == 8
-    assert stage.world.journal().read_outcome("P", 1) is None
+        killed.world.go("P")
+    assert killed.time.now_s == 8
+    assert killed.world.journal().read_outcome("P", 1) is None
 
 
 def test_an_api_server_that_is_down_for_a_minute_ends_no_waiting() -> None:
-    stage = Stage()
-    stage.works(finishes_at_s=120)
+    killed = KilledTask()
+    killed.works(finishes_at_s=120)
     process = Process()
 
     def gate(request: str) -> None:
-        if request == "live check" and 30 <= stage.time.now_s <= 90:
+        if request == "live check" and 30 <= killed.time.now_s <= 90:
             raise RecoveryError("HTTP 503")
 
     process.gate = gate
-    assert stage.world.go("P", process=process).attempt == 1
+    assert killed.world.go("P", process=process).attempt == 1
 
 
 def test_beats_are_looked_up_by_region_and_attempt() -> None:
-    stage = Stage()
-    assert beat_of(stage.world.journal(), stage.claim) is None
-    stage.beat(application_id="app-1")
-    beat = liveness.beat_of(stage.world.journal(), stage.claim)
+    killed = KilledTask()
+    assert beat_of(killed.world.journal(), killed.claim) is None
+    killed.beat(application_id="app-1")
+    beat = liveness.beat_of(killed.world.journal(), killed.claim)
     assert beat is not None
     assert beat.application_id == "app-1"

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from fakes import Killed, Process
-from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StreamingWorld
 
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -26,9 +26,9 @@ def failing(
     *,
     at_work: str | None = None,
     **settings: object,
-) -> StageWorld:
+) -> StreamingWorld:
     """All are at work; ``region`` fails, retries and ends; then whoever was cleared."""
-    world = StageWorld(strategy=strategy, **settings)  # type: ignore[arg-type]
+    world = StreamingWorld(strategy=strategy, **settings)  # type: ignore[arg-type]
 
     def fails_and_retries() -> None:
         world.fail(region, type_)
@@ -39,12 +39,12 @@ def failing(
     return world
 
 
-def restarted(world: StageWorld) -> str:
+def restarted(world: StreamingWorld) -> str:
     """Whoever has more than one attempt."""
     return "".join(each for each in "abc" if world.attempts(each) > 1)
 
 
-def check_coherent(world: StageWorld) -> None:
+def check_coherent(world: StreamingWorld) -> None:
     """Every finish that counts, and every attempt that it goes on from, works with generations that count; and what an
     attempt that does not count had read is of a generation that does not count either."""
     state = world.state()
@@ -97,7 +97,7 @@ def test_who_restarts_with_a_failed_stage(strategy, failed, others, anew):
 
 @pytest.mark.parametrize("strategy", [SINGLE, SINK])
 def test_a_restart_that_touches_nobody_asks_nobody(strategy):
-    world = StageWorld(strategy=strategy)
+    world = StreamingWorld(strategy=strategy)
     asked: list[str] = []
 
     def retry() -> None:
@@ -113,7 +113,7 @@ def test_a_restart_that_touches_nobody_asks_nobody(strategy):
 
 
 def test_a_stage_that_fails_before_others_have_begun_begins_anew_alone():
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
     world.fail("a")
     world.go("a")
     assert world.resets() == {("a", 1)}
@@ -130,7 +130,7 @@ def test_a_failure_restarts_those_behind_it_once(monkeypatch):
 
 
 def restarts_behind_a_dying_retry() -> int:
-    world = StageWorld(strategy=DOWNSTREAM)
+    world = StreamingWorld(strategy=DOWNSTREAM)
     process = Process()
 
     def b_dies_before_its_second_claim(request: str) -> None:
@@ -155,7 +155,7 @@ def restarts_behind_a_dying_retry() -> int:
 
 
 def test_one_failure_of_the_source_does_not_make_its_reader_take_others_along_again():
-    world = StageWorld(strategy=DOWNSTREAM)
+    world = StreamingWorld(strategy=DOWNSTREAM)
 
     def a_fails() -> None:
         world.fail("a")
@@ -169,7 +169,7 @@ def test_one_failure_of_the_source_does_not_make_its_reader_take_others_along_ag
 
 
 def test_a_person_clears_a_stage_and_those_behind_it_restart():
-    world = StageWorld(strategy=DOWNSTREAM)
+    world = StreamingWorld(strategy=DOWNSTREAM)
 
     def cleared_and_again() -> None:
         world.together("b", meanwhile=lambda: world.airflow.clear("b"))
@@ -182,7 +182,7 @@ def test_a_person_clears_a_stage_and_those_behind_it_restart():
 
 
 def test_a_plain_clear_makes_a_stage_go_on_at_its_checkpoint():
-    world = StageWorld()
+    world = StreamingWorld()
     world.together("a", "b", "c", meanwhile=lambda: world.airflow.clear("b"))
     world.until_green()
     assert restarted(world) == "b"
@@ -191,7 +191,7 @@ def test_a_plain_clear_makes_a_stage_go_on_at_its_checkpoint():
 
 
 def test_a_reset_of_one_stage_begins_all_anew_since_what_it_had_read_was_released():
-    world = StageWorld()
+    world = StreamingWorld()
     world.together("a", "b", "c", meanwhile=lambda: world.restart("b"))
     world.until_green()
     assert world.resets() == {("a", 1), ("b", 1), ("c", 1)}
@@ -202,7 +202,7 @@ def test_a_reset_of_one_stage_begins_all_anew_since_what_it_had_read_was_release
 
 
 def test_a_consumer_that_is_cleared_after_the_end_of_its_channel_is_kept():
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     world.airflow.clear("c")
     world.until_green()
@@ -211,7 +211,7 @@ def test_a_consumer_that_is_cleared_after_the_end_of_its_channel_is_kept():
 
 @pytest.mark.parametrize("strategy", [SINGLE, DOWNSTREAM, SINK, REGION])
 def test_a_consumer_that_is_reset_after_the_end_of_its_channel_needs_its_producer_too(strategy):
-    world = StageWorld(strategy=strategy)
+    world = StreamingWorld(strategy=strategy)
     world.go_all("abc")
     world.restart("c")
     world.until_green()
@@ -221,7 +221,7 @@ def test_a_consumer_that_is_reset_after_the_end_of_its_channel_needs_its_produce
 
 
 def test_a_lost_result_of_the_last_stage_needs_all_of_them_too():
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     world.delete_results("c", 1)
     world.until_green()
@@ -231,7 +231,7 @@ def test_a_lost_result_of_the_last_stage_needs_all_of_them_too():
 
 def test_control_a_rule_that_does_not_ask_what_was_let_go_leaves_the_consumer_with_half_a_channel(monkeypatch):
     monkeypatch.setattr(stage_restart, "_incoherent", lambda stages, state, region, pins: {})
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     world.restart("c")
     world.until_green()
@@ -256,7 +256,7 @@ def test_control_any_other_failure_of_a_stage_does_not():
 
 @pytest.mark.parametrize("lost", ["a", "b"])
 def test_a_channel_whose_log_is_gone_begins_anew(lost):
-    world = StageWorld()
+    world = StreamingWorld()
     world.lost_channels = {ChannelRef(lost, 1)}
     reader = {"a": "b", "b": "c"}[lost]
 
@@ -271,7 +271,7 @@ def test_a_channel_whose_log_is_gone_begins_anew(lost):
 
 
 def test_other_code_begins_anew_since_a_result_is_not_made_half_and_half():
-    world = StageWorld()
+    world = StreamingWorld()
 
     def fixed() -> None:
         world.fail("b")
@@ -286,7 +286,7 @@ def test_other_code_begins_anew_since_a_result_is_not_made_half_and_half():
 
 def test_control_of_other_code_without_the_look_it_goes_on_from_what_the_old_code_made(monkeypatch):
     monkeypatch.setattr(stage_failover, "_why_changed", lambda run, evaluation, claim: None)
-    world = StageWorld()
+    world = StreamingWorld()
 
     def fixed() -> None:
         world.fail("b")
@@ -353,7 +353,7 @@ def test_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
 
 def test_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew():
     """Its newest attempt bears a reset already, of the other kind: it takes one more attempt to say so."""
-    world = StageWorld()
+    world = StreamingWorld()
     process = Process()
 
     def dies_before_its_claim(request: str) -> None:
@@ -380,7 +380,7 @@ def test_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew()
 
 
 def test_who_reads_the_result_of_a_stage_that_begins_anew_follows():
-    world = StageWorld(upstream={"D": ("c",)})
+    world = StreamingWorld(upstream={"D": ("c",)})
     world.go_all()
     world.restart("a")
     world.until_green()
@@ -390,7 +390,7 @@ def test_who_reads_the_result_of_a_stage_that_begins_anew_follows():
 
 
 def test_a_lost_blocking_input_of_a_stage_is_made_again_and_then_it_begins_anew():
-    world = StageWorld(upstream={"T": (), "b": ("T",)})
+    world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go("T")
 
     def loses_its_table() -> None:
@@ -407,7 +407,7 @@ def test_a_lost_blocking_input_of_a_stage_is_made_again_and_then_it_begins_anew(
 
 
 def test_control_a_blocking_input_that_is_there_lets_it_go_on():
-    world = StageWorld(upstream={"T": (), "b": ("T",)})
+    world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go("T")
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     assert restarted(world) == "b"
@@ -435,7 +435,7 @@ def test_a_retry_that_is_killed_at_any_request_leaves_nothing_that_is_not_repair
 
 
 def killed_at(at: int, strategy: FailoverStrategy, failed: str, type_: str) -> bool:
-    world = StageWorld(strategy=strategy, retries=9)
+    world = StreamingWorld(strategy=strategy, retries=9)
     process = Process()
     count = 0
 
@@ -485,7 +485,7 @@ def test_a_claim_that_came_too_late_is_given_up_before_spark_is_started(monkeypa
 
 
 def late_claim() -> tuple[int, dict[str, int]]:
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
     process = Process()
 
     def gate(request: str) -> None:
@@ -509,7 +509,7 @@ def swallow(call: Callable[[], object]) -> None:
 
 
 def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
-    world = StageWorld(strategy=SINK, can_clear=False)
+    world = StreamingWorld(strategy=SINK, can_clear=False)
 
     def fails() -> None:
         world.fail("b")
@@ -525,14 +525,14 @@ def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
 
 
 def test_without_a_door_m2_goes_on_alone_and_says_so(caplog):
-    world = StageWorld(strategy=DOWNSTREAM, can_clear=False)
+    world = StreamingWorld(strategy=DOWNSTREAM, can_clear=False)
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     assert restarted(world) == "b"
     assert "c should restart: clear it by hand" in caplog.text
 
 
 def test_recompute_begins_every_stage_anew_once_an_epoch():
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     world.airflow.clear_all()
     for each in "abc":

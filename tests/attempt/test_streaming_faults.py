@@ -22,7 +22,7 @@ from typing import cast
 
 import pytest
 from fakes import Killed, Process
-from streaming_world import DOWNSTREAM, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, SINGLE, SINK, StreamingWorld
 
 from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.attempt.region_task import RegionTask
@@ -49,11 +49,11 @@ from airflow_recovery.streaming.mode import ChannelRef
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 
-def generations(world: StageWorld) -> list[tuple[int, ...]]:
+def generations(world: StreamingWorld) -> list[tuple[int, ...]]:
     return [world.state().of(each).generations for each in "ab"]
 
 
-def restarted(world: StageWorld) -> str:
+def restarted(world: StreamingWorld) -> str:
     return "".join(each for each in "abc" if world.attempts(each) > 1)
 
 
@@ -65,7 +65,7 @@ def restarted(world: StageWorld) -> str:
     "type_", ["DriverLost", "SparkException", "StoreUnavailable", "StoreTimeout", "ChannelFailed", "OutOfMemoryError"]
 )
 def test_who_has_lost_its_driver_an_executor_or_the_store_restarts_alone(lost, type_):
-    world = StageWorld()
+    world = StreamingWorld()
     others = [each for each in "abc" if each != lost]
     world.together(*others, meanwhile=lambda: (world.fail(lost, type_), world.go(lost)))
     world.until_green()
@@ -76,7 +76,7 @@ def test_who_has_lost_its_driver_an_executor_or_the_store_restarts_alone(lost, t
 
 def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in():
     """Why Flink's version had no effect: nobody says that a live channel is available."""
-    world = StageWorld()
+    world = StreamingWorld()
     world.lost_channels = {ChannelRef("a", 1), ChannelRef("b", 1)}
     world.together("a", "b", meanwhile=lambda: (world.fail("c", "DriverLost"), world.go("c")))
     world.until_green()
@@ -84,7 +84,7 @@ def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in
 
 
 def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
-    world = StageWorld()
+    world = StreamingWorld()
     run = cast(Run, SimpleNamespace(results=world.results, journal=world.journal()))
     available = partial(stage_failover.has_log, run)
     assert not available(ChannelRef("b", 1))
@@ -94,7 +94,7 @@ def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
 
 
 def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_stage_alone():
-    world = StageWorld()
+    world = StreamingWorld()
     process = Process()
 
     def worker_dies() -> None:
@@ -114,7 +114,7 @@ def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_stage_alone():
 )
 def test_fault_11_fault_14_attempt_2_beside_a_living_attempt_1(strategy, others, generation):
     """b's worker is cut off and lives on. What it finishes after attempt 2 has is refused."""
-    world = StageWorld(strategy=strategy)
+    world = StreamingWorld(strategy=strategy)
 
     def cut_off_and_again() -> None:
         world.airflow.lose_heartbeat("b")
@@ -134,7 +134,7 @@ def test_fault_11_fault_14_attempt_2_beside_a_living_attempt_1(strategy, others,
 def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count(monkeypatch):
     """A try that takes an open attempt for its own way out leaves it open: it ends, and counts."""
     monkeypatch.setattr(RegionTask, "_fence_previous_attempt", lambda self, opened: None)
-    world = StageWorld()
+    world = StreamingWorld()
 
     def cut_off_and_again() -> None:
         world.airflow.lose_heartbeat("b")
@@ -147,7 +147,7 @@ def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count
 
 def test_the_scheduler_is_away_and_stages_work_on():
     """Nobody schedules, and nobody takes a task away: what is at work ends by itself."""
-    world = StageWorld(strategy=DOWNSTREAM)
+    world = StreamingWorld(strategy=DOWNSTREAM)
     world.together("a", "b", "c")
     assert world.airflow.state("c") == "success"
     assert restarted(world) == ""
@@ -155,7 +155,7 @@ def test_the_scheduler_is_away_and_stages_work_on():
 
 @pytest.mark.parametrize("strategy", [DOWNSTREAM, SINK])
 def test_the_api_server_is_away_and_who_restarts_others_has_changed_nothing(strategy):
-    world = StageWorld(strategy=strategy)
+    world = StreamingWorld(strategy=strategy)
 
     def no_api(request: str) -> None:
         if request == "observe":
@@ -175,7 +175,7 @@ def test_the_api_server_is_away_and_who_restarts_others_has_changed_nothing(stra
 
 def test_the_metadata_database_is_lost_and_the_run_is_restored_from_the_journal():
     """a has finished. b and c are at work for a run that nobody knows any more; their new tasks take over."""
-    world = StageWorld()
+    world = StreamingWorld()
     world.go("a")
 
     def database_is_lost() -> None:
@@ -197,7 +197,7 @@ def test_the_metadata_database_is_lost_and_the_run_is_restored_from_the_journal(
 
 
 def test_control_a_run_whose_journal_is_lost_too_begins_from_nothing():
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     world.airflow.lose_database()
     world.journal_store.delete([each.key for each in list(world.journal_store.list())])
@@ -207,7 +207,7 @@ def test_control_a_run_whose_journal_is_lost_too_begins_from_nothing():
 
 def test_an_m2_restart_is_not_forgotten_with_the_metadata_database():
     """c restarts behind b although the clear that was to tell it is lost: its new task does not follow the old one."""
-    world = StageWorld(strategy=DOWNSTREAM)
+    world = StreamingWorld(strategy=DOWNSTREAM)
     process = Process()
 
     def dies_before_the_clear(request: str) -> None:
@@ -229,7 +229,7 @@ def test_an_m2_restart_is_not_forgotten_with_the_metadata_database():
 # --- by number -------------------------------------------------------------------------------------------------------
 
 
-def real_producer(world: StageWorld, attempt: int) -> ChannelProducer:
+def real_producer(world: StreamingWorld, attempt: int) -> ChannelProducer:
     """The end of the channel b that an attempt holds, in the generation that it was claimed with."""
     identity = ChannelIdentity(world.journal().identity, "b", world.pins("b", attempt)["b"])
     client = ChannelClient(world.results, identity, f"b@{attempt}", backoff=Backoff(initial_s=0.0))
@@ -244,7 +244,7 @@ def rows(count: int) -> list[SegmentBody]:
 
 def test_fault_59_in_one_generation_the_late_record_of_an_older_attempt_is_refused():
     """Milestone 3: both attempts write to one log, which belongs to the newer one."""
-    world = StageWorld()
+    world = StreamingWorld()
 
     def again(old: ChannelProducer) -> None:
         world.go("b", on_start=lambda: real_producer(world, 2).publish(1, rows(3)))
@@ -266,7 +266,7 @@ def test_fault_59_control_with_one_generation_for_ever_the_new_attempt_finds_the
 
 
 def late_after_a_restart() -> tuple[int, ...]:
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
 
     def again(old: ChannelProducer) -> None:
         world.go("b", on_start=lambda: real_producer(world, 2).publish(0, rows(3)))
@@ -277,7 +277,7 @@ def late_after_a_restart() -> tuple[int, ...]:
     return read(world, "c")
 
 
-def wakes_late(world: StageWorld, meanwhile: Callable[[ChannelProducer], object]) -> None:
+def wakes_late(world: StreamingWorld, meanwhile: Callable[[ChannelProducer], object]) -> None:
     """b@1 publishes two rows and is frozen; its heartbeat is lost; ``meanwhile``; it wakes and ends."""
 
     def frozen() -> None:
@@ -294,14 +294,14 @@ def wakes_late(world: StageWorld, meanwhile: Callable[[ChannelProducer], object]
     world.until_green()
 
 
-def read(world: StageWorld, reader: str) -> tuple[int, ...]:
+def read(world: StreamingWorld, reader: str) -> tuple[int, ...]:
     """How much there is in the generation of b that the newest attempt of ``reader`` has read."""
     generation = world.pins(reader, world.current(reader))["b"]
     return ChannelClient(world.results, ChannelIdentity(world.journal().identity, "b", generation), "x").refresh().ends
 
 
 def test_fault_58_a_stage_that_stops_at_its_budget_is_not_retried_and_nothing_is_published():
-    world = StageWorld(publish_keys=("publish",))
+    world = StreamingWorld(publish_keys=("publish",))
     exceeded = UserCodeError("the budget is 1", Failure("LossBudgetExceeded", "the budget is 1"))
 
     def stop() -> None:
@@ -319,14 +319,14 @@ def test_fault_58_a_stage_that_stops_at_its_budget_is_not_retried_and_nothing_is
 
 
 def test_fault_58_control_any_other_end_of_the_last_stage_is_retried():
-    world = StageWorld()
+    world = StreamingWorld()
     world.together("a", "b", meanwhile=lambda: (world.fail("c"), world.go("c")))
     assert restarted(world) == "c"
 
 
 def test_fault_13_two_processes_answer_one_failure_and_reset_it_once():
     """The first freezes before its claim, with all resets written; the second does it all; then the first wakes."""
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
     process = Process()
 
     def freezes(request: str) -> None:
@@ -349,7 +349,7 @@ def test_fault_13_two_processes_answer_one_failure_and_reset_it_once():
 
 def test_fault_13_control_resets_that_name_no_attempt_would_take_the_new_one_away():
     """The same reset, written late and of "whatever is newest now", begins everything anew a second time."""
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     world.until_green()
     world.journal().reset(Reset("b", world.attempts("b"), "late", "b@1 has failed", failover=True))
@@ -398,7 +398,7 @@ def test_fault_24_the_reply_of_any_write_of_a_failover_is_lost(type_):
 
 
 def loses_reply(at: int, type_: str, strategy: object) -> bool:
-    world = StageWorld(strategy=strategy)  # type: ignore[arg-type]
+    world = StreamingWorld(strategy=strategy)  # type: ignore[arg-type]
     stores: list[LosesReplies] = []
 
     def lossy(store: ObjectStore) -> ObjectStore:
@@ -421,7 +421,7 @@ def loses_reply(at: int, type_: str, strategy: object) -> bool:
 
 def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_retry():
     """Who takes no reply for "somebody else was first" gives up an attempt that is its own."""
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
     world.fail("b")
 
     class Refuses(LosesReplies):
@@ -437,7 +437,7 @@ def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_
 
 
 def test_a_stage_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
-    world = StageWorld(strategy=SINK)
+    world = StreamingWorld(strategy=SINK)
 
     def b_begins_anew() -> None:
         world.fail("b")
@@ -450,6 +450,6 @@ def test_a_stage_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
     assert world.pins("c", world.current("c")) == {"b": 2}
 
 
-def ended_beside(world: StageWorld, process: Process, meanwhile: Callable[[], object]) -> None:
+def ended_beside(world: StreamingWorld, process: Process, meanwhile: Callable[[], object]) -> None:
     with suppress(Overtaken, NotMine, AttemptLost, RegionFailed, Killed):
         world.go("c", process=process, on_finished=meanwhile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StreamingWorld
 
 from airflow_recovery.attempt.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.errors import Failure, UnknownRegion
@@ -37,7 +37,7 @@ GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
 )
 
 
-def planned(world: StageWorld, request: Request = REBUILD) -> Plan:
+def planned(world: StreamingWorld, request: Request = REBUILD) -> Plan:
     found = plan(world.plan, world.state(), lambda region, attempt: None, request)
     assert Plan.from_json(found.to_json()) == found
     return found
@@ -45,7 +45,7 @@ def planned(world: StageWorld, request: Request = REBUILD) -> Plan:
 
 def at_work(request: Request, strategy: FailoverStrategy = SINGLE, **settings: Any) -> Plan:
     """The plan while all are at work for the first time."""
-    world = StageWorld(strategy=strategy, **settings)
+    world = StreamingWorld(strategy=strategy, **settings)
     plans: list[Plan] = []
     world.together("a", "b", "c", meanwhile=lambda: plans.append(planned(world, request)))
     return plans[0]
@@ -99,7 +99,7 @@ def test_what_begins_anew_whatever_the_strategy(request_, expected, ended):
     if not ended:
         assert modes(at_work(request_)) == expected
         return
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     if isinstance(request_, PartitionGone):
         assert modes(planned(world, request_)) == [None, None, None], "nobody wants what was read to its end"
@@ -108,13 +108,13 @@ def test_what_begins_anew_whatever_the_strategy(request_, expected, ended):
 
 
 def test_a_failure_after_the_end_of_the_channels_begins_anew():
-    world = StageWorld()
+    world = StreamingWorld()
     world.go_all("abc")
     assert modes(planned(world, RegionFailure("b"))) == [ANEW, ANEW, ANEW]
 
 
 def test_a_lost_result_of_the_last_stage_drags_all_in_and_who_reads_it_follows():
-    world = StageWorld(upstream={"D": ("c",)}, finals=("c",))
+    world = StreamingWorld(upstream={"D": ("c",)}, finals=("c",))
     world.go_all()
 
     def available(region: str, attempt: Attempt) -> Reason | None:
@@ -126,14 +126,14 @@ def test_a_lost_result_of_the_last_stage_drags_all_in_and_who_reads_it_follows()
 
 
 def test_a_blocking_input_that_is_made_again_begins_its_stage_anew():
-    world = StageWorld(upstream={"T": (), "b": ("T",)})
+    world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go_all()
     assert modes(planned(world, RestartRegion("T"))) == [ANEW, ANEW, ANEW]
     assert planned(world, RestartRegion("T")).of("T").stage is None
 
 
 def test_two_chains_have_nothing_to_do_with_each_other():
-    world = StageWorld("a~b c~d")
+    world = StreamingWorld("a~b c~d")
     world.go_all("abcd")
     assert planned(world, RestartRegion("a")).running == ("a", "b")
 
@@ -192,13 +192,13 @@ def test_the_tree_shows_who_takes_whom_along():
 
 def test_an_unknown_channel_is_told_with_the_closest():
     with pytest.raises(UnknownRegion, match="its results are a, b, c"):
-        planned(StageWorld(), PartitionGone("bb"))
+        planned(StreamingWorld(), PartitionGone("bb"))
 
 
 def test_a_plan_of_a_job_without_channels_says_nothing_of_them():
-    found = planned(StageWorld("a~b")).to_json()
+    found = planned(StreamingWorld("a~b")).to_json()
     assert "stage" in found["regions"][0]
-    world = StageWorld("a~b")
+    world = StreamingWorld("a~b")
     world.links = []
     plain = planned(world).to_json()
     assert not any("stage" in each for each in plain["regions"])
@@ -210,7 +210,7 @@ def test_a_plan_of_a_job_without_channels_says_nothing_of_them():
 
 @pytest.mark.parametrize("restarted", "abc")
 def test_restart_region_resets_and_clears_what_channels_connect(restarted):
-    world = StageWorld()
+    world = StreamingWorld()
     applied: list[AppliedPlan] = []
 
     def restart() -> None:
@@ -230,7 +230,7 @@ def test_restart_region_resets_and_clears_what_channels_connect(restarted):
 @pytest.mark.parametrize("failed", "abc")
 @pytest.mark.parametrize("type_", ["RuntimeError", "ChannelInconsistent", "ChannelAltered"])
 def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, type_):
-    world = StageWorld(strategy=strategy)
+    world = StreamingWorld(strategy=strategy)
     found: list[Plan] = []
 
     def fails() -> None:
@@ -249,7 +249,7 @@ def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, 
 
 
 def test_a_recorded_failure_type_survives_into_the_plan():
-    world = StageWorld()
+    world = StreamingWorld()
     world.fail("a", "ChannelInconsistent")
     outcome = world.state().of("a").attempts[1].outcome
     assert outcome is not None

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import InlineThread, Killed, Process
-from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StageWorld
+from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StreamingWorld
 from test_streaming_failover import check_coherent
 
 from airflow_recovery.attempt import attempt
@@ -42,12 +42,12 @@ class Schedule:
         upstreams: list[dict[str, tuple[str, ...]]] = [{}, {"T": (), "b": ("T",)}, {"D": ("c",)}]
         upstream = self._rng.choice(upstreams)
         stateful = self._rng.choice(["", "c"])
-        self.world = StageWorld(strategy=strategy, upstream=upstream, stateful=stateful, retries=1000)
+        self.world = StreamingWorld(strategy=strategy, upstream=upstream, stateful=stateful, retries=1000)
         self.world.is_gated = True
         self._left = troubles
         self._at_work: list[str] = []
 
-    def run(self) -> StageWorld:
+    def run(self) -> StreamingWorld:
         """To the end. Raises `AssertionError`."""
         for _ in range(300):
             ready = [each for each in self.world.airflow.ready() if each != "publish"]
@@ -113,7 +113,7 @@ class Schedule:
             self.world.airflow.lose_heartbeat(self._rng.choice(running))
 
 
-def settled(seed: int) -> StageWorld:
+def settled(seed: int) -> StreamingWorld:
     """A schedule to its end, and two clears of the whole run, as by a lost database: the second one runs nobody."""
     world = Schedule(seed).run()
     world.airflow.clear_all()

@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from streaming_run import StagedRun
+from streaming_run import StreamingRun
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import StoreAccessDenied
@@ -18,9 +18,9 @@ from airflow_recovery.streaming.producing import give_up
 RUN = ("flights", "2026-01-01")
 
 
-def staged(recorded: Any, tmp_path: Any, **options: Any) -> StagedRun:
+def staged(recorded: Any, tmp_path: Any, **options: Any) -> StreamingRun:
     results = open_store(f"file://{tmp_path}/journal/_results")  # the command's default
-    return StagedRun(open_store(recorded.uri), results, **options)
+    return StreamingRun(open_store(recorded.uri), results, **options)
 
 
 def rows_of(said: str) -> dict[str, list[str]]:

@@ -66,7 +66,7 @@ Drive = Callable[[RegionSpec], None]
 """Runs one attempt to its outcome; raises what the task shall fail with."""
 
 
-class SplitScene:
+class SparkSplitRun:
     """``journal`` is where it is for drivers, ``open_journal`` how this process reaches it (default: ``folder``)."""
 
     def __init__(
@@ -270,16 +270,16 @@ class SplitScene:
 
 @dataclass
 class _Application(SparkApplication):
-    scene: SplitScene
+    spark_run: SparkSplitRun
     drive: Drive
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        return self.scene.externals()
+        return self.spark_run.externals()
 
     def stop(self) -> None: ...
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        spec = self.scene.spec(attempt)
+        spec = self.spark_run.spec(attempt)
         try:
             self.drive(spec)
         except AssertionError:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOBS = {"matched": "regionjobs.streaming_chain:joined"}
-JOB = "regionjobs.streaming_chain:staged"
+JOB = "regionjobs.streaming_chain:chain"
 LOG = logging.getLogger("tests.spark_streaming_run")
 SUBS = 2
 ENDS = {"raw": (None, "raw"), "scores": ("raw", "scores"), "board": ("scores", None), "matched": ("numbers", None)}
@@ -50,7 +50,7 @@ SCORES = (
 SCHEMAS = {"raw": RAW, "scores": SCORES, "numbers": RAW}
 
 
-class StageScene:
+class SparkStreamingRun:
     """``results``: where channels, checkpoints and results are; ``store``: how the test reaches it."""
 
     def __init__(self, folder: Path, results: StoreSpec | None = None, *, store: ObjectStore | None = None) -> None:
@@ -166,9 +166,9 @@ class HandFed:
                 segments.append(SegmentBody(sub, len(mine), body_of(self._edge, mine)))
         self.producer.publish(state.epoch + 1, segments)
 
-    def lost(self, scene: StageScene) -> list[int]:
+    def lost(self, spark_run: SparkStreamingRun) -> list[int]:
         """The ids in the ledger."""
-        ledger = scene.state(self._edge, self.producer.client.identity.generation).ledger
+        ledger = spark_run.state(self._edge, self.producer.client.identity.generation).ledger
         return sorted(self.sent[each.sub, at] for each in ledger for at in range(each.start, each.stop))
 
     def finish(self) -> None:

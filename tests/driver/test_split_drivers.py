@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_split_run import DriverProcess, SplitScene, driver_process
+from spark_split_run import DriverProcess, SparkSplitRun, driver_process
 
 from airflow_recovery.driver import driver
 from airflow_recovery.driver.failure_class import FailureClass, classify
@@ -45,20 +45,20 @@ def stable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stable]:
         yield Stable(tmp_path_factory.mktemp("drivers"), stack)
 
 
-def held(scene: SplitScene, folder: Path, *, after: int) -> Path:
+def held(spark_run: SparkSplitRun, folder: Path, *, after: int) -> Path:
     """The batch after so many waits for the file that is returned, in the attempts of the driver process."""
-    scene.params = {"wait_for": str(folder / "go"), "ready": str(folder / "ready"), "after": after}
+    spark_run.params = {"wait_for": str(folder / "go"), "ready": str(folder / "ready"), "after": after}
     return folder / "go"
 
 
 def stopped_at(
-    process: DriverProcess, scene: SplitScene, parts: int, stop: Callable[[], None]
+    process: DriverProcess, spark_run: SparkSplitRun, parts: int, stop: Callable[[], None]
 ) -> Callable[[RegionSpec], None]:
     """Drives an attempt until it has committed so many parts; then ``stop``, and the task gives it up."""
 
     def drive(spec: RegionSpec) -> None:
         process.begin(spec)
-        process.wait(lambda: scene.parts(spec.attempt) == parts, f"part {parts}")
+        process.wait(lambda: spark_run.parts(spec.attempt) == parts, f"part {parts}")
         stop()
         raise RegionFailed("the driver is gone (Error code is: -9.)")
 
@@ -68,14 +68,14 @@ def stopped_at(
 def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
-    scene = SplitScene(tmp_path, spark, batch_bytes=600)
-    scene.write_files(1000)
-    go = held(scene, tmp_path, after=7)
+    spark_run = SparkSplitRun(tmp_path, spark, batch_bytes=600)
+    spark_run.write_files(1000)
+    go = held(spark_run, tmp_path, after=7)
     process = stable.driver()
     with pytest.raises(RegionFailed):
-        scene.go(stopped_at(process, scene, 7, process.kill))
+        spark_run.go(stopped_at(process, spark_run, 7, process.kill))
     go.touch()
-    result = scene.go()
+    result = spark_run.go()
     assert result.why == "ran; 700 of 1000 splits kept"
     outcome = result.outcome
     parts = SplitOutcome.of(outcome).parts
@@ -83,52 +83,52 @@ def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     assert read == {1: 700, 2: 300}
     assert outcome.read is not None
     assert outcome.read.files == 300 + 2
-    assert scene.numbers(outcome) == [*range(1000)]
-    assert [output.digest for output in outcome.outputs] == [each.digest for each in scene.at_once()]
+    assert spark_run.numbers(outcome) == [*range(1000)]
+    assert [output.digest for output in outcome.outputs] == [each.digest for each in spark_run.at_once()]
 
 
 def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
-    scene = SplitScene(tmp_path, spark)
-    scene.write_files(12)
-    go = held(scene, tmp_path, after=3)
+    spark_run = SparkSplitRun(tmp_path, spark)
+    spark_run.write_files(12)
+    go = held(spark_run, tmp_path, after=3)
     process = stable.driver()
     with pytest.raises(RegionFailed):
-        scene.go(stopped_at(process, scene, 3, lambda: process.signal(signal.SIGSTOP)))
-    zombie = scene.specs[0]
-    adopted = scene.data(1)
-    driving = scene.in_process
-    scene.params = {}
-    outcome = scene.go(driving).outcome
-    assert SplitClaim.of(scene.journal().read_claim(zombie.region, 2)).base == (AdoptedParts(1, 3),)
+        spark_run.go(stopped_at(process, spark_run, 3, lambda: process.signal(signal.SIGSTOP)))
+    zombie = spark_run.specs[0]
+    adopted = spark_run.data(1)
+    driving = spark_run.in_process
+    spark_run.params = {}
+    outcome = spark_run.go(driving).outcome
+    assert SplitClaim.of(spark_run.journal().read_claim(zombie.region, 2)).base == (AdoptedParts(1, 3),)
 
     go.touch()
     process.signal(signal.SIGCONT)
     assert process.code(zombie) == driver.FENCED
     assert "was fenced after it had committed 3 parts" in process.log()
-    assert scene.outcome(1).state is AttemptState.FENCED
-    assert set(adopted) <= set(scene.data(1))
-    assert scene.numbers(outcome) == [*range(12)]
-    assert scene.again().outcome.attempt == 2  # it stands
+    assert spark_run.outcome(1).state is AttemptState.FENCED
+    assert set(adopted) <= set(spark_run.data(1))
+    assert spark_run.numbers(outcome) == [*range(12)]
+    assert spark_run.again().outcome.attempt == 2  # it stands
 
 
 def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
-    scene = SplitScene(tmp_path, spark, batch_bytes=6)
-    scene.write_files(4)
-    scene.write_file("00001", 99999)
+    spark_run = SparkSplitRun(tmp_path, spark, batch_bytes=6)
+    spark_run.write_files(4)
+    spark_run.write_file("00001", 99999)
     for _ in range(3):
         with pytest.raises((OutOfMemory, RegionFailed)):
-            scene.go(stable.driver().drive)
-    failures = [scene.outcome(number).failure for number in (1, 2, 3)]
+            spark_run.go(stable.driver().drive)
+    failures = [spark_run.outcome(number).failure for number in (1, 2, 3)]
     assert {classify(failure) for failure in failures if failure is not None} <= {
         FailureClass.OUT_OF_MEMORY,
         FailureClass.DRIVER_LOST,
     }
     # All others were safe before the third driver died; none is started for the fourth.
     with pytest.raises(UserCodeError, match=r"(?s)00001\.csv can't be read.* 3 drivers were killed"):
-        scene.go()
-    assert [scene.parts(number) for number in (1, 2, 3, 4)][2:] == [0, 0]
-    assert sum(scene.parts(number) for number in (1, 2)) == 3
+        spark_run.go()
+    assert [spark_run.parts(number) for number in (1, 2, 3, 4)][2:] == [0, 0]
+    assert sum(spark_run.parts(number) for number in (1, 2)) == 3

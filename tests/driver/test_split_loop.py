@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_split_run import REGION, SplitScene
+from spark_split_run import REGION, SparkSplitRun
 
 from airflow_recovery.driver import outcome as outcome_module
 from airflow_recovery.driver import region, vertex_pass
@@ -31,18 +31,18 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def scene(spark: SparkSession, tmp_path: Path) -> SplitScene:
-    found = SplitScene(tmp_path, spark)
+def spark_run(spark: SparkSession, tmp_path: Path) -> SparkSplitRun:
+    found = SparkSplitRun(tmp_path, spark)
     found.write_files(7)
     return found
 
 
-def key_of(scene: SplitScene, name: str) -> str:
-    (found,) = (external for external in scene.externals() if external.uri.endswith(f"/{name}.csv"))
+def key_of(spark_run: SparkSplitRun, name: str) -> str:
+    (found,) = (external for external in spark_run.externals() if external.uri.endswith(f"/{name}.csv"))
     return Split.of_external(found).key
 
 
-def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
+def splits_of(spark_run: SparkSplitRun, outcome: Outcome) -> dict[int, int]:
     """Attempt -> how many splits of the finish it has read."""
     found: dict[int, int] = {}
     for part in SplitOutcome.of(outcome).parts:
@@ -50,16 +50,16 @@ def splits_of(scene: SplitScene, outcome: Outcome) -> dict[int, int]:
     return found
 
 
-def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.write_files(5, first=10)
+def test_it_gives_what_one_big_job_gives(spark_run: SparkSplitRun, caplog: pytest.LogCaptureFixture) -> None:
+    spark_run.write_files(5, first=10)
     with caplog.at_level(logging.INFO, "tests.spark_split_run"):
-        outcome = scene.go().outcome
+        outcome = spark_run.go().outcome
     parsed, large = outcome.outputs
-    assert scene.numbers(outcome) == [*range(7), *range(10, 15)]
-    assert scene.numbers(outcome, "large") == [*range(10, 15)]
+    assert spark_run.numbers(outcome) == [*range(7), *range(10, 15)]
+    assert spark_run.numbers(outcome, "large") == [*range(10, 15)]
     assert len(SplitOutcome.of(outcome).parts) == 6
     assert all(part.attempt == 1 for part in SplitOutcome.of(outcome).parts)
-    whole, whole_large = scene.at_once()
+    whole, whole_large = spark_run.at_once()
     assert (parsed.digest, parsed.rows, large.rows) == (whole.digest, whole.rows, whole_large.rows)
     assert outcome.read is not None
     assert outcome.read.files == 12 + 2  # the side input's
@@ -67,13 +67,13 @@ def test_it_gives_what_one_big_job_gives(scene: SplitScene, caplog: pytest.LogCa
     assert "12 of 12 splits are committed, 72 B of 72 B" in caplog.text
 
 
-def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.fail_after(2, monkeypatch)
-    outcome = scene.go().outcome
-    assert splits_of(scene, outcome) == {1: 4, 2: 3}
-    assert SplitClaim.of(scene.journal().read_claim(REGION, 2)).base == (AdoptedParts(1, 2),)
-    assert scene.numbers(outcome) == [*range(7)]
-    assert outcome.outputs[0].digest == scene.at_once()[0].digest
+def test_the_next_attempt_reads_what_is_left(spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_run.fail_after(2, monkeypatch)
+    outcome = spark_run.go().outcome
+    assert splits_of(spark_run, outcome) == {1: 4, 2: 3}
+    assert SplitClaim.of(spark_run.journal().read_claim(REGION, 2)).base == (AdoptedParts(1, 2),)
+    assert spark_run.numbers(outcome) == [*range(7)]
+    assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
     # What the first attempt has counted stands in its parts.
     assert outcome.accumulators == (("files", 7),)
     assert outcome.read is not None
@@ -81,80 +81,80 @@ def test_the_next_attempt_reads_what_is_left(scene: SplitScene, monkeypatch: pyt
 
 
 def test_a_side_input_that_was_made_again_with_other_rows_is_read_by_all(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.fail_after(2, monkeypatch)
-    scene.make_side("EVEN")
-    outcome = scene.go().outcome
-    assert SplitClaim.of(scene.journal().read_claim(REGION, 2)).base == ()
-    assert splits_of(scene, outcome) == {2: 7}
-    assert outcome.outputs[0].digest == scene.at_once()[0].digest
+    spark_run.fail_after(2, monkeypatch)
+    spark_run.make_side("EVEN")
+    outcome = spark_run.go().outcome
+    assert SplitClaim.of(spark_run.journal().read_claim(REGION, 2)).base == ()
+    assert splits_of(spark_run, outcome) == {2: 7}
+    assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
 
 
 def test_a_side_input_that_was_made_again_with_equal_rows_changes_nothing(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.fail_after(2, monkeypatch)
-    scene.make_side("even")
-    assert splits_of(scene, scene.go().outcome) == {1: 4, 2: 3}
+    spark_run.fail_after(2, monkeypatch)
+    spark_run.make_side("even")
+    assert splits_of(spark_run, spark_run.go().outcome) == {1: 4, 2: 3}
 
 
-def test_control_parts_of_two_side_inputs_do_not_fit(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_parts_of_two_side_inputs_do_not_fit(spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_recovery.splits import adoption
 
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, pins: "one for all")
-    scene.fail_after(2, monkeypatch)
-    scene.make_side("EVEN")
-    outcome = scene.go().outcome
-    assert splits_of(scene, outcome) == {1: 4, 2: 3}
-    assert outcome.outputs[0].digest != scene.at_once()[0].digest
+    spark_run.fail_after(2, monkeypatch)
+    spark_run.make_side("EVEN")
+    outcome = spark_run.go().outcome
+    assert splits_of(spark_run, outcome) == {1: 4, 2: 3}
+    assert outcome.outputs[0].digest != spark_run.at_once()[0].digest
 
 
 def test_the_files_of_a_result_in_parts_are_read_by_their_folders(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where another attempt has left files that no part names."""
-    scene.fail_after(2, monkeypatch)
-    outcome = scene.go().outcome
+    spark_run.fail_after(2, monkeypatch)
+    outcome = spark_run.go().outcome
     stray = Path(outcome.outputs[0].location.removeprefix("file://")) / f"{1:08d}/parsed/0002"
     assert list(stray.glob("part-*"))  # written, and not committed
-    assert scene.numbers(outcome) == [*range(7)]
+    assert spark_run.numbers(outcome) == [*range(7)]
 
 
 # poison by exception
 
 
-def test_poison_is_named_and_everything_else_is_safe(scene: SplitScene) -> None:
-    scene.write_file("00003", 66666)
+def test_poison_is_named_and_everything_else_is_safe(spark_run: SparkSplitRun) -> None:
+    spark_run.write_file("00003", 66666)
     for attempt in (1, 2):
         with pytest.raises(RegionFailed, match=r"(?s)00003\.csv could not be read: .*66666 is poison") as caught:
-            scene.go()
+            spark_run.go()
         assert not isinstance(caught.value, UserCodeError)
-        failure = scene.outcome(attempt).failure
-        assert label_of(failure, SPLITS_LABEL) == key_of(scene, "00003")
+        failure = spark_run.outcome(attempt).failure
+        assert label_of(failure, SPLITS_LABEL) == key_of(spark_run, "00003")
         assert "6 of 7 splits are committed" in str(caught.value)
-    assert (scene.parts(1), scene.parts(2)) == (4, 0)
+    assert (spark_run.parts(1), spark_run.parts(2)) == (4, 0)
     with pytest.raises(UserCodeError, match=r"(?s)00003\.csv can't be read, .*loss_budget=1 \(it is 0\)"):
-        scene.go()
-    assert scene.parts(3) == 0
+        spark_run.go()
+    assert spark_run.parts(3) == 0
 
 
 def test_fault_119_within_the_loss_budget_a_split_is_given_up_and_reported(spark: SparkSession, tmp_path: Path) -> None:
-    scene = SplitScene(tmp_path, spark, loss_budget=1)
-    scene.write_files(7)
-    scene.write_file("00003", 66666)
+    spark_run = SparkSplitRun(tmp_path, spark, loss_budget=1)
+    spark_run.write_files(7)
+    spark_run.write_file("00003", 66666)
     for _ in range(2):
         with pytest.raises(RegionFailed, match="66666 is poison"):
-            scene.go()
-    outcome = scene.go().outcome
-    assert scene.numbers(outcome) == [0, 1, 2, 4, 5, 6]
+            spark_run.go()
+    outcome = spark_run.go().outcome
+    assert spark_run.numbers(outcome) == [0, 1, 2, 4, 5, 6]
     (lost,) = SplitOutcome.of(outcome).lost_splits
-    assert (lost.key, lost.uri.rpartition("/")[2]) == (key_of(scene, "00003"), "00003.csv")
+    assert (lost.key, lost.uri.rpartition("/")[2]) == (key_of(spark_run, "00003"), "00003.csv")
     assert "66666 is poison; db.password=***" in lost.message
     held = [path.read_bytes() for name in ("journal", "results") for path in (tmp_path / name).rglob("*.*")]
     assert any(b"66666 is poison" in each for each in held)
     assert not any(b"hunter2-of-the-split" in each for each in held)
-    assert splits_of(scene, outcome) == {1: 6, 3: 1}
+    assert splits_of(spark_run, outcome) == {1: 6, 3: 1}
 
 
 def test_fault_119_control_without_the_mask_of_the_driver_a_lost_split_says_it_in_clear(
@@ -162,69 +162,73 @@ def test_fault_119_control_without_the_mask_of_the_driver_a_lost_split_says_it_i
 ) -> None:
     for made in (Journal.__init__, region.run_region, outcome_module.finish_attempt):
         monkeypatch.setitem(made.__kwdefaults__, "mask", str)
-    scene = SplitScene(tmp_path, spark, loss_budget=1)
-    scene.write_files(1)
-    scene.write_file("00003", 66666)
+    spark_run = SparkSplitRun(tmp_path, spark, loss_budget=1)
+    spark_run.write_files(1)
+    spark_run.write_file("00003", 66666)
     for _ in range(2):
         with pytest.raises(RegionFailed, match="66666 is poison"):
-            scene.go()
-    (lost,) = SplitOutcome.of(scene.go().outcome).lost_splits
+            spark_run.go()
+    (lost,) = SplitOutcome.of(spark_run.go().outcome).lost_splits
     assert "hunter2-of-the-split" in lost.message
 
 
-def test_a_file_that_is_repaired_is_another_split(scene: SplitScene) -> None:
-    scene.write_file("00003", 66666)
+def test_a_file_that_is_repaired_is_another_split(spark_run: SparkSplitRun) -> None:
+    spark_run.write_file("00003", 66666)
     for _ in range(2):
         with pytest.raises(RegionFailed, match="66666 is poison"):
-            scene.go()
-    scene.write_file("00003", 33)
-    outcome = scene.go().outcome
-    assert scene.numbers(outcome) == [0, 1, 2, 4, 5, 6, 33]
+            spark_run.go()
+    spark_run.write_file("00003", 33)
+    outcome = spark_run.go().outcome
+    assert spark_run.numbers(outcome) == [0, 1, 2, 4, 5, 6, 33]
 
 
-def test_code_that_fails_everywhere_is_not_tried_split_by_split(scene: SplitScene) -> None:
+def test_code_that_fails_everywhere_is_not_tried_split_by_split(spark_run: SparkSplitRun) -> None:
     for number in range(7):
-        scene.write_file(f"{number:05d}", 66666)
+        spark_run.write_file(f"{number:05d}", 66666)
     with pytest.raises(RegionFailed, match=r"(?s)66666 is poison.*nothing more is tried"):
-        scene.go()
-    assert label_of(scene.outcome(1).failure, SPLITS_LABEL) is None
-    assert scene.parts(1) == 0
+        spark_run.go()
+    assert label_of(spark_run.outcome(1).failure, SPLITS_LABEL) is None
+    assert spark_run.parts(1) == 0
 
 
-def test_control_without_the_record_it_is_tried_for_ever(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_the_record_it_is_tried_for_ever(
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_recovery.splits import region as split_region
     from airflow_recovery.splits.poison import NOTHING
 
     monkeypatch.setattr(split_region, "_record", lambda *given: NOTHING)
-    scene.write_file("00003", 66666)
+    spark_run.write_file("00003", 66666)
     for _ in range(4):
         with pytest.raises(RegionFailed, match="66666 is poison") as caught:
-            scene.go()
+            spark_run.go()
         assert not isinstance(caught.value, UserCodeError)
 
 
 # what may not be
 
 
-def test_an_aggregate_is_refused_before_anything_is_written(scene: SplitScene) -> None:
-    scene.counts = True
+def test_an_aggregate_is_refused_before_anything_is_written(spark_run: SparkSplitRun) -> None:
+    spark_run.counts = True
     with pytest.raises(UserCodeError, match=r"vertex 'parsed': expected .*found an aggregate .*result=BLOCKING"):
-        scene.go()
-    assert (scene.parts(1), scene.data(1)) == (0, [])
+        spark_run.go()
+    assert (spark_run.parts(1), spark_run.data(1)) == (0, [])
 
 
-def test_control_without_the_guard_the_counts_are_wrong(scene: SplitScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.counts = True
+def test_control_without_the_guard_the_counts_are_wrong(
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark_run.counts = True
     for number in range(7):
-        scene.write_file(f"{number:05d}", 1)
+        spark_run.write_file(f"{number:05d}", 1)
     monkeypatch.setattr(vertex_pass.VertexPass, "_look_at", lambda *given: None)
-    outcome = scene.go().outcome
-    whole, _ = scene.at_once()
+    outcome = spark_run.go().outcome
+    whole, _ = spark_run.at_once()
     assert (whole.rows, outcome.outputs[0].rows) == (1, 4)
 
 
 def test_columns_that_differ_between_batches_are_refused_at_once(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = vertex_pass.write_result
     seen = []
@@ -235,11 +239,11 @@ def test_columns_that_differ_between_batches_are_refused_at_once(
 
     monkeypatch.setattr(vertex_pass, "write_result", other_columns)
     with pytest.raises(UserCodeError, match="expected every batch to have the columns of the first one"):
-        scene.go()
+        spark_run.go()
 
 
 def test_an_attempt_that_was_fenced_stops_before_its_next_part(
-    scene: SplitScene, monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[RegionSpec] = []
 
@@ -250,7 +254,7 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
             with one_at_a_time:
                 if len(loop._own) == 2 and not ended:
                     ended.append(spec)
-                    scene.journal().fence(
+                    spark_run.journal().fence(
                         Outcome(REGION, 1, AttemptState.FENCED, "other", "now", cause=FenceCause.SUPERSEDED)
                     )
                 commit(loop, *given, **named)
@@ -259,19 +263,19 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
         assert isinstance(spec.mode, SplitSpec)
         with pytest.raises(AttemptLost, match="was fenced after it had committed 2 parts"):
             # One thread: where there are two, the other one's Spark job is cancelled, and what it had written is swept.
-            scene.in_process(replace(spec, mode=replace(spec.mode, threads=1)))
+            spark_run.in_process(replace(spec, mode=replace(spec.mode, threads=1)))
 
     with pytest.raises(AttemptLost):
-        scene.go(drive)
+        spark_run.go(drive)
     assert ended
-    assert scene.parts(1) == 2
+    assert spark_run.parts(1) == 2
     # The part that was not committed is gone, and those that were are there.
-    folders = {each.split("/")[-2] for each in scene.data(1)}
+    folders = {each.split("/")[-2] for each in spark_run.data(1)}
     assert len(folders) == 2
 
 
 def test_no_splits_make_a_result_without_rows(spark: SparkSession, tmp_path: Path) -> None:
-    scene = SplitScene(tmp_path, spark)
-    outcome = scene.go().outcome
+    spark_run = SparkSplitRun(tmp_path, spark)
+    outcome = spark_run.go().outcome
     assert [output.rows for output in outcome.outputs] == [0, 0]
-    assert scene.numbers(outcome) == []
+    assert spark_run.numbers(outcome) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_split_run import REGION, SplitScene
+from spark_split_run import REGION, SparkSplitRun
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.journal import journal as journal_module
@@ -37,15 +37,15 @@ class Losses:
         return LostReply()
 
 
-def scene_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: Path) -> SplitScene:
+def run_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: Path) -> SparkSplitRun:
     """Its journal is reached through ``proxy``; its data is on the disk."""
     uri = f"s3://{BUCKET}/{uuid.uuid4().hex}"
     stores = S3Store(uri, endpoint_url=proxy.endpoint_url, session=server.session())
-    scene = SplitScene(
+    spark_run = SparkSplitRun(
         folder, spark, journal=StoreSpec(uri, proxy.endpoint_url, S3_REGION), open_journal=lambda: stores
     )
-    scene.write_files(8)
-    return scene
+    spark_run.write_files(8)
+    return spark_run
 
 
 def test_fault_57_no_split_is_lost_or_counted_twice(
@@ -54,12 +54,12 @@ def test_fault_57_no_split_is_lost_or_counted_twice(
     s3_server.create_bucket(BUCKET)
     losses = Losses()
     with S3Proxy(s3_server, losses) as proxy:
-        scene = scene_behind(proxy, s3_server, spark, tmp_path)
-        scene.fail_after(2, monkeypatch)
-        outcome = scene.go().outcome
-        assert scene.numbers(outcome) == [*range(8)]
-        assert outcome.outputs[0].digest == scene.at_once()[0].digest
-        assert (scene.parts(1), scene.parts(2)) == (2, 2)
+        spark_run = run_behind(proxy, s3_server, spark, tmp_path)
+        spark_run.fail_after(2, monkeypatch)
+        outcome = spark_run.go().outcome
+        assert spark_run.numbers(outcome) == [*range(8)]
+        assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
+        assert (spark_run.parts(1), spark_run.parts(2)) == (2, 2)
     written = {each.rpartition("/")[2] for each in losses.lost if f"/{REGION}/" in each}
     parts = {f"0000000{attempt}.part-000{number}" for attempt in (1, 2) for number in (0, 1)}
     assert written == {"00000001.claim", "00000001.outcome", "00000002.claim", "00000002.outcome", *parts}
@@ -75,8 +75,8 @@ def test_control_who_does_not_read_back_takes_its_own_part_for_anothers(
         return put(journal, record, key, (lambda found: False) if ".part-" in key else is_mine)
 
     with S3Proxy(s3_server, Losses()) as proxy:
-        scene = scene_behind(proxy, s3_server, spark, tmp_path)
+        spark_run = run_behind(proxy, s3_server, spark, tmp_path)
         monkeypatch.setattr(journal_module.Journal, "_put", not_mine)
         with pytest.raises(Exception, match=r"part-0000"):
-            scene.go()
-    assert scene
+            spark_run.go()
+    assert spark_run

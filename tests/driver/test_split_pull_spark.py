@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_split_run import REGION, SplitScene
+from spark_split_run import REGION, SparkSplitRun
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.region_spec import RegionSpec
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class PullingScene(SplitScene):
-    """``SplitScene`` with ``assignment="dynamic"``."""
+class PullingSplitRun(SparkSplitRun):
+    """`SparkSplitRun` with ``assignment="dynamic"``."""
 
     @property
     def plan(self) -> PlanRecord:
@@ -56,25 +56,25 @@ class PullingScene(SplitScene):
 def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listing_is_read_without_what_was_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    scene = PullingScene(tmp_path, spark)
-    scene.write_files(8)
-    scene.fail_after(2, monkeypatch)
-    assert scene.parts(1) == 2
-    outcome = scene.go().outcome
-    assert scene.numbers(outcome) == [*range(8)]
-    assert outcome.outputs[0].digest == scene.at_once()[0].digest
+    spark_run = PullingSplitRun(tmp_path, spark)
+    spark_run.write_files(8)
+    spark_run.fail_after(2, monkeypatch)
+    assert spark_run.parts(1) == 2
+    outcome = spark_run.go().outcome
+    assert spark_run.numbers(outcome) == [*range(8)]
+    assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
     assert {part.attempt for part in SplitOutcome.of(outcome).parts} == {1, 2}
-    assert scene.log().read().has_end(0, 2)
+    assert spark_run.log().read().has_end(0, 2)
 
-    scene.write_files(2, first=8)
+    spark_run.write_files(2, first=8)
     (tmp_path / "in" / "00000.csv").unlink()
-    grown = scene.again().outcome
+    grown = spark_run.again().outcome
     # The part that held the vanished one leaves as a whole; of it, the other one is read again.
-    assert scene.numbers(grown) == [*range(1, 10)]
+    assert spark_run.numbers(grown) == [*range(1, 10)]
     assert len({key for part in SplitOutcome.of(grown).parts if part.attempt == 3 for key in part.splits}) == 3
 
     (tmp_path / "in" / "00001.csv").unlink()
-    fewer = len(scene.specs)
-    without = scene.again().outcome
-    assert scene.numbers(without) == [*range(2, 10)]
-    assert len(scene.specs) - fewer <= 1
+    fewer = len(spark_run.specs)
+    without = spark_run.again().outcome
+    assert spark_run.numbers(without) == [*range(2, 10)]
+    assert len(spark_run.specs) - fewer <= 1

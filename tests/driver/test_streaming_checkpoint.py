@@ -7,9 +7,9 @@ import pytest
 from airflow_recovery.errors import ChannelInconsistent
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.checkpoint import Place, kept, lineage_key, prepare_checkpoint, read_lineage
-from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.folder import CheckpointFolder
 
-FOLDER = StageFolder(RunIdentity("dag", "2026-01-01", "group"), "board")
+FOLDER = CheckpointFolder(RunIdentity("dag", "2026-01-01", "group"), "board")
 
 
 def prepare(store, attempt, *, completed, earlier=None, may_begin=False, skips=0, begins=None):

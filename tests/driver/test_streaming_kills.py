@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from micro_batch_engine import Killed, MemoryStore, Query
-from spark_streaming_run import RAW, StageScene
+from spark_streaming_run import RAW, SparkStreamingRun
 
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.job.accumulators import Accumulators
@@ -16,7 +16,7 @@ from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.model.codec import to_json
 from airflow_recovery.streaming import region, source, writing
 from airflow_recovery.streaming.checkpoint import lineage_key
-from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.folder import CheckpointFolder
 from airflow_recovery.streaming.source import ChannelReader, ChannelReading
 from airflow_recovery.streaming.spec import StreamingSpec
 
@@ -35,7 +35,7 @@ class Stage(region._StreamingRegion):
 
     def _writer(self, opened, frame):
         spec = self._region.spec
-        key = lineage_key(StageFolder(spec.identity, spec.region), spec.attempt)
+        key = lineage_key(CheckpointFolder(spec.identity, spec.region), spec.attempt)
         reading = ChannelReading(spec.results, opened.source.identity, spec.attempt, 4, key)
         return Query(self._region.store, opened.checkpoint.key, ChannelReader(reading), 4)
 
@@ -46,20 +46,20 @@ class World:
         self.store = MemoryStore()
         self.edge = edge
         self.region = {"raw": "scores", "scores": "board"}[edge]
-        self.scene = StageScene(tmp_path, store=self.store)
+        self.spark_run = SparkStreamingRun(tmp_path, store=self.store)
         self.state_rows: list[int | None] = []
         for module in (source, writing):
             monkeypatch.setattr(module, "shared_store", lambda spec: self.store)
         monkeypatch.setattr(region, "schema_of", lambda frame: RAW)
         monkeypatch.setattr(region, "streams_of", lambda frame: 1)
         monkeypatch.setattr(region, "compact", lambda opened, result: None)
-        self.source = self.scene.producer(edge)
+        self.source = self.spark_run.producer(edge)
         for start in (0, 6):
             self.source.emit(*IDS[start : start + 6])
         self.source.finish()
 
     def attempt(self, number: int) -> None:
-        spec = self.scene.spec(self.region, number, stateful=True, input={"reconnect": self.reconnect})
+        spec = self.spark_run.spec(self.region, number, stateful=True, input={"reconnect": self.reconnect})
         vertex = SimpleNamespace(where=self.region)
         assert isinstance(spec.mode, StreamingSpec)
         region: Any = SimpleNamespace(spec=spec, store=self.store, log=LOG, vertex=lambda name: vertex)
@@ -69,7 +69,7 @@ class World:
 
     def made(self) -> list[int]:
         """The ids that exist for whoever reads what the stage makes."""
-        return self.scene.published("scores") if self.edge == "raw" else self.scene.committed("scores")
+        return self.spark_run.published("scores") if self.edge == "raw" else self.spark_run.committed("scores")
 
 
 def lives_on(tmp_path, monkeypatch, edge, kill_at, *, after, reconnect=Reconnect.REWIND) -> World:
@@ -102,7 +102,7 @@ def test_a_stage_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_pat
         world = lives_on(tmp_path / str(kill_at), monkeypatch, edge, kill_at, after=after)
         assert world.made() == IDS, kill_at
         assert world.state_rows in ([12], [None]), kill_at  # of a query that had come to its end, nobody is asked
-        assert world.scene.state(edge).ledger == []
+        assert world.spark_run.state(edge).ledger == []
 
 
 @pytest.mark.parametrize("edge", ["raw", "scores"])
@@ -112,7 +112,7 @@ def test_what_a_stage_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, mon
     losses = set()
     for kill_at in range(1, count + 1):
         world = lives_on(tmp_path / str(kill_at), monkeypatch, edge, kill_at, after=True, reconnect=Reconnect.LATEST)
-        lost = world.source.lost(world.scene)
+        lost = world.source.lost(world.spark_run)
         assert sorted([*world.made(), *lost]) == IDS, kill_at
         assert world.state_rows in ([12 - len(lost)], [None]), kill_at
         losses.add(len(lost))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from runtime_specs import CODE
-from spark_streaming_run import StageScene
+from spark_streaming_run import SparkStreamingRun
 
 from airflow_recovery.driver import StoreSpec, driver
 from airflow_recovery.driver.submit import s3a_conf
@@ -18,7 +18,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.s3a_jars import write_spark_conf
-from airflow_recovery.testing.streaming_driver import StageDriver
+from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 BATCHES = 6
@@ -47,31 +47,33 @@ def test_fault_24_a_stage_on_s3_whose_replies_are_lost_and_which_lists_nothing(
     trouble = LostReplies()
     with S3Proxy(server, trouble) as proxy:
         base = f"s3://recovery-tests/{uuid.uuid4().hex}"
-        scene = StageScene(
+        spark_run = SparkStreamingRun(
             tmp_path,
             StoreSpec(base, proxy.endpoint_url, REGION),
             store=S3Store(base, endpoint_url=server.endpoint_url, session=server.session()),
         )
-        spec = scene.spec("board", max_rows=10, trigger_s=0.5)
+        spec = spark_run.spec("board", max_rows=10, trigger_s=0.5)
         environment = {**server.environment(), "SPARK_CONF_DIR": str(write_spark_conf(tmp_path / "conf"))}
         conf = s3a_conf(spec.results, {**os.environ, **environment})
-        sink = StageDriver(tmp_path / "driver", [CODE, Path(__file__).parents[2]], environment=environment, conf=conf)
+        sink = StreamingDriverProcess(
+            tmp_path / "driver", [CODE, Path(__file__).parents[2]], environment=environment, conf=conf
+        )
         try:
-            made = scene.producer("scores")
+            made = spark_run.producer("scores")
             for turn in range(BATCHES):
                 made.emit(*range(10 * turn, 10 * turn + 10))
             sink.begin(spec)
-            sink.wait(lambda: scene.state("scores").checkpoint == BATCHES - 1, "its last batch")
+            sink.wait(lambda: spark_run.state("scores").checkpoint == BATCHES - 1, "its last batch")
             while_open = list(proxy.requests)
             made.finish()
             assert sink.code(spec) == driver.FINISHED, sink.log()
         finally:
             sink.kill()
-    assert scene.committed() == list(range(10 * BATCHES))
-    assert scene.state("scores").void == []
+    assert spark_run.committed() == list(range(10 * BATCHES))
+    assert spark_run.state("scores").void == []
     assert len(trouble.lost) >= 5  # of views, plans, commits and releases
 
-    folder = scene.client("scores").folder.prefix
+    folder = spark_run.client("scores").folder.prefix
     asked = [request for request in while_open if folder in f"{request.key}{request.query.get('prefix', '')}"]
     lists = [request for request in asked if request.method == "GET" and not request.key]
     assert (len(lists), len(asked) > 10 * BATCHES) == (0, True)

@@ -6,14 +6,14 @@ import pickle
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from spark_streaming_run import HandFed, StageScene
+from spark_streaming_run import HandFed, SparkStreamingRun
 
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.streaming import source
 from airflow_recovery.streaming.checkpoint import Place, lineage_key, prepare_checkpoint
 from airflow_recovery.streaming.consuming import commit_batch, create_view
-from airflow_recovery.streaming.folder import StageFolder
+from airflow_recovery.streaming.folder import CheckpointFolder
 from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.source import ChannelReader, ChannelReading
 
@@ -21,23 +21,23 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture
-def scene(tmp_path) -> StageScene:
-    return StageScene(tmp_path)
+def spark_run(tmp_path) -> SparkStreamingRun:
+    return SparkStreamingRun(tmp_path)
 
 
 @pytest.fixture
-def made(scene) -> HandFed:
-    return scene.producer("raw")
+def made(spark_run) -> HandFed:
+    return spark_run.producer("raw")
 
 
-def reader(scene: StageScene, attempt: int = 1, *, generation: int = 1) -> ChannelReader:
+def reader(spark_run: SparkStreamingRun, attempt: int = 1, *, generation: int = 1) -> ChannelReader:
     """A reader whose attempt has just taken the view."""
-    client = scene.client("raw", generation)
+    client = spark_run.client("raw", generation)
     client.append(lambda state: create_view(state, attempt, Reconnect.REWIND))
-    folder = StageFolder(scene.identity, "scores")
+    folder = CheckpointFolder(spark_run.identity, "scores")
     begins = Place(generation, client.state.done)
-    prepare_checkpoint(scene.store, folder, attempt, earlier=(), completed=-1, may_begin=True, begins=begins)
-    reading = ChannelReading(scene.results, client.identity, attempt, None, lineage_key(folder, attempt))
+    prepare_checkpoint(spark_run.store, folder, attempt, earlier=(), completed=-1, may_begin=True, begins=begins)
+    reading = ChannelReading(spark_run.results, client.identity, attempt, None, lineage_key(folder, attempt))
     return ChannelReader(ChannelReading.of_options(reading.options()))
 
 
@@ -47,11 +47,11 @@ def rows(reader: ChannelReader, parts) -> list[int]:
     return sorted(row for batch in batches for row in batch["id"].to_pylist())
 
 
-def commit(scene: StageScene, attempt: int, batch: int) -> None:
+def commit(spark_run: SparkStreamingRun, attempt: int, batch: int) -> None:
     def record(state):
         return commit_batch(state, attempt, batch, tuple(map(size, state.plan.read)))
 
-    assert scene.client("raw").append(record) is not None
+    assert spark_run.client("raw").append(record) is not None
 
 
 def step(reader: ChannelReader, start, limit=ALL):
@@ -60,8 +60,8 @@ def step(reader: ChannelReader, start, limit=ALL):
     return end, reader.partitions(start, end)
 
 
-def test_a_batch_is_what_is_there_one_part_a_subpartition(scene, made):
-    found = reader(scene)
+def test_a_batch_is_what_is_there_one_part_a_subpartition(spark_run, made):
+    found = reader(spark_run)
     made.emit(*range(10))
     made.emit(*range(10, 20))
     end, parts = step(found, found.initialOffset())
@@ -70,93 +70,93 @@ def test_a_batch_is_what_is_there_one_part_a_subpartition(scene, made):
     assert rows(found, parts) == list(range(20))
 
 
-def test_credit_cuts_a_batch_in_the_middle_of_a_segment(scene, made):
+def test_credit_cuts_a_batch_in_the_middle_of_a_segment(spark_run, made):
     made.emit(*range(20))
-    found = reader(scene)
+    found = reader(spark_run)
     start, read = found.initialOffset(), []
     for batch in range(4):
         start, parts = step(found, start, ReadMaxRows(6))
         read.append(rows(found, parts))
-        commit(scene, 1, batch)
+        commit(spark_run, 1, batch)
     assert [len(each) for each in read] == [6, 6, 6, 2]
     assert sorted(row for each in read for row in each) == list(range(20))
 
 
-def test_a_batch_without_data_has_no_plan(scene, made):
-    found = reader(scene)
+def test_a_batch_without_data_has_no_plan(spark_run, made):
+    found = reader(spark_run)
     start = found.initialOffset()
     end, parts = step(found, start)
-    assert (end, parts, scene.state("raw").plan) == (start, [], None)
+    assert (end, parts, spark_run.state("raw").plan) == (start, [], None)
 
 
-def test_a_completed_batch_is_read_again_without_a_plan_until_it_is_released(scene, made):
+def test_a_completed_batch_is_read_again_without_a_plan_until_it_is_released(spark_run, made):
     made.emit(*range(10))
-    found = reader(scene)
+    found = reader(spark_run)
     start = found.initialOffset()
     end, parts = step(found, start)
-    commit(scene, 1, 0)
+    commit(spark_run, 1, 0)
     assert rows(found, found.partitions(start, end)) == rows(found, parts) == list(range(10))
-    assert scene.state("raw").plan is None
+    assert spark_run.state("raw").plan is None
     found.commit(end)
-    assert scene.state("raw").retained == {}
+    assert spark_run.state("raw").retained == {}
     with pytest.raises(ChannelInconsistent, match="released already"):
         found.partitions(start, end)
 
 
-def test_a_query_begins_where_the_log_was(scene, made):
+def test_a_query_begins_where_the_log_was(spark_run, made):
     made.emit(*range(10))
-    first = reader(scene)
+    first = reader(spark_run)
     begun = first.initialOffset()
     end, _ = step(first, begun)
-    commit(scene, 1, 0)
+    commit(spark_run, 1, 0)
     assert first.initialOffset() == begun  # Spark repeats batch 0
     assert rows(first, first.partitions(begun, end)) == list(range(10))
-    assert reader(scene, 2).initialOffset() == {"generation": 1, "at": [5, 5]}
+    assert reader(spark_run, 2).initialOffset() == {"generation": 1, "at": [5, 5]}
 
 
-def test_behind_the_end_of_another_generation_this_one_begins(scene, made):
+def test_behind_the_end_of_another_generation_this_one_begins(spark_run, made):
     made.emit(*range(10))
-    old = reader(scene)
+    old = reader(spark_run)
     start = old.initialOffset()
     end, _ = step(old, start)
-    commit(scene, 1, 0)
-    scene.producer("raw", 2, generation=2).emit(1, 2)
-    found = reader(scene, 2, generation=2)
+    commit(spark_run, 1, 0)
+    spark_run.producer("raw", 2, generation=2).emit(1, 2)
+    found = reader(spark_run, 2, generation=2)
     assert rows(found, found.partitions(start, end)) == list(range(10))  # Spark repeats its last batch
     after, parts = step(found, end)
     assert after == {"generation": 2, "at": [1, 1]}
     assert rows(found, parts) == [1, 2]
 
 
-def test_an_evicted_reader_plans_nothing_and_reads_nothing_that_is_gone(scene, made):
+def test_an_evicted_reader_plans_nothing_and_reads_nothing_that_is_gone(spark_run, made):
     made.emit(*range(10))
-    old = reader(scene)
+    old = reader(spark_run)
     start = old.initialOffset()
     end, parts = step(old, start)
-    reader(scene, 2)
+    reader(spark_run, 2)
     for call in (lambda: old.latestOffset(start, ALL), lambda: old.partitions(start, end)):
         with pytest.raises(ChannelEvicted):
             call()
-    scene.store.delete([segment.key for part in parts for segment in part.segments])
+    spark_run.store.delete([segment.key for part in parts for segment in part.segments])
     with pytest.raises(ChannelEvicted):
         rows(old, parts)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 64])
-def test_a_torn_segment_is_an_error(scene, made, cut):
+def test_a_torn_segment_is_an_error(spark_run, made, cut):
     """Whole records only, or none."""
     made.emit(*range(10))
-    found = reader(scene)
+    found = reader(spark_run)
     _, parts = step(found, found.initialOffset())
     key = parts[0].segments[0].key
-    scene.store.put(key, scene.store.get(key).body[: -cut or None] + b"\0" * (cut == 0))
+    spark_run.store.put(key, spark_run.store.get(key).body[: -cut or None] + b"\0" * (cut == 0))
     with pytest.raises(ChannelInconsistent, match="altered from outside"):
         rows(found, parts)
 
 
-def test_a_segment_with_other_records_than_the_log_says_is_an_error(scene, made):
+def test_a_segment_with_other_records_than_the_log_says_is_an_error(spark_run, made):
     made.emit(*range(10))
-    found = reader(scene)
+    found = reader(spark_run)
     _, parts = step(found, found.initialOffset())
     for part in parts:
         object.__setattr__(part.segments[0], "count", 6)
@@ -164,12 +164,12 @@ def test_a_segment_with_other_records_than_the_log_says_is_an_error(scene, made)
         rows(found, parts)
 
 
-def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(scene, made, monkeypatch):
+def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(spark_run, made, monkeypatch):
     """Fewer rows, and nobody would know."""
     made.emit(*range(10))
-    found = reader(scene)
+    found = reader(spark_run)
     _, parts = step(found, found.initialOffset())
-    scene.store.delete([parts[0].segments[0].key])
+    spark_run.store.delete([parts[0].segments[0].key])
     with pytest.raises(ChannelInconsistent, match="deleted from outside"):
         rows(found, parts)
     table = source.ChannelReader._table

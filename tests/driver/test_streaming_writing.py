@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_streaming_run import RAW, StageScene
+from spark_streaming_run import RAW, SparkStreamingRun
 
 from airflow_recovery.errors import AttemptLost, ChannelEvicted, ChannelInconsistent, StoreTimeout
 from airflow_recovery.streaming import writing
@@ -14,13 +14,13 @@ from airflow_recovery.streaming.writing import SUB, Body, Target, arrow_schema, 
 
 
 @pytest.fixture
-def scene(tmp_path) -> StageScene:
-    return StageScene(tmp_path)
+def spark_run(tmp_path) -> SparkStreamingRun:
+    return SparkStreamingRun(tmp_path)
 
 
-def target(scene: StageScene, **options) -> Target:
+def target(spark_run: SparkStreamingRun, **options) -> Target:
     return Target(
-        **{"store": scene.results, "folder": "f", "name": "seg/1", "schema": RAW, "body": Body.ARROW, **options}
+        **{"store": spark_run.results, "folder": "f", "name": "seg/1", "schema": RAW, "body": Body.ARROW, **options}
     )
 
 
@@ -32,59 +32,59 @@ def written(found) -> list[dict]:
     return [row for each in found for row in each.to_pylist()]
 
 
-def rows(scene: StageScene, key: str) -> list[int]:
-    return pa.ipc.open_stream(scene.store.get(f"f/{key}").body).read_all()["id"].to_pylist()
+def rows(spark_run: SparkStreamingRun, key: str) -> list[int]:
+    return pa.ipc.open_stream(spark_run.store.get(f"f/{key}").body).read_all()["id"].to_pylist()
 
 
-def test_rows_are_dealt_out_in_slices(scene):
-    parts = written(run_task(target(scene, subpartitions=3), [batch(*range(4)), batch(*range(4, 7))]))
-    assert [(part["sub"], rows(scene, part["key"])) for part in parts] == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6])]
-    assert all(part["bytes"] == len(scene.store.get(f"f/{part['key']}").body) for part in parts)
+def test_rows_are_dealt_out_in_slices(spark_run):
+    parts = written(run_task(target(spark_run, subpartitions=3), [batch(*range(4)), batch(*range(4, 7))]))
+    assert [(part["sub"], rows(spark_run, part["key"])) for part in parts] == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6])]
+    assert all(part["bytes"] == len(spark_run.store.get(f"f/{part['key']}").body) for part in parts)
 
 
-def test_keyed_rows_go_where_they_say_in_their_order(scene):
+def test_keyed_rows_go_where_they_say_in_their_order(spark_run):
     keyed = batch(5, 6, 7, 8, **{SUB: pa.array([1, 0, 1, 0], pa.int32())})
-    parts = written(run_task(target(scene, subpartitions=2, is_keyed=True), [keyed]))
-    assert {part["sub"]: rows(scene, part["key"]) for part in parts} == {0: [6, 8], 1: [5, 7]}
+    parts = written(run_task(target(spark_run, subpartitions=2, is_keyed=True), [keyed]))
+    assert {part["sub"]: rows(spark_run, part["key"]) for part in parts} == {0: [6, 8], 1: [5, 7]}
 
 
-def test_no_rows_are_no_object(scene):
-    assert written(run_task(target(scene, subpartitions=2), [batch()])) == []
-    assert list(scene.store.list()) == []
+def test_no_rows_are_no_object(spark_run):
+    assert written(run_task(target(spark_run, subpartitions=2), [batch()])) == []
+    assert list(spark_run.store.list()) == []
 
 
-def test_much_is_written_bit_by_bit(scene, monkeypatch):
+def test_much_is_written_bit_by_bit(spark_run, monkeypatch):
     monkeypatch.setattr(writing, "FLUSH_BYTES", 16)
-    parts = written(run_task(target(scene, body=Body.PARQUET), [batch(1, 2), batch(3, 4), batch(5)]))
+    parts = written(run_task(target(spark_run, body=Body.PARQUET), [batch(1, 2), batch(3, 4), batch(5)]))
     assert [part["count"] for part in parts] == [2, 2, 1]
     assert len({part["key"] for part in parts}) == 3
 
 
-def test_a_task_that_fails_deletes_what_it_has_written(scene, monkeypatch):
+def test_a_task_that_fails_deletes_what_it_has_written(spark_run, monkeypatch):
     monkeypatch.setattr(writing, "FLUSH_BYTES", 16)
 
     def batches():
         yield batch(1, 2)
-        assert len(list(scene.store.list())) == 1
+        assert len(list(spark_run.store.list())) == 1
         raise StoreTimeout("no answer")
 
     with pytest.raises(StoreTimeout):
-        written(run_task(target(scene), batches()))
-    assert list(scene.store.list()) == []
+        written(run_task(target(spark_run), batches()))
+    assert list(spark_run.store.list()) == []
 
 
-def test_times_and_types_are_those_of_the_schema(scene):
+def test_times_and_types_are_those_of_the_schema(spark_run):
     schema = RAW.replace('"long"', '"timestamp"')
     times = pa.RecordBatch.from_pydict({"id": pa.array([1_000_000], pa.timestamp("us", "Europe/Berlin"))})
-    (part,) = written(run_task(target(scene, schema=schema), [times]))
-    found = pa.ipc.open_stream(scene.store.get(f"f/{part['key']}").body).read_all()
+    (part,) = written(run_task(target(spark_run, schema=schema), [times]))
+    found = pa.ipc.open_stream(spark_run.store.get(f"f/{part['key']}").body).read_all()
     assert found.schema == arrow_schema(schema)
     assert found.schema.field("id").type == pa.timestamp("us", "UTC")
 
 
-def test_an_empty_file_has_the_schema(scene):
-    key = empty_file(scene.store, target(scene, body=Body.PARQUET))
-    assert pq.read_table(pa.BufferReader(scene.store.get(f"f/{key}").body)).schema.names == ["id"]
+def test_an_empty_file_has_the_schema(spark_run):
+    key = empty_file(spark_run.store, target(spark_run, body=Body.PARQUET))
+    assert pq.read_table(pa.BufferReader(spark_run.store.get(f"f/{key}").body)).schema.names == ["id"]
 
 
 def test_our_own_errors_are_found_in_what_spark_says():

@@ -26,7 +26,7 @@ Disturbance = Iterator[None]
 
 
 @dataclass
-class Scene:
+class DisturbedRun:
     """A run as its disturbances see it.
 
     ``journal`` is read anew each time they are asked; ``said`` is what they did.
@@ -82,153 +82,153 @@ class Scene:
         return None
 
 
-def disturb(scene: Scene, *disturbances: Disturbance) -> None:
+def disturb(disturbed: DisturbedRun, *disturbances: Disturbance) -> None:
     """Go on with all of them until all of them have ended."""
     deadline = time.monotonic() + DEADLINE_S
     left = list(disturbances)
     while left:
-        scene.look()
+        disturbed.look()
         left = [disturbance for disturbance in left if next(disturbance, END) is not END]
         if left and time.monotonic() > deadline:
-            story = scene.run.story() if scene.api_is_up else "(the API server is down)"
-            raise AssertionError(f"{len(left)} disturbances have not ended; done: {scene.said}\n{story}")
+            story = disturbed.run.story() if disturbed.api_is_up else "(the API server is down)"
+            raise AssertionError(f"{len(left)} disturbances have not ended; done: {disturbed.said}\n{story}")
         time.sleep(POLL_INTERVAL_S)
 
 
 END = object()
 
 
-def kill_a_task(scene: Scene, moment: int) -> Disturbance:
+def kill_a_task(disturbed: DisturbedRun, moment: int) -> Disturbance:
     """``kill -9`` of a task's process."""
-    yield from scene.wait_finished(moment)
-    while (found := scene.running_task()) is None:
+    yield from disturbed.wait_finished(moment)
+    while (found := disturbed.running_task()) is None:
         yield
     region, attempt, processes = found
     kill_9(processes.task)
-    scene.say(f"kill -9 of the task {region}@{attempt}")
+    disturbed.say(f"kill -9 of the task {region}@{attempt}")
 
 
-def kill_a_supervisor(scene: Scene, moment: int) -> Disturbance:
+def kill_a_supervisor(disturbed: DisturbedRun, moment: int) -> Disturbance:
     """``kill -9`` of the process above a task; the kernel ends the task with it."""
-    yield from scene.wait_finished(moment)
-    while (found := scene.running_task()) is None:
+    yield from disturbed.wait_finished(moment)
+    while (found := disturbed.running_task()) is None:
         yield
     region, attempt, processes = found
     kill_9(processes.supervisor)
-    scene.say(f"kill -9 of the supervisor of {region}@{attempt}")
+    disturbed.say(f"kill -9 of the supervisor of {region}@{attempt}")
     while not processes.is_gone():
         yield
 
 
-def kill_the_jvm(scene: Scene, region: str) -> Disturbance:
+def kill_the_jvm(disturbed: DisturbedRun, region: str) -> Disturbance:
     """``kill -9`` of the JVM of a region by spark-submit: when its driver begins, or when its vertex is called.
 
     Where another disturbance has ended it before, that of the next attempt.
     """
-    run, is_late, attempt = scene.run, scene.random.random() < 0.5, 1
-    scene.busy.add(region)
+    run, is_late, attempt = disturbed.run, disturbed.random.random() < 0.5, 1
+    disturbed.busy.add(region)
     run.hold(region)
     while True:
         while (jvm := driver_of(f"{run.dag_id}.{region}@{attempt}", run.airflow.home)) is None:
             yield
-            attempt = max(scene.journal.attempts.get(region, ()), default=1)
+            attempt = max(disturbed.journal.attempts.get(region, ()), default=1)
         while is_late and not run.calls(region) and not is_gone(jvm):
             yield
         with suppress(ProcessLookupError):
             kill_9(jvm)
             break
-    scene.say(f"kill -9 of the JVM of {region}@{attempt}")
+    disturbed.say(f"kill -9 of the JVM of {region}@{attempt}")
     run.release(region)
     while not is_gone(jvm):
         yield
 
 
-def kill_and_restart(scene: Scene, moment: int, component: str) -> Disturbance:
+def kill_and_restart(disturbed: DisturbedRun, moment: int, component: str) -> Disturbance:
     """``kill -9`` of a component's main process, and a new one at once."""
-    yield from scene.wait_finished(moment)
-    while not scene.api_is_up:
+    yield from disturbed.wait_finished(moment)
+    while not disturbed.api_is_up:
         yield
-    scene.run.airflow.kill(component)
-    scene.say(f"kill -9 of {component}")
-    scene.run.airflow.start(component)
+    disturbed.run.airflow.kill(component)
+    disturbed.say(f"kill -9 of {component}")
+    disturbed.run.airflow.start(component)
 
 
-def kill_the_triggerer(scene: Scene, moment: int, sensor: str) -> Disturbance:
+def kill_the_triggerer(disturbed: DisturbedRun, moment: int, sensor: str) -> Disturbance:
     """... while ``sensor`` is deferred."""
-    run = scene.run
-    while not scene.api_is_up or run.airflow.task_instance(run.dag_id, run.run_id, sensor)["state"] != "deferred":
+    run = disturbed.run
+    while not disturbed.api_is_up or run.airflow.task_instance(run.dag_id, run.run_id, sensor)["state"] != "deferred":
         yield
-    yield from kill_and_restart(scene, moment, "triggerer")
+    yield from kill_and_restart(disturbed, moment, "triggerer")
 
 
-def kill_all_schedulers(scene: Scene, moment: int) -> Disturbance:
+def kill_all_schedulers(disturbed: DisturbedRun, moment: int) -> Disturbance:
     """``kill -9`` of each scheduler with its executor's workers, which are the supervisors; then new ones."""
-    yield from scene.wait_finished(moment)
-    airflow = scene.run.airflow
+    yield from disturbed.wait_finished(moment)
+    airflow = disturbed.run.airflow
     schedulers = [component for component in airflow.components if component.startswith("scheduler")]
     for scheduler in schedulers:
         airflow.kill_group(scheduler)
-    scene.say("kill -9 of all schedulers")
+    disturbed.say("kill -9 of all schedulers")
     airflow.start(*schedulers)
 
 
-def api_server_down(scene: Scene, moment: int, seconds: float) -> Disturbance:
+def api_server_down(disturbed: DisturbedRun, moment: int, seconds: float) -> Disturbance:
     """``kill -9`` of the API server; a new one only after some time."""
-    yield from scene.wait_finished(moment)
-    scene.run.airflow.kill("api-server")
-    scene.api_is_up = False
-    scene.say(f"the API server is down for {seconds:.0f} s")
+    yield from disturbed.wait_finished(moment)
+    disturbed.run.airflow.kill("api-server")
+    disturbed.api_is_up = False
+    disturbed.say(f"the API server is down for {seconds:.0f} s")
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         yield
-    scene.run.airflow.start("api-server")
-    scene.api_is_up = True
-    scene.say("the API server is up again")
+    disturbed.run.airflow.start("api-server")
+    disturbed.api_is_up = True
+    disturbed.say("the API server is up again")
 
 
-def freeze_a_task(scene: Scene, moment: int) -> Disturbance:
+def freeze_a_task(disturbed: DisturbedRun, moment: int) -> Disturbance:
     """SIGSTOP for a task with its supervisor; it wakes when its successor has finished, and must come to its end.
 
     One whose outcome was on its way when it was frozen has no successor: then another one is taken.
     """
-    yield from scene.wait_finished(moment)
+    yield from disturbed.wait_finished(moment)
     successor = None
     while successor is None:
-        while (found := scene.running_task()) is None:
+        while (found := disturbed.running_task()) is None:
             yield
         region, attempt, processes = found
         processes.freeze()
-        scene.busy.add(region)
+        disturbed.busy.add(region)
         try:
-            scene.say(f"{region}@{attempt} is frozen")
-            while region not in scene.finished():
+            disturbed.say(f"{region}@{attempt} is frozen")
+            while region not in disturbed.finished():
                 yield
         finally:
             processes.wake()
-            scene.busy.discard(region)
-        successor = scene.finished()[region] if scene.finished()[region] > attempt else None
-        scene.say(f"{region}@{attempt} wakes; finished is {region}@{scene.finished()[region]}")
+            disturbed.busy.discard(region)
+        successor = disturbed.finished()[region] if disturbed.finished()[region] > attempt else None
+        disturbed.say(f"{region}@{attempt} wakes; finished is {region}@{disturbed.finished()[region]}")
     while not processes.is_gone():
         yield
 
 
-def lose_the_database(scene: Scene, moment: int) -> Disturbance:
+def lose_the_database(disturbed: DisturbedRun, moment: int) -> Disturbance:
     """Drop it and make an empty one; the run is created anew, under another id, for the same logical date."""
-    yield from scene.wait_finished(moment)
-    while not scene.api_is_up:
+    yield from disturbed.wait_finished(moment)
+    while not disturbed.api_is_up:
         yield
-    scene.run.airflow.recreate_database()
-    scene.run.run_id = f"again-{scene.run.run_id}"
-    scene.run.start()
-    scene.say("the database was dropped and created anew, and the run, too")
+    disturbed.run.airflow.recreate_database()
+    disturbed.run.run_id = f"again-{disturbed.run.run_id}"
+    disturbed.run.start()
+    disturbed.say("the database was dropped and created anew, and the run, too")
 
 
-def restore_the_database(scene: Scene, moment: int, backup: Path) -> Disturbance:
+def restore_the_database(disturbed: DisturbedRun, moment: int, backup: Path) -> Disturbance:
     """Back it up; put it back when three more regions have finished."""
-    yield from scene.wait_finished(moment)
-    scene.run.airflow.back_up_database(backup)
-    before = len(scene.finished())
-    scene.say("backup")
-    yield from scene.wait_finished(before + 3)
-    scene.run.airflow.restore_database(backup)
-    scene.say("the database is restored")
+    yield from disturbed.wait_finished(moment)
+    disturbed.run.airflow.back_up_database(backup)
+    before = len(disturbed.finished())
+    disturbed.say("backup")
+    yield from disturbed.wait_finished(before + 3)
+    disturbed.run.airflow.restore_database(backup)
+    disturbed.say("the database is restored")

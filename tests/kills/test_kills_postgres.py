@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from disturbances import (
     Disturbance,
-    Scene,
+    DisturbedRun,
     api_server_down,
     disturb,
     freeze_a_task,
@@ -42,18 +42,18 @@ MOMENTS = range(1, len(REGIONS) - 1)
 Undisturbed = dict[str, list[tuple[Any, ...]]]
 
 
-def begin(pipeline: Pipeline, dag_id: str, seed: int) -> Scene:
-    return Scene(pipeline.run(dag_id, name=f"seed-{seed}"), Random(f"{dag_id} {seed}"))
+def begin(pipeline: Pipeline, dag_id: str, seed: int) -> DisturbedRun:
+    return DisturbedRun(pipeline.run(dag_id, name=f"seed-{seed}"), Random(f"{dag_id} {seed}"))
 
 
-def moments(scene: Scene, count: int) -> list[int]:
+def moments(disturbed: DisturbedRun, count: int) -> list[int]:
     """Which ones, and in which order the harms take them."""
-    return scene.random.sample(MOMENTS, count)
+    return disturbed.random.sample(MOMENTS, count)
 
 
-def assert_survived(scene: Scene, undisturbed: Undisturbed) -> None:
+def assert_survived(disturbed: DisturbedRun, undisturbed: Undisturbed) -> None:
     """The run ends, and nobody can tell from its results that anything has happened to it."""
-    run = scene.run
+    run = disturbed.run
     journal = run.ends()
     journal.check()
     claims = journal.executions()
@@ -62,9 +62,9 @@ def assert_survived(scene: Scene, undisturbed: Undisturbed) -> None:
         finished = [number for number, each in attempts.items() if each.is_finished]
         # One finish, and no attempt after it: what was finished has not run again.
         assert finished == [claims[region]], (
-            f"{region}: finished are {finished}, claimed {claims[region]}: {scene.said}"
+            f"{region}: finished are {finished}, claimed {claims[region]}: {disturbed.said}"
         )
-        assert 1 <= run.calls(region) <= claims[region], scene.said
+        assert 1 <= run.calls(region) <= claims[region], disturbed.said
     assert {name: journal.rows(name) for name in undisturbed} == undisturbed
     report = verify_run(
         S3Store(
@@ -86,29 +86,29 @@ def test_fault_4_fault_9_fault_10_fault_11_fault_60_every_part_is_killed_or_froz
     pipeline: Pipeline, undisturbed: Undisturbed, seed: int, api_down_s: float, tmp_path: Path
 ) -> None:
     """The database is restored to before the last three finishes, and lost some regions later."""
-    scene = begin(pipeline, "relay", seed)
-    task, supervisor, frozen, scheduler, triggerer, api_server, schedulers = moments(scene, 7)
-    restored, lost = scene.random.choice(range(5)), scene.random.choice(range(8, len(REGIONS) - 1))
+    disturbed = begin(pipeline, "relay", seed)
+    task, supervisor, frozen, scheduler, triggerer, api_server, schedulers = moments(disturbed, 7)
+    restored, lost = disturbed.random.choice(range(5)), disturbed.random.choice(range(8, len(REGIONS) - 1))
 
     def database() -> Disturbance:
-        yield from restore_the_database(scene, restored, tmp_path / "backup")
-        yield from lose_the_database(scene, lost)
+        yield from restore_the_database(disturbed, restored, tmp_path / "backup")
+        yield from lose_the_database(disturbed, lost)
 
     harms = [
-        kill_a_task(scene, task),
-        kill_a_supervisor(scene, supervisor),
-        kill_the_jvm(scene, "b2"),
-        freeze_a_task(scene, frozen),
-        kill_and_restart(scene, scheduler, scene.random.choice(["scheduler", "scheduler-2"])),
-        kill_the_triggerer(scene, triggerer, "watch"),
-        api_server_down(scene, api_server, api_down_s),
+        kill_a_task(disturbed, task),
+        kill_a_supervisor(disturbed, supervisor),
+        kill_the_jvm(disturbed, "b2"),
+        freeze_a_task(disturbed, frozen),
+        kill_and_restart(disturbed, scheduler, disturbed.random.choice(["scheduler", "scheduler-2"])),
+        kill_the_triggerer(disturbed, triggerer, "watch"),
+        api_server_down(disturbed, api_server, api_down_s),
         database(),
-        kill_all_schedulers(scene, schedulers),
+        kill_all_schedulers(disturbed, schedulers),
     ]
-    scene.run.start()
+    disturbed.run.start()
 
-    disturb(scene, *harms)
+    disturb(disturbed, *harms)
 
-    assert_survived(scene, undisturbed)
-    assert scene.run.journal().executions()["b2"] >= 2
-    assert scene.run.airflow.tries(scene.run.dag_id, scene.run.run_id, "watch")[-1]["state"] == "success"
+    assert_survived(disturbed, undisturbed)
+    assert disturbed.run.journal().executions()["b2"] >= 2
+    assert disturbed.run.airflow.tries(disturbed.run.dag_id, disturbed.run.run_id, "watch")[-1]["state"] == "success"

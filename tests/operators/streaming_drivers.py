@@ -38,7 +38,7 @@ def client_of(folder: Path, edge: str, generation: int = 1) -> ChannelClient:
     return ChannelClient(results_in(folder), ChannelIdentity(RUN, edge, generation), uuid.uuid4().hex)
 
 
-class StageDrivers(Drivers):
+class StreamingDrivers(Drivers):
     """Each stage goes through its whole channels at once: a source publishes, the others read what is there.
 
     ``meanwhile`` is called when its channels are open, and before anything passes them. ``views_above``: the number of

@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from job_tasks import job_dag
-from streaming_drivers import EPOCHS, RECORDS, RUN, StageDrivers, client_of, log_of
+from streaming_drivers import EPOCHS, RECORDS, RUN, StreamingDrivers, client_of, log_of
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.driver.region_spec import RegionSpec
@@ -42,8 +42,8 @@ STAGES = ("events", "scores", "table")
 
 
 @pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> StageDrivers:
-    found = StageDrivers()
+def drivers(monkeypatch: pytest.MonkeyPatch) -> StreamingDrivers:
+    found = StreamingDrivers()
     found.install(monkeypatch)
     return found
 
@@ -64,13 +64,13 @@ def states(**found: str | None) -> dict[str, str | None]:
     return {f"g.{name}": state for name, state in found.items()}
 
 
-def run_stage(name: str, *, given: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+def run_region(name: str, *, given: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     return run_try(task(name, **(given or {})), **changes)
 
 
 def run_all() -> dict[str, dict[str, Any]]:
     """One after the other, which the drivers allow: each reads what is there."""
-    return {name: run_stage(name, states=states(events="success", scores="success")) for name in STAGES}
+    return {name: run_region(name, states=states(events="success", scores="success")) for name in STAGES}
 
 
 def attempts(folder: Path, region: str) -> list[int]:
@@ -126,11 +126,11 @@ def test_a_start_timeout_is_a_time() -> None:
 
 
 def test_stages_over_connect_are_refused_with_advice(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark_connect", "host": "sc://nowhere"}')
     with pytest.raises(AirflowFailException, match="Give the task group another conn_id"):
-        run_stage("events")
+        run_region("events")
     assert (drivers.specs, attempts(recovery, "events")) == ([], [])
 
 
@@ -139,7 +139,7 @@ def test_stages_over_connect_are_refused_with_advice(
 
 def deferred(name: str, *, given: Mapping[str, Any] | None = None, **changes: Any) -> ChannelOpenTrigger:
     with pytest.raises(TaskDeferred) as raised:
-        run_stage(name, given=given, **changes)
+        run_region(name, given=given, **changes)
     assert raised.value.method_name == "execute_after_start"
     trigger = raised.value.trigger
     assert isinstance(trigger, ChannelOpenTrigger)
@@ -147,14 +147,14 @@ def deferred(name: str, *, given: Mapping[str, Any] | None = None, **changes: An
 
 
 def test_a_consumer_defers_before_it_claims_and_runs_when_the_channel_is_open(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
     trigger = deferred("scores", states=states(events="running"))
     assert (trigger.result, trigger.generation, trigger.producer_task) == ("events", 1, "g.events")
     assert (trigger.run_key, trigger.run_id, trigger.deadline) == (RUN.run_key, "r", None)
     assert (drivers.specs, attempts(recovery, "scores")) == ([], [])
 
-    run_stage("events")
+    run_region("events")
     operator = task("scores").prepare_for_execution()
     summary = operator.execute_after_start(
         task_context("g.scores", states=states(events="running")), {"deadline": None}
@@ -163,35 +163,35 @@ def test_a_consumer_defers_before_it_claims_and_runs_when_the_channel_is_open(
 
 
 def test_without_the_gate_it_would_have_claimed_at_once(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test before."""
     monkeypatch.setattr(StreamingApplication, "before_claim", lambda self, state: None)
     with pytest.raises(RegionFailed):
-        run_stage("scores", states=states(events="running"))
+        run_region("scores", states=states(events="running"))
     assert attempts(recovery, "scores") == [1]
 
 
 @pytest.mark.parametrize("state", ["failed", "upstream_failed", "removed"])
 def test_a_producer_that_is_over_in_airflow_ends_its_consumer_by_name(
-    recovery: Path, drivers: StageDrivers, state: str
+    recovery: Path, drivers: StreamingDrivers, state: str
 ) -> None:
     with pytest.raises(AirflowFailException, match=f"the task of its producer 'events' is {state}"):
-        run_stage("scores", states=states(events=state))
+        run_region("scores", states=states(events=state))
     assert attempts(recovery, "scores") == []
 
 
 def test_a_producer_that_a_person_marked_as_a_success_ends_its_consumer_too(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
     """It never said that all is there: nobody would feed the channel any more, nor end it."""
     client_of(recovery, "events").append(lambda state: open_producer(state, 1, subpartitions=1, schema=""))
     with pytest.raises(AirflowFailException, match="the task of its producer 'events' is success"):
-        run_stage("scores", states=states(events="success"))
+        run_region("scores", states=states(events="success"))
 
 
 def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the two tests before and of `test_a_producer_whose_consumer_never_comes_fails_by_name`."""
     monkeypatch.setattr(StreamingApplication, "_producer_state", lambda self, producer: None)
@@ -199,29 +199,29 @@ def test_without_its_producers_state_it_would_wait_for_one_that_never_comes(
 
 
 def test_a_consumer_that_can_read_all_of_it_starts_whatever_its_producer_is(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
-    run_stage("events")
-    assert run_stage("scores", states=states(events="failed"))["decision"] == "ran"
+    run_region("events")
+    assert run_region("scores", states=states(events="failed"))["decision"] == "ran"
 
 
 def test_what_a_producer_gave_up_with_is_told_and_waited_for_where_it_runs_again(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
     drivers.meanwhile = fail_with(RuntimeError("the lake has dried up"))
     with pytest.raises(AirflowFailException):
-        run_stage("events", given={"restart_strategy": NoRestart()})
+        run_region("events", given={"restart_strategy": NoRestart()})
     assert "the lake has dried up" in str(log_of(recovery, "events").failed)
 
     with pytest.raises(AirflowFailException, match=r"is failed: events has failed for good.*dried up"):
-        run_stage("scores", states=states(events="failed"))
+        run_region("scores", states=states(events="failed"))
     # Somebody clears both: the producer opens the channel once more.
     assert deferred("scores", states=states(events="queued")).generation == 1
 
 
-def test_a_skipped_producer_skips_its_consumer(recovery: Path, drivers: StageDrivers) -> None:
+def test_a_skipped_producer_skips_its_consumer(recovery: Path, drivers: StreamingDrivers) -> None:
     with pytest.raises(AirflowSkipException, match="its producer 'events' was skipped"):
-        run_stage("scores", states=states(events="skipped"))
+        run_region("scores", states=states(events="skipped"))
 
 
 def generation_read_by(spec: RegionSpec) -> int:
@@ -230,17 +230,17 @@ def generation_read_by(spec: RegionSpec) -> int:
     return spec.mode.input.generation
 
 
-def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, drivers: StageDrivers) -> None:
+def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, drivers: StreamingDrivers) -> None:
     run_all()
     new_generation(recovery, *STAGES)
     trigger = deferred("scores", states=states(events="running"), try_number=2)
     assert trigger.generation == 2
-    run_stage("events", try_number=2)
-    assert run_stage("scores", states=states(events="running"), try_number=2)["attempt"] == 2
+    run_region("events", try_number=2)
+    assert run_region("scores", states=states(events="running"), try_number=2)["attempt"] == 2
     assert generation_read_by(drivers.specs[-1]) == 2
 
 
-def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StageDrivers) -> None:
+def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StreamingDrivers) -> None:
     given = {"start_timeout_s": 0.01}
     trigger = deferred("scores", given=given, states=states(events="queued"))
     assert trigger.deadline is not None
@@ -251,25 +251,25 @@ def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StageDrivers) ->
 
 
 def test_without_a_triggerer_it_waits_in_the_task(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        run_stage("events")
+        run_region("events")
 
     monkeypatch.setattr("airflow_recovery.task.streaming_task.time", SimpleNamespace(sleep=sleep, time=time.time))
-    summary = run_stage("scores", given={"deferrable": False}, states=states(events="running"))
+    summary = run_region("scores", given={"deferrable": False}, states=states(events="running"))
     assert (summary["decision"], len(waits)) == ("ran", 1)
 
 
 def test_a_stage_that_is_kept_asks_nobody(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_all()
     monkeypatch.setattr(streaming_task, "look", lambda *arguments: pytest.fail("it looked at the channel"))
-    assert run_stage("table", try_number=2)["decision"] == "kept"
+    assert run_region("table", try_number=2)["decision"] == "kept"
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -277,21 +277,21 @@ def test_a_stage_that_is_kept_asks_nobody(
 
 @pytest.mark.parametrize(("slots", "each"), [(2, 1), (5, 2), (0, 1)])
 def test_fewer_slots_than_stages_are_refused_by_the_first_task(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, slots: int, each: int
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, slots: int, each: int
 ) -> None:
     monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
     with pytest.raises(AirflowFailException, match=f"Expected the pool 'own' to have {3 * each} slots") as raised:
-        run_stage("events", given={"pool": "own", "pool_slots": each})
+        run_region("events", given={"pool": "own", "pool_slots": each})
     assert "times max_active_runs" in str(raised.value)
     assert attempts(recovery, "events") == []
 
 
 @pytest.mark.parametrize("slots", [3, 128, -1, None])
 def test_enough_slots_or_nobody_to_ask(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, slots: int | None
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, slots: int | None
 ) -> None:
     monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
-    assert run_stage("events")["decision"] == "ran"
+    assert run_region("events")["decision"] == "ran"
 
 
 # --- being heard ------------------------------------------------------------------------------------------------------
@@ -304,16 +304,16 @@ def fail_with(error: Exception) -> Any:
     return fail
 
 
-def test_a_failure_that_is_retried_is_not_the_end_of_the_channel(recovery: Path, drivers: StageDrivers) -> None:
+def test_a_failure_that_is_retried_is_not_the_end_of_the_channel(recovery: Path, drivers: StreamingDrivers) -> None:
     drivers.meanwhile = fail_with(RuntimeError("once"))
     with pytest.raises(RegionFailed):
-        run_stage("events")
+        run_region("events")
     assert log_of(recovery, "events").failed is None
-    run_stage("events", try_number=2)
+    run_region("events", try_number=2)
     assert log_of(recovery, "events").is_finished
 
 
-def test_the_last_of_airflows_tries_is(recovery: Path, drivers: StageDrivers) -> None:
+def test_the_last_of_airflows_tries_is(recovery: Path, drivers: StreamingDrivers) -> None:
     drivers.meanwhile = fail_with(RuntimeError("again"))
     context = task_context("g.events", try_number=13)
     context["ti"].max_tries = 12
@@ -323,7 +323,7 @@ def test_the_last_of_airflows_tries_is(recovery: Path, drivers: StageDrivers) ->
 
 
 def test_a_try_that_was_cleared_meanwhile_says_nothing(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from airflow_recovery.errors import NotMine
 
@@ -336,12 +336,12 @@ def test_a_try_that_was_cleared_meanwhile_says_nothing(
 
     drivers.meanwhile = is_gone
     with pytest.raises(Exception, match="no"):
-        run_stage("events", given={"restart_strategy": NoRestart()})
+        run_region("events", given={"restart_strategy": NoRestart()})
     assert log_of(recovery, "events").failed is None
 
 
 def test_a_store_that_is_away_hides_no_failure(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away(*arguments: Any) -> bool:
         raise OSError("no route")
@@ -349,12 +349,12 @@ def test_a_store_that_is_away_hides_no_failure(
     monkeypatch.setattr(streaming_task, "give_up_output", away)
     drivers.meanwhile = fail_with(RuntimeError("the lake has dried up"))
     with pytest.raises(AirflowFailException, match="dried up"):
-        run_stage("events", given={"restart_strategy": NoRestart()})
+        run_region("events", given={"restart_strategy": NoRestart()})
     assert "could not be told" in caplog.text
 
 
 def test_a_running_consumer_hears_of_a_producer_that_was_killed_in_its_last_try(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process could say nothing; Airflow knows."""
     client = client_of(recovery, "events")
@@ -383,7 +383,7 @@ def test_a_running_consumer_hears_of_a_producer_that_was_killed_in_its_last_try(
 
 
 def test_the_end_of_a_stage_tells_its_ledger(
-    recovery: Path, drivers: StageDrivers, told: list[str], caplog: pytest.LogCaptureFixture
+    recovery: Path, drivers: StreamingDrivers, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     summaries = run_all()
@@ -398,10 +398,10 @@ def test_the_end_of_a_stage_tells_its_ledger(
 
 
 def test_the_note_is_for_people_and_fails_nobody(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no API server here, and no setting that names one."""
-    assert run_stage("events")["decision"] == "ran"
+    assert run_region("events")["decision"] == "ran"
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ def lose(folder: Path, records: int, *, attempt: int = 9) -> None:
 
 
 def test_the_audit_reads_every_channel_and_publishes(
-    recovery: Path, drivers: StageDrivers, told: list[str], caplog: pytest.LogCaptureFixture
+    recovery: Path, drivers: StreamingDrivers, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     run_all()
@@ -446,22 +446,22 @@ def unbudgeted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_that_is_exceeded_fails_the_run_by_name_and_publishes_nothing(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
-    run_stage("events")
+    run_region("events")
     with pytest.MonkeyPatch.context() as patched:
         unbudgeted(patched)
         lose(recovery, RECORDS_IN_ALL)
     drivers.views_above = 9
     for name in ("scores", "table"):
-        run_stage(name, states=states(events="success", scores="success"))
+        run_region(name, states=states(events="success", scores="success"))
     with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10") as raised:
         run_try(task("audit"))
     assert "Nothing is published" in str(raised.value)
     assert state_in(recovery, "g", *STAGES).newest_publish == 0
 
 
-def test_what_nobody_knows_is_reported_as_unknown_and_never_as_zero(recovery: Path, drivers: StageDrivers) -> None:
+def test_what_nobody_knows_is_reported_as_unknown_and_never_as_zero(recovery: Path, drivers: StreamingDrivers) -> None:
     dag = job_dag("dagjobs.streams:unreplayed")
     drivers.meanwhile = fail_with(RuntimeError("once"))
     with pytest.raises(RegionFailed):
@@ -473,21 +473,21 @@ def test_what_nobody_knows_is_reported_as_unknown_and_never_as_zero(recovery: Pa
 
 
 def test_what_an_altered_generation_left_behind_is_lost_and_counts_in_the_budget(
-    recovery: Path, drivers: StageDrivers
+    recovery: Path, drivers: StreamingDrivers
 ) -> None:
     """Nobody commits in the old generation any more, so no ledger has it."""
-    run_stage("events")
+    run_region("events")
     new_generation(recovery, "events", altered=True)
-    run_stage("events", try_number=2)
+    run_region("events", try_number=2)
     for name in ("scores", "table"):
-        run_stage(name, states=states(events="success", scores="success"))
+        run_region(name, states=states(events="success", scores="success"))
     assert generation_read_by(drivers.specs[-2]) == 2
     with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10"):
         run_try(task("audit"))
 
 
 def test_an_account_that_is_not_complete_is_not_published(
-    recovery: Path, drivers: StageDrivers, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_all()
 

@@ -19,7 +19,7 @@ from airflow_recovery.streaming.describe import RunLedger
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
-from streaming_run import RUN, StagedRun
+from streaming_run import RUN, StreamingRun
 
 TEXT = (Path(__file__).parents[2] / "docs" / "approximate.md").read_text(encoding="utf-8")
 LOSSY = APPROXIMATE(reconnect="latest", max_lost_records=5)
@@ -129,7 +129,7 @@ def test_control_the_chain_by_itself_is_not_refused() -> None:
 def test_the_table_of_show_has_these_columns() -> None:
     from airflow_recovery.streaming.run_channels import channel_reports
 
-    run = StagedRun(MemoryStore("memory://journal"), MemoryStore("memory://results"))
+    run = StreamingRun(MemoryStore("memory://journal"), MemoryStore("memory://results"))
     run.to_the_end()
     text = RunLedger(channel_reports(run.results, RUN, run.plan, run.state())).text()
     assert text is not None

@@ -67,14 +67,14 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_chain_has_three_stages() -> None:
+def test_the_chain_has_three_regions() -> None:
     from jobs.live_flights import live_flights
 
     from airflow_recovery import FailoverStrategy
-    from scripts.demo_approximate.live_run import SCORER, SINK, SOURCE, STAGES
+    from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, SOURCE
 
     regions = {region.name: region for region in live_flights.regions().regions}
-    assert tuple(regions) == STAGES
+    assert tuple(regions) == REGIONS
     assert regions[SOURCE].channels_out == (SOURCE,)
     assert [each.result for each in regions[SCORER].channels_in] == [SOURCE]
     assert [each.result for each in regions[SINK].channels_in] == [SCORER]
@@ -93,8 +93,8 @@ def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout.splitlines()[-1])
     assert document["errors"] == {}
-    stages: dict[str, Any] = {f"flights.{name}": [] for name in ("departures", "predicted", "delays_by_day")}
-    tasks = {**stages, "flights.audit": sorted(stages)}
+    regions: dict[str, Any] = {f"flights.{name}": [] for name in ("departures", "predicted", "delays_by_day")}
+    tasks = {**regions, "flights.audit": sorted(regions)}
     assert document["dags"] == {"live_flights": tasks, "live_flights_regional": tasks}
 
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 DEADLINE_S = 120
 
 
-class StageProcess:
+class ChannelEndProcess:
     def __init__(self, server: S3Server, uri: str, role: str, attempt: int, reconnect: Reconnect) -> None:
         arguments = [role, str(attempt), reconnect.value, uri, server.endpoint_url]
         self._process = subprocess.Popen(
@@ -80,7 +80,7 @@ class StageProcess:
                 stream.close()
 
 
-Start = Callable[[str, int, Reconnect], StageProcess]
+Start = Callable[[str, int, Reconnect], ChannelEndProcess]
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def channel_store(s3_server: S3Server) -> S3Store:
 @pytest.fixture
 def start(s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
     """Processes of stages, which end with the test."""
-    started: list[StageProcess] = []
+    started: list[ChannelEndProcess] = []
 
-    def start_one(role: str, attempt: int, reconnect: Reconnect) -> StageProcess:
-        started.append(StageProcess(s3_server, channel_store.base_uri, role, attempt, reconnect))
+    def start_one(role: str, attempt: int, reconnect: Reconnect) -> ChannelEndProcess:
+        started.append(ChannelEndProcess(s3_server, channel_store.base_uri, role, attempt, reconnect))
         return started[-1]
 
     yield start_one

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
-from streaming_run import RUN, StagedRun
+from streaming_run import RUN, StreamingRun
 
 from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook
@@ -24,11 +24,11 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.streaming.committed import committed_batches
 
 
-def run_of(**options: Any) -> StagedRun:
-    return StagedRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)
+def run_of(**options: Any) -> StreamingRun:
+    return StreamingRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)
 
 
-def committed(run: StagedRun, **options: Any) -> CommittedBatches:
+def committed(run: StreamingRun, **options: Any) -> CommittedBatches:
     return committed_batches(run.results, RUN, run.plan, run.state(), "totals", **options)
 
 
@@ -85,7 +85,7 @@ def test_the_hook_finds_them_by_the_logical_date(tmp_path: Path, monkeypatch: py
         each.mkdir()
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOURNAL", f"file://{journal}")
     monkeypatch.setenv("AIRFLOW__RECOVERY__RESULTS", f"file://{results}")
-    run = StagedRun(LocalStore(str(journal)), LocalStore(str(results)))
+    run = StreamingRun(LocalStore(str(journal)), LocalStore(str(results)))
     source, scorer, sink = run.source(), run.scorer(), run.sink()
     run.emit(source, 6)
     scorer.work()

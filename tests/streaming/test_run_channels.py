@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
 
 from fakes import MemoryStore
-from streaming_run import RUN, StagedRun
+from streaming_run import RUN, StreamingRun
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
@@ -32,11 +32,11 @@ from airflow_recovery.streaming.run_channels import (
 from airflow_recovery.testing import CountingStore, Verb
 
 
-def run_of(**options: object) -> StagedRun:
-    return StagedRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)  # type: ignore[arg-type]
+def run_of(**options: object) -> StreamingRun:
+    return StreamingRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)  # type: ignore[arg-type]
 
 
-def reports(run: StagedRun) -> dict[tuple[str, int], ChannelReport]:
+def reports(run: StreamingRun) -> dict[tuple[str, int], ChannelReport]:
     found = channel_reports(run.results, RUN, run.plan, run.state())
     return {(report.channel.edge, report.channel.generation): report for report in found}
 

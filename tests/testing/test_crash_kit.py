@@ -26,8 +26,8 @@ from airflow_recovery.testing.crash_kit import (
     CrashLoop,
     CrashPoint,
     Harm,
+    JobSetup,
     Scenario,
-    Stage,
     Step,
     Victim,
     Violation,
@@ -44,9 +44,9 @@ FENCED_TWICE = ("task of baton try 1, after claim 1", "task of baton try 2, befo
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Callable[..., Stage]:
-    def new(job: str = RELAY, scenario: Scenario = Scenario.RUN, root: str | None = None) -> Stage:
-        return Stage(job, root or f"file://{tmp_path}/root", tmp_path / "logs").scene(scenario)
+def setup(tmp_path: Path) -> Callable[..., JobSetup]:
+    def new(job: str = RELAY, scenario: Scenario = Scenario.RUN, root: str | None = None) -> JobSetup:
+        return JobSetup(job, root or f"file://{tmp_path}/root", tmp_path / "logs").for_scenario(scenario)
 
     return new
 
@@ -106,12 +106,12 @@ def test_control_a_plain_fork_copies_the_lock_that_nobody_lets_go(tmp_path: Path
         assert hangs(crasher, os.fork)
 
 
-def test_a_run_and_a_failover_pass_every_named_point(stage):
+def test_a_run_and_a_failover_pass_every_named_point(setup):
     """Those of a run, and those of a failover; a fence is passed after a crash."""
     found = {
         (point.point.when.value, point.point.step)
         for scenario in Scenario
-        for point in CrashLoop(stage(scenario=scenario)).points()
+        for point in CrashLoop(setup(scenario=scenario)).points()
     }
     both = {Step.PLAN, Step.CLAIM, Step.RESULT, Step.FINISH, Step.SETTLE, Step.DECISION, Step.LOST, Step.CLEAR}
     both |= {Step.RELEASE, Step.DELETE, Step.PUBLISH, Step.FLUSH, Step.REPORT, Step.SUBMIT}
@@ -119,16 +119,16 @@ def test_a_run_and_a_failover_pass_every_named_point(stage):
     assert found >= {("after", Step.TRY), ("after", Step.APPLICATION), ("before", Step.PROBE)}
 
 
-def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(stage):
-    loop = CrashLoop(stage())
+def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(setup):
+    loop = CrashLoop(setup())
     points = distinct(loop.points())
     loop.crash_all((point,) for point in points)
     assert loop.tally.crashes == len(points) > 30
 
 
-def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(stage):
+def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(setup):
     """A report, the wake-up, the moment before and after; and at some points of what the failover has run again."""
-    loop = CrashLoop(stage(scenario=Scenario.LOSS))
+    loop = CrashLoop(setup(scenario=Scenario.LOSS))
     points = distinct(loop.points())
     deciding = [point for point in points if (point.task, point.try_number) == ("goal", 2)]
     assert {point.step for point in deciding} >= {Step.LOST, Step.CLEAR}
@@ -138,9 +138,9 @@ def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(stage):
     assert loop.tally.crashes == len(deciding) + len(again[::4])
 
 
-def test_a_kill_and_a_freeze_at_every_step_of_a_commit(stage):
+def test_a_kill_and_a_freeze_at_every_step_of_a_commit(setup):
     """A token sink is rolled forward; where a probe-only one is in doubt, a person makes sure, and confirms."""
-    loop = CrashLoop(stage(LEDGERS))
+    loop = CrashLoop(setup(LEDGERS))
     points = [each for each in distinct(loop.points()) if each.step in (Step.COMMIT, Step.COMMITTED)]
     assert {point.task for point in points} == {"replaced", "probed"}
     loop.crash_all((point,) for point in points)
@@ -149,9 +149,9 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(stage):
     assert "ann confirms that turn 1 of probed@1 is dead" in doubtful.said
 
 
-def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(stage):
+def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(setup):
     """Whatever was committed counts once, and nothing is missing: the checker's I14, and the published rows."""
-    loop = CrashLoop(stage(DAILIES))
+    loop = CrashLoop(setup(DAILIES))
     points = [each for each in distinct(loop.points()) if (each.task, each.victim) == ("days", Victim.TASK)]
     parts = [point for point in points if point.step is Step.PART]
     assert parts
@@ -161,8 +161,8 @@ def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(stage):
     loop.crash(parts[-1], harm=Harm.FREEZE)
 
 
-def test_splits_that_are_committed_are_not_read_again(stage):
-    course = CrashLoop(stage(DAILIES)).crash(*at("task of days try 1, after part 2"))
+def test_splits_that_are_committed_are_not_read_again(setup):
+    course = CrashLoop(setup(DAILIES)).crash(*at("task of days try 1, after part 2"))
     again = [each.point for each in course.passed if (each.point.task, each.point.try_number) == ("days", 2)]
     assert {point.count for point in again if point.step is Step.PART} == {1}
     assert course.started == {"days": 2, "months": 1}
@@ -184,26 +184,26 @@ def test_fault_8_a_second_kill_while_recovering_from_the_first(tmp_path):
     assert tally.crashes >= 16
 
 
-def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(stage):
+def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(setup):
     """Wherever it stood: what it still wants to write, or to report, is refused."""
-    loop = CrashLoop(stage())
+    loop = CrashLoop(setup())
     points = [each for each in distinct(loop.points()) if each.victim is Victim.TASK]
     loop.crash_all(((point,) for point in points), harm=Harm.FREEZE)
     assert loop.tally.crashes == len(points) > 20
 
 
-def test_fault_6_what_was_finished_is_not_started_again(stage):
-    course = CrashLoop(stage()).crash(*at("task of baton try 1, before report 1"))
+def test_fault_6_what_was_finished_is_not_started_again(setup):
+    course = CrashLoop(setup()).crash(*at("task of baton try 1, before report 1"))
     assert course.started == {"baton": 1, "goal": 1}
 
 
-def test_fault_3_a_task_whose_driver_has_finished_is_not_started_again(stage):
-    course = CrashLoop(stage()).crash(*at("task of baton try 1, after finish 1"))
+def test_fault_3_a_task_whose_driver_has_finished_is_not_started_again(setup):
+    course = CrashLoop(setup()).crash(*at("task of baton try 1, after finish 1"))
     assert course.started == {"baton": 1, "goal": 1}
 
 
-def test_fault_4_results_without_a_finish_are_made_again(stage):
-    course = CrashLoop(stage()).crash(*at("task of baton try 1, before finish 1"))
+def test_fault_4_results_without_a_finish_are_made_again(setup):
+    course = CrashLoop(setup()).crash(*at("task of baton try 1, before finish 1"))
     assert course.started == {"baton": 2, "goal": 1}
     assert course.finished == {"baton": 1, "goal": 1}
 
@@ -218,12 +218,12 @@ def finds(loop: CrashLoop, what: str, *crashes: str, harm: Harm = Harm.KILL) -> 
     assert re.search("Again: python -m airflow_recovery.testing.crash_kit .* --crash 'task of ", str(error.value))
 
 
-def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(stage, monkeypatch):
+def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(setup, monkeypatch):
     monkeypatch.setattr(RegionState, "open_attempt", property(lambda self: None))
-    finds(CrashLoop(stage()), "I2 is violated", "task of baton try 1, after claim 1")
+    finds(CrashLoop(setup()), "I2 is violated", "task of baton try 1, after claim 1")
 
 
-def test_adopted_blindly_a_dead_attempt_passes_for_a_result(stage, monkeypatch):
+def test_adopted_blindly_a_dead_attempt_passes_for_a_result(setup, monkeypatch):
     def adopts(self, state, externals):
         opened = state.of(self._region).open_attempt
         if opened is None:
@@ -232,16 +232,16 @@ def test_adopted_blindly_a_dead_attempt_passes_for_a_result(stage, monkeypatch):
 
     act_on = RegionTask._act_on
     monkeypatch.setattr(RegionTask, "_act_on", adopts)
-    finds(CrashLoop(stage()), "storm|stuck|is open", "task of goal try 1, after result 2")
+    finds(CrashLoop(setup()), "storm|stuck|is open", "task of goal try 1, after result 2")
 
 
-def test_without_conditional_writes_a_zombie_finishes_what_was_fenced(stage, monkeypatch):
+def test_without_conditional_writes_a_zombie_finishes_what_was_fenced(setup, monkeypatch):
     monkeypatch.setattr(LocalStore, "put_if_absent", LocalStore.put)
     monkeypatch.setattr("airflow_recovery.testing.crash_kit.task_process.probe", lambda store: None)
-    finds(CrashLoop(stage()), "I[1-7]", "task of baton try 1, before finish 1", harm=Harm.FREEZE)
+    finds(CrashLoop(setup()), "I[1-7]", "task of baton try 1, before finish 1", harm=Harm.FREEZE)
 
 
-def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(stage, monkeypatch):
+def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(setup, monkeypatch):
     """Whoever looks back by one try only misses the attempt whose fence was killed, too."""
 
     def of_the_last_try(self):
@@ -257,12 +257,12 @@ def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(st
     open_attempt, real_execute = cast(Any, RegionState.open_attempt).func, RegionTask.execute
     monkeypatch.setattr(RegionState, "open_attempt", property(of_the_last_try))
     monkeypatch.setattr(RegionTask, "execute", execute)
-    loop = CrashLoop(stage())
+    loop = CrashLoop(setup())
     loop.crash(*at(FENCED_TWICE[0]))
     finds(loop, "I2 is violated", *FENCED_TWICE)
 
 
-def test_where_finished_regions_are_not_looked_for_they_run_again(stage, monkeypatch):
+def test_where_finished_regions_are_not_looked_for_they_run_again(setup, monkeypatch):
     evaluate = region_task.RegionTask._act_on
 
     def never_keeps(self, state, externals):
@@ -272,20 +272,20 @@ def test_where_finished_regions_are_not_looked_for_they_run_again(stage, monkeyp
         return self._run_attempt(state, {}, externals)
 
     monkeypatch.setattr(RegionTask, "_act_on", never_keeps)
-    finds(CrashLoop(stage()), "I7", "task of baton try 1, before report 1")
+    finds(CrashLoop(setup()), "I7", "task of baton try 1, before report 1")
 
 
-def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(stage, monkeypatch):
+def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(setup, monkeypatch):
     def refuses(*args):
         raise previous_attempt.AttemptLost("somebody else's")
 
     monkeypatch.setattr(region_task, "fence_previous_attempt", refuses)
-    finds(CrashLoop(stage()), "storm", "task of baton try 1, after claim 1")
+    finds(CrashLoop(setup()), "storm", "task of baton try 1, after claim 1")
 
 
-def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(stage, monkeypatch):
+def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(setup, monkeypatch):
     monkeypatch.setattr(region_task, "roll_forward", lambda run, prepared, *more: commit_own(run, prepared.outcome))
-    finds(CrashLoop(stage(LEDGERS)), "I10", "task of probed try 1, after commit 1")
+    finds(CrashLoop(setup(LEDGERS)), "I10", "task of probed try 1, after commit 1")
 
 
 # the command line

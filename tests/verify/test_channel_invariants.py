@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fakes import MemoryStore
-from streaming_run import RUN, StagedRun, parquet
+from streaming_run import RUN, StreamingRun, parquet
 
 from airflow_recovery.errors import LossBudgetExceeded
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
@@ -25,18 +25,18 @@ from airflow_recovery.verify.finding import Verdict
 Change = Callable[[dict[str, Any]], object]
 
 
-def run_of(**options: Any) -> StagedRun:
-    return StagedRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)
+def run_of(**options: Any) -> StreamingRun:
+    return StreamingRun(MemoryStore("memory://journal"), MemoryStore("memory://results"), **options)
 
 
 @pytest.fixture
-def ended() -> StagedRun:
+def ended() -> StreamingRun:
     run = run_of()
     run.to_the_end()
     return run
 
 
-def verify(run: StagedRun, **settings: Any) -> Report:
+def verify(run: StreamingRun, **settings: Any) -> Report:
     given: dict[str, Any] = {"results": run.results, **settings}
     identity: dict[str, Any] = {"dag_id": RUN.dag_id, "run_key": RUN.run_key, "group_id": RUN.group_id}
     return verify_run(run.journal_store, lambda location: run.results, **identity, **given)
@@ -47,7 +47,7 @@ def said(report: Report, invariant: int) -> str:
     return "; ".join([answer.said, *(f"{finding.expected} / {finding.found}" for finding in answer.findings)])
 
 
-def spoil(run: StagedRun, kind: str, change: Change, edge: str = "scored", *, last: bool = True) -> None:
+def spoil(run: StreamingRun, kind: str, change: Change, edge: str = "scored", *, last: bool = True) -> None:
     """Rewrite the last (or first) record of a kind, with a checksum that fits: as a faulty writer of ours would."""
     folder = run.client(edge).folder
     slots = [each.key for each in run.results.list(f"{folder.prefix}/log/")]
@@ -62,7 +62,7 @@ def spoil(run: StagedRun, kind: str, change: Change, edge: str = "scored", *, la
     raise AssertionError(f"no {kind} in the log of {edge}")
 
 
-def test_an_undisturbed_run(ended: StagedRun) -> None:
+def test_an_undisturbed_run(ended: StreamingRun) -> None:
     report = verify(ended, ended=True, deep=True)
     assert report.violated == (), report.text()
     assert said(report, 15).startswith("40 records in 2 channels, ")
@@ -123,14 +123,14 @@ def lose_what_is_read(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [widen, leave_out, lose_what_is_read])
-def test_a_record_that_is_not_committed_or_lost_exactly_once(ended: StagedRun, change: Change) -> None:
+def test_a_record_that_is_not_committed_or_lost_exactly_once(ended: StreamingRun, change: Change) -> None:
     spoil(ended, "plan", change)
     report = verify(ended)
     assert 15 in report.violated
     assert "of subpartition 0 read or lost once" in said(report, 15)
 
 
-def test_the_same_records_in_two_commits(ended: StagedRun) -> None:
+def test_the_same_records_in_two_commits(ended: StreamingRun) -> None:
     def again(body: dict[str, Any]) -> None:
         body["read"] = [[[0, end]] for end in body["end"]]
 
@@ -138,26 +138,26 @@ def test_the_same_records_in_two_commits(ended: StagedRun) -> None:
     assert 15 in verify(ended).violated
 
 
-def test_a_hole_in_the_log(ended: StagedRun) -> None:
+def test_a_hole_in_the_log(ended: StreamingRun) -> None:
     ended.results.delete([ended.client("raw").folder.slot(4)])
     report = verify(ended)
     assert 15 in report.violated
     assert "slot 4 before it / a hole" in said(report, 15)
 
 
-def test_a_slot_without_its_checksum(ended: StagedRun) -> None:
+def test_a_slot_without_its_checksum(ended: StreamingRun) -> None:
     key = ended.client("raw").folder.slot(4)
     ended.results.put(key, ended.results.get(key).body.replace(b'"crc":', b'"crc":1'))
     assert "checksum does not match" in said(verify(ended), 15)
 
 
-def test_records_that_nobody_published(ended: StagedRun) -> None:
+def test_records_that_nobody_published(ended: StreamingRun) -> None:
     spoil(ended, "epoch", lambda body: body["segments"][0].update(first=99))
     report = verify(ended)
     assert "of subpartition 0 next / 99" in said(report, 15)
 
 
-def test_an_owner_that_has_not_claimed_the_channel(ended: StagedRun) -> None:
+def test_an_owner_that_has_not_claimed_the_channel(ended: StreamingRun) -> None:
     spoil(ended, "view", lambda body: body.update(attempt=7))
     report = verify(ended)
     assert "a claim of sink@7 that names scored, generation 1 / none" in said(report, 15)
@@ -198,7 +198,7 @@ def test_a_consumer_that_finished_before_the_end_of_its_channel() -> None:
     assert "scored, generation 1 read to its end by sink@1 / 10 published, 5 done" in said(report, 15)
 
 
-def test_a_consumer_whose_producer_has_begun_another_generation_since(ended: StagedRun) -> None:
+def test_a_consumer_whose_producer_has_begun_another_generation_since(ended: StreamingRun) -> None:
     ended.journal().reset(reset_of("scorer"))
     ended.claim("scorer")
     ended.finish("scorer")
@@ -212,7 +212,7 @@ def reset_of(region: str) -> Any:
     return Reset(region, 1, "failover", "another schema", altered=True)
 
 
-def test_a_result_with_fewer_rows_than_were_committed(ended: StagedRun) -> None:
+def test_a_result_with_fewer_rows_than_were_committed(ended: StreamingRun) -> None:
     key = next(iter(ended.committed))
     whole = f"{ended.client('scored').folder.prefix}/{key}"
     ended.results.put(whole, parquet([*ended.committed[key], 1, 2, 3]))
@@ -221,7 +221,7 @@ def test_a_result_with_fewer_rows_than_were_committed(ended: StagedRun) -> None:
     assert "23 rows as committed, or 5 of the newest batch / 20 rows in totals of sink@1" in said(report, 15)
 
 
-def test_a_result_whose_batches_were_swept_is_not_compared(ended: StagedRun) -> None:
+def test_a_result_whose_batches_were_swept_is_not_compared(ended: StreamingRun) -> None:
     prefix = f"{ended.client('scored').folder.prefix}/out/"
     ended.results.delete([each.key for each in ended.results.list(prefix)])
     assert verify(ended, deep=True).violated == ()
@@ -262,14 +262,14 @@ def test_a_loss_that_nobody_knows_is_said() -> None:
     assert "raw#1 lost 0 and an unknown number at 1 restarts" in said(verify(run), 9)
 
 
-def test_without_the_store_of_results_it_says_so(ended: StagedRun) -> None:
+def test_without_the_store_of_results_it_says_so(ended: StreamingRun) -> None:
     report = verify(ended, results=None)
     answers = {answer.invariant: answer for answer in report.answers}
     assert answers[15].verdict is answers[9].verdict is Verdict.NOT_APPLICABLE
     assert answers[15].said == "the store of 2 channels was not given"
 
 
-def test_it_reads_every_slot_once_and_writes_nothing(ended: StagedRun) -> None:
+def test_it_reads_every_slot_once_and_writes_nothing(ended: StreamingRun) -> None:
     store = CountingStore(ended.results)
     verify(ended, results=store)
     read = [key for verb, key in store.requests if verb is Verb.GET]

@@ -16,7 +16,7 @@ in ``seams.FUNCTIONS`` makes it a point. *Not tested here*: processes that run a
 the real Airflow, whose processes `make drill` kills. POSIX only; without Linux, a driver may outlive its task.
 """
 
-from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario, Stage
+from airflow_recovery.testing.crash_kit.job_setup import Engine, JobSetup, Scenario
 from airflow_recovery.testing.crash_kit.kit import crash_test
 from airflow_recovery.testing.crash_kit.loop import CrashLoop, Tally, distinct
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, Victim, When
@@ -27,9 +27,9 @@ __all__ = [
     "CrashPoint",
     "Engine",
     "Harm",
+    "JobSetup",
     "Passed",
     "Scenario",
-    "Stage",
     "Step",
     "Tally",
     "Victim",

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario
-from airflow_recovery.testing.crash_kit.kit import EXAMPLE, crash_test, temporary_stage
+from airflow_recovery.testing.crash_kit.kit import EXAMPLE, crash_test, temporary_setup
 from airflow_recovery.testing.crash_kit.loop import COMMAND, CrashLoop
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
 from airflow_recovery.testing.s3_server import SERVERS
@@ -93,8 +93,8 @@ def _root(args: argparse.Namespace) -> Iterator[str | None]:
 
 def _one_run(args: argparse.Namespace, root: str | None) -> None:
     scenario = args.scenario or Scenario.RUN
-    with temporary_stage(args.job, _engine(args), root, args.params) as stage:
-        loop = CrashLoop(stage.scene(scenario))
+    with temporary_setup(args.job, _engine(args), root, args.params) as setup:
+        loop = CrashLoop(setup.for_scenario(scenario))
         if args.list:
             lines = [point.point.text for point in loop.points()]
         else:

@@ -15,7 +15,7 @@ from airflow_recovery.model.records import AttemptState
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import RACED
-from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, Scenario, Stage
+from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, JobSetup, Scenario
 from airflow_recovery.testing.crash_kit.plain_driver import rows_of
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed, Step, When
 from airflow_recovery.testing.crash_kit.supervisor import Supervisor
@@ -38,70 +38,70 @@ class Course:
     said: tuple[str, ...]
 
 
-def conduct(stage: Stage, armed: Mapping[CrashPoint, Harm]) -> Course:
+def conduct(setup: JobSetup, armed: Mapping[CrashPoint, Harm]) -> Course:
     """Run the scenario with these crashes, until everything is green; then ask the journal and the results.
 
     Raises `Violation` where the run does not end, where the independent checker finds an invariant broken, or where
     results that were promised are not there.
     """
-    stage.folder.mkdir(parents=True)
-    record = stage.folder / "points"
+    setup.folder.mkdir(parents=True)
+    record = setup.folder / "points"
     record.touch()
-    open_store(stage.journal).put(RACED, b"")  # eight writers at once are no points, and cost more than the rest
-    supervisor = Supervisor(stage, armed)
+    open_store(setup.journal).put(RACED, b"")  # eight writers at once are no points, and cost more than the rest
+    supervisor = Supervisor(setup, armed)
     try:
-        _until_green(stage, supervisor)
-        if stage.scenario is Scenario.LOSS:
-            _lose(stage, supervisor)
+        _until_green(setup, supervisor)
+        if setup.scenario is Scenario.LOSS:
+            _lose(setup, supervisor)
             record.write_text("")
-            _until_green(stage, supervisor)
+            _until_green(setup, supervisor)
     except Violation as violation:
         raise Violation("\n  ".join([str(violation), *supervisor.said])) from None
     finally:
         supervisor.kill_frozen()
     passed = tuple(Passed.from_json(line) for line in record.read_text(encoding="utf-8").splitlines())
-    return _look_at(stage, passed, tuple(supervisor.said))
+    return _look_at(setup, passed, tuple(supervisor.said))
 
 
-def _until_green(stage: Stage, supervisor: Supervisor) -> None:
+def _until_green(setup: JobSetup, supervisor: Supervisor) -> None:
     """With a person who, where a commit is in doubt, makes sure that its process is dead, and says so."""
     supervisor.until_green()
     while supervisor.in_doubt:
-        journal, _ = _open(stage)
+        journal, _ = _open(setup)
         for region in supervisor.in_doubt:
             supervisor.kill_frozen(region)
-            said = confirm_dead(journal, _state(stage, journal), region, "ann", "its process was looked for")
+            said = confirm_dead(journal, _state(setup, journal), region, "ann", "its process was looked for")
             supervisor.said.append(f"ann confirms that turn {said.turn} of {region}@{said.attempt} is dead")
             supervisor.airflow.clear(region, downstream=True)
         supervisor.in_doubt.clear()
         supervisor.until_green()
 
 
-def _lose(stage: Stage, supervisor: Supervisor) -> None:
+def _lose(setup: JobSetup, supervisor: Supervisor) -> None:
     """Somebody deletes results, and a person has the run's last results made once more."""
-    journal, results = _open(stage)
-    for region in stage.lost:
-        below = f"{journal.layout.data_of(region, _state(stage, journal).of(region).latest_attempt)}/"
+    journal, results = _open(setup)
+    for region in setup.lost:
+        below = f"{journal.layout.data_of(region, _state(setup, journal).of(region).latest_attempt)}/"
         results.delete([info.key for info in results.list(below)])
         supervisor.said.append(f"the results of {region} are deleted")
-    supervisor.airflow.clear(stage.lost[0], downstream=True)
+    supervisor.airflow.clear(setup.lost[0], downstream=True)
 
 
-def _look_at(stage: Stage, passed: tuple[Passed, ...], said: tuple[str, ...]) -> Course:
+def _look_at(setup: JobSetup, passed: tuple[Passed, ...], said: tuple[str, ...]) -> Course:
     report = verify_run(
-        open_store(stage.journal),
+        open_store(setup.journal),
         open_store,
-        dag_id=stage.identity.dag_id,
-        run_key=stage.identity.run_key,
-        group_id=stage.identity.group_id,
+        dag_id=setup.identity.dag_id,
+        run_key=setup.identity.run_key,
+        group_id=setup.identity.group_id,
         ended=True,
         deep=True,
     )
     if report.violated:
         raise Violation("\n  ".join([report.text(), *said]))
-    journal, results = _open(stage)
-    state = _state(stage, journal)
-    _check_target(stage, state, said)
+    journal, results = _open(setup)
+    state = _state(setup, journal)
+    _check_target(setup, state, said)
     finished = Counter(
         name
         for name, region in state.regions.items()
@@ -113,17 +113,17 @@ def _look_at(stage: Stage, passed: tuple[Passed, ...], said: tuple[str, ...]) ->
         for passing in passed
         if (passing.point.step, passing.point.when) == (Step.SUBMIT, When.BEFORE) and passing.point.task != PUBLISH
     )
-    return Course(passed, finished, started, _published_rows(stage, journal, state, results), said)
+    return Course(passed, finished, started, _published_rows(setup, journal, state, results), said)
 
 
-def _check_target(stage: Stage, state: RunState, said: tuple[str, ...]) -> None:
+def _check_target(setup: JobSetup, state: RunState, said: tuple[str, ...]) -> None:
     """I10: nothing was applied twice, and what counts was applied last."""
-    store = open_store(stage.target)
-    for region in stage.plan.record.regions:
+    store = open_store(setup.target)
+    for region in setup.plan.record.regions:
         current = state.of(region.name).current
         if region.commit is None or current is None:
             continue
-        found = applied(store, token_of(stage.identity, region.name, current.number).lineage)
+        found = applied(store, token_of(setup.identity, region.name, current.number).lineage)
         appended_twice = region.commit.mode is CommitMode.APPEND and len(found) != 1
         if appended_twice or len(set(found)) != len(found) or max(found, default=0) != current.number:
             what = f"I10: expected {region.name}@{current.number} to be committed once, and last; found {found}"
@@ -131,21 +131,21 @@ def _check_target(stage: Stage, state: RunState, said: tuple[str, ...]) -> None:
 
 
 def _published_rows(
-    stage: Stage, journal: Journal, state: RunState, results: ObjectStore
+    setup: JobSetup, journal: Journal, state: RunState, results: ObjectStore
 ) -> dict[str, tuple[str, ...]]:
     rows = {}
     for region in journal.read_publish(state.newest_publish).regions:
         outcome = state.of(region.region).attempts[region.attempt].outcome
-        if region.region in stage.finals and outcome is not None:
+        if region.region in setup.finals and outcome is not None:
             for manifest in outcome.outputs:
                 rows[f"{region.region}: {manifest.result}"] = tuple(rows_of(results, manifest))
     return rows
 
 
-def _open(stage: Stage) -> tuple[Journal, ObjectStore]:
-    journal = Journal(open_store(stage.journal), stage.identity, writer="crash test")
-    return journal, open_store(stage.results)
+def _open(setup: JobSetup) -> tuple[Journal, ObjectStore]:
+    journal = Journal(open_store(setup.journal), setup.identity, writer="crash test")
+    return journal, open_store(setup.results)
 
 
-def _state(stage: Stage, journal: Journal) -> RunState:
-    return journal.load(journal.list(stage.plan.regions))
+def _state(setup: JobSetup, journal: Journal) -> RunState:
+    return journal.load(journal.list(setup.plan.regions))

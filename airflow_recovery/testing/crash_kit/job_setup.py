@@ -40,7 +40,7 @@ class Scenario(str, Enum):
 
 
 @dataclass(frozen=True)
-class Stage:
+class JobSetup:
     """``reference`` is the job as ``package.module:name``. ``root`` is a URI; below it, runs get a place of their own.
 
     ``folder`` is on this machine and takes the processes' logs. Results of `Engine.SPARK` have to be there.
@@ -60,11 +60,11 @@ class Stage:
                 f"{', '.join(undecided)}, which decide theirs at run time: give literal keys for a crash test"
             )
 
-    def scene(self, scenario: Scenario) -> Stage:
+    def for_scenario(self, scenario: Scenario) -> JobSetup:
         """For the runs of one scenario."""
-        return replace(self.run(scenario.name.lower()), scenario=scenario)
+        return replace(self.for_run(scenario.name.lower()), scenario=scenario)
 
-    def run(self, name: str) -> Stage:
+    def for_run(self, name: str) -> JobSetup:
         """For one run."""
         return replace(self, root=f"{self.root}/{name}", folder=self.folder / name)
 

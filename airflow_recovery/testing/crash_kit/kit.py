@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airflow_recovery.testing.crash_kit.job_setup import Engine, Scenario, Stage
+from airflow_recovery.testing.crash_kit.job_setup import Engine, JobSetup, Scenario
 from airflow_recovery.testing.crash_kit.loop import CrashLoop, Tally, distinct
 from airflow_recovery.testing.crash_kit.points import Harm, Victim
 
@@ -53,9 +53,9 @@ def crash_test(  # noqa: PLR0913 - options of a drill, each with its default
     Raises `Violation`, whose message names the crash, and `RecoveryError` for a job that can't be run.
     """
     tally = Tally()
-    with temporary_stage(job, engine, root, params or {}) as stage:
-        for scenario in stage.scenarios if scenarios is None else scenarios:
-            loop = CrashLoop(stage.scene(scenario), tally)
+    with temporary_setup(job, engine, root, params or {}) as setup:
+        for scenario in setup.scenarios if scenarios is None else scenarios:
+            loop = CrashLoop(setup.for_scenario(scenario), tally)
             points = loop.points()
             tell(f"{scenario.value}: {len(points)} points, {len(distinct(points))} of them distinct")
             tasks = [(point,) for point in distinct(points) if point.victim is Victim.TASK]
@@ -81,8 +81,8 @@ def _some(all_of_them: list[T], number: int | None, seed: int) -> list[T]:
 
 
 @contextmanager
-def temporary_stage(job: str, engine: Engine, root: str | None, params: Mapping[str, Any]) -> Iterator[Stage]:
-    """A stage with a temporary folder for its logs, and for all of it without a ``root``."""
+def temporary_setup(job: str, engine: Engine, root: str | None, params: Mapping[str, Any]) -> Iterator[JobSetup]:
+    """A set-up with a temporary folder for its logs, and for all of it without a ``root``."""
     with tempfile.TemporaryDirectory(prefix="airflow-recovery-crashes-") as name:
         place = f"{(root or f'file://{name}').rstrip('/')}/crash-test-{uuid.uuid4().hex}"
-        yield Stage(job, place, Path(name) / "logs", engine, params=dict(params))
+        yield JobSetup(job, place, Path(name) / "logs", engine, params=dict(params))

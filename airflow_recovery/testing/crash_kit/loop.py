@@ -14,7 +14,7 @@ from itertools import count
 
 from airflow_recovery.testing.crash_kit.course import Course, conduct
 from airflow_recovery.testing.crash_kit.forked import forked
-from airflow_recovery.testing.crash_kit.job_setup import Engine, Stage
+from airflow_recovery.testing.crash_kit.job_setup import Engine, JobSetup
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Passed
 from airflow_recovery.testing.crash_kit.warmth import warm_up
 from airflow_recovery.testing.simulation.settings import Violation
@@ -40,16 +40,16 @@ class Tally:
 
 
 class CrashLoop:
-    """Crashes in the runs of one stage. Every run must come to what the undisturbed run came to:
+    """Crashes in the runs of one set-up. Every run must come to what the undisturbed run came to:
 
     - each invariant holds (`airflow_recovery.verify`), and the published rows are the same;
     - each region has finished as often as undisturbed: no finished region ran again;
     - no more drivers were started than undisturbed, but one for each crash of a try of that very region.
     """
 
-    def __init__(self, stage: Stage, tally: Tally | None = None) -> None:
+    def __init__(self, setup: JobSetup, tally: Tally | None = None) -> None:
         warm_up()
-        self._stage = stage
+        self._setup = setup
         self._numbers = count(1)
         self.tally = tally or Tally()
 
@@ -118,15 +118,15 @@ class CrashLoop:
                 return
 
     def _conduct(self, armed: Mapping[CrashPoint, Harm]) -> Course:
-        stage = self._stage.run(f"run-{next(self._numbers)}")
+        setup = self._setup.for_run(f"run-{next(self._numbers)}")
         started_s = time.monotonic()
         try:
-            course = forked(lambda: conduct(stage, armed))
+            course = forked(lambda: conduct(setup, armed))
         except Violation as violation:
             raise Violation(f"{violation}\n{self._again(armed)}") from None
         self.tally.runs += 1
         self.tally.seconds += time.monotonic() - started_s
-        shutil.rmtree(stage.folder, ignore_errors=True)
+        shutil.rmtree(setup.folder, ignore_errors=True)
         return course
 
     def _check(self, armed: Mapping[CrashPoint, Harm], course: Course, undisturbed: Course) -> None:
@@ -152,12 +152,12 @@ class CrashLoop:
 
     def _again(self, armed: Mapping[CrashPoint, Harm]) -> str:
         """How to have this run once more."""
-        stage = self._stage
-        words = [stage.reference, "--scenario", stage.scenario.name.lower()]
-        if stage.engine is Engine.SPARK:
+        setup = self._setup
+        words = [setup.reference, "--scenario", setup.scenario.name.lower()]
+        if setup.engine is Engine.SPARK:
             words.append("--spark")
-        if stage.params:
-            words += ["--params", json.dumps(dict(stage.params))]
+        if setup.params:
+            words += ["--params", json.dumps(dict(setup.params))]
         for point in armed:
             words += ["--crash", point.text]
         if Harm.FREEZE in armed.values():

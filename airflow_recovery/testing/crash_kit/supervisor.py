@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError, SinkInDoubt
-from airflow_recovery.testing.crash_kit.job_setup import Engine, Stage
+from airflow_recovery.testing.crash_kit.job_setup import Engine, JobSetup
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
 from airflow_recovery.testing.crash_kit.task_process import BROKE, ENDED, FROZEN, be_the_task
 from airflow_recovery.testing.fake_airflow import FakeAirflow
@@ -42,12 +42,12 @@ class Supervisor:
     ``in_doubt``: regions with a commit that a person has to decide; they are marked as failed until then.
     """
 
-    stage: Stage
+    setup: JobSetup
     armed: Mapping[CrashPoint, Harm]
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.airflow = FakeAirflow(self.stage.tasks, retries=RETRIES)
+        self.airflow = FakeAirflow(self.setup.tasks, retries=RETRIES)
         self.in_doubt: set[str] = set()
         self._frozen: list[_Frozen] = []
 
@@ -86,7 +86,7 @@ class Supervisor:
         if pid == 0:
             os.setpgid(0, 0)
             ours.close()
-            be_the_task(self.stage, own, self.airflow.grant(task), self.armed, theirs)
+            be_the_task(self.setup, own, self.airflow.grant(task), self.armed, theirs)
         theirs.close()
         with suppress(OSError):  # the child does it too; whoever comes second changes nothing
             os.setpgid(pid, pid)
@@ -101,7 +101,7 @@ class Supervisor:
         """Answer the process until it ends or is frozen."""
         ended = None
         while True:
-            if not pipe.poll(_SILENT_S[self.stage.engine]):
+            if not pipe.poll(_SILENT_S[self.setup.engine]):
                 _reap(pid)
                 raise Violation(f"{own.task_id} try {own.try_number} hangs")
             try:

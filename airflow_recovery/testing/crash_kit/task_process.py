@@ -33,7 +33,7 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.testing.crash_kit.application import Drive, ForkedApplication
 from airflow_recovery.testing.crash_kit.crasher import Crasher
-from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, Engine, Stage
+from airflow_recovery.testing.crash_kit.job_setup import PUBLISH, Engine, JobSetup
 from airflow_recovery.testing.crash_kit.plain_driver import drive_plain
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm, Step, When
 from airflow_recovery.testing.crash_kit.seams import install
@@ -49,22 +49,22 @@ BROKE = "broke"
 
 
 def be_the_task(
-    stage: Stage, own: TaskTry, grant: RetryGrant, armed: Mapping[CrashPoint, Harm], airflow: Connection
+    setup: JobSetup, own: TaskTry, grant: RetryGrant, armed: Mapping[CrashPoint, Harm], airflow: Connection
 ) -> NoReturn:
     """In a forked process: run the try, tell ``airflow`` how it ended, and end the process."""
     try:
         die_with_parent()
-        _write_into(stage, own)
+        _write_into(setup, own)
         crasher = Crasher(
             own.task_id,
             own.try_number,
-            record=stage.folder / "points",
+            record=setup.folder / "points",
             armed=armed,
             announce=lambda: airflow.send((FROZEN,)),
         )
-        install(crasher, stage.results)
+        install(crasher, setup.results)
         crasher.passes(When.AFTER, Step.TRY)
-        ended = _try(stage, own, grant, PipeClearClient(airflow, crasher), crasher)
+        ended = _try(setup, own, grant, PipeClearClient(airflow, crasher), crasher)
         with crasher.around(Step.REPORT):
             airflow.send((ENDED, *ended))
             airflow.recv()
@@ -77,32 +77,32 @@ def be_the_task(
 
 
 def _try(
-    stage: Stage, own: TaskTry, grant: RetryGrant, clear_client: PipeClearClient, crasher: Crasher
+    setup: JobSetup, own: TaskTry, grant: RetryGrant, clear_client: PipeClearClient, crasher: Crasher
 ) -> tuple[str, str]:
     log = logging.getLogger("crash_kit")
-    settings = RecoverySettings(journal=stage.journal, results=stage.results)
+    settings = RecoverySettings(journal=setup.journal, results=setup.results)
     stores = open_stores(settings)
     writer = uuid.uuid4().hex
-    events = EventWriter(stores.journal, stage.identity, writer, flush_interval_s=ONLY_AT_THE_END_S)
+    events = EventWriter(stores.journal, setup.identity, writer, flush_interval_s=ONLY_AT_THE_END_S)
     run = Run(
-        plan=stage.plan.record,
-        journal=Journal(stores.journal, stage.identity, writer=writer, listener=Recorder(events.record, _now)),
+        plan=setup.plan.record,
+        journal=Journal(stores.journal, setup.identity, writer=writer, listener=Recorder(events.record, _now)),
         task_instances=clear_client,
         available=ResultProber(_opener(stores)),
-        task_keys={name: name for name in stage.plan.regions},
+        task_keys={name: name for name in setup.plan.regions},
         task=TaskIdentity("run 1", own.try_number, own.ti_id, grant),
         now=_now,
         log=log,
         events=events,
         publish_keys=(PUBLISH,),
-        open_committer=lambda spec: StandInTarget(open_store(stage.target), spec, crasher),
+        open_committer=lambda spec: StandInTarget(open_store(setup.target), spec, crasher),
     )
     try:
         if own.task_id == PUBLISH:
             PublishTask(run).execute()
             release_published(run, stores.results, settings.retention)
         else:
-            _region_task(stage, own.task_id, run, stores, crasher).execute()
+            _region_task(setup, own.task_id, run, stores, crasher).execute()
             release_consumed(run, own.task_id, stores.results, settings.retention)
     except RecoveryError as error:
         log.error("The try fails: %s: %s", type(error).__name__, error)
@@ -112,17 +112,17 @@ def _try(
     return "success", ""
 
 
-def _region_task(stage: Stage, region: str, run: Run, stores: Stores, crasher: Crasher) -> RegionTask:
+def _region_task(setup: JobSetup, region: str, run: Run, stores: Stores, crasher: Crasher) -> RegionTask:
     program = RegionProgram(
-        job=stage.job,
-        ref=stage.reference,
-        region=stage.plan.regions[region],
-        facts=stage.facts,
-        identity=stage.identity,
+        job=setup.job,
+        ref=setup.reference,
+        region=setup.plan.regions[region],
+        facts=setup.facts,
+        identity=setup.identity,
         stores=stores,
         log=run.log,
     )
-    application = ForkedApplication(program, _drive(stage.engine), crasher)
+    application = ForkedApplication(program, _drive(setup.engine), crasher)
     return RegionTask(run, region, application, prepare_journal=lambda: probe(stores.journal))
 
 
@@ -146,9 +146,9 @@ def _opener(stores: Stores) -> Callable[[str], ObjectStore]:
     return open_location
 
 
-def _write_into(stage: Stage, own: TaskTry) -> None:
+def _write_into(setup: JobSetup, own: TaskTry) -> None:
     """The log of the try, for this process and its driver."""
-    path = stage.folder / f"{own.task_id} try {own.try_number}.log"
+    path = setup.folder / f"{own.task_id} try {own.try_number}.log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     # Without a buffer: its lock, which a thread of the task holds while it writes, would stay locked in the driver.
     raw = io.FileIO(descriptor, "w", closefd=False)

@@ -17,7 +17,7 @@ from airflow_recovery.journal import journal
 from airflow_recovery.results import sweep
 from airflow_recovery.store.object_store import ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
-from airflow_recovery.testing.simulation.strands import Killed, Strand, stage
+from airflow_recovery.testing.simulation.strands import Killed, Strand, current_runner
 
 _ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.")
 
@@ -41,7 +41,7 @@ class HelperThread:
 
     def start(self) -> None:
         """The strand may be chosen from now on."""
-        current = stage().current
+        current = current_runner().current
         assert current is not None
         if current.process.is_dead:
             raise Killed(self.name)
@@ -52,7 +52,7 @@ class HelperThread:
         """Wait for its end. A time-out is not simulated."""
         del timeout
         if self._strand is not None:
-            stage().join(self._strand)
+            current_runner().join(self._strand)
 
     def is_alive(self) -> bool:
         """Started and not ended."""

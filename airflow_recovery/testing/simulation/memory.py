@@ -14,7 +14,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import JournalListener
 from airflow_recovery.model.records import Record, RunIdentity
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
-from airflow_recovery.testing.simulation.strands import stage
+from airflow_recovery.testing.simulation.strands import current_runner
 
 R = TypeVar("R", bound=Record)
 
@@ -31,7 +31,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         """What a process calls that waits."""
-        stage().sleep(self.now_s + seconds)
+        current_runner().sleep(self.now_s + seconds)
 
 
 @dataclass(frozen=True)
@@ -126,23 +126,23 @@ class ProcessStore:
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         """One request."""
-        stage().switch(f"PUT {key}")
+        current_runner().switch(f"PUT {key}")
         return self._way.put_if_absent(key, body)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
         """One request."""
-        stage().switch(f"PUT {key}")
+        current_runner().switch(f"PUT {key}")
         return self._way.put(key, body)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """One request."""
-        stage().switch(f"GET {key}")
+        current_runner().switch(f"GET {key}")
         return self._way.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """One request a page; what is written in between shows on later pages only."""
         while True:
-            stage().switch(f"LIST {prefix}")
+            current_runner().switch(f"LIST {prefix}")
             if self._page_keys is None:
                 yield from self._way.list(prefix, start_after=start_after)
                 return
@@ -156,7 +156,7 @@ class ProcessStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         """One request."""
-        stage().switch("DELETE")
+        current_runner().switch("DELETE")
         self._way.delete(keys)
 
 

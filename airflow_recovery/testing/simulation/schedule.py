@@ -12,7 +12,7 @@ from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_t
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
-from airflow_recovery.testing.simulation.strands import Process, Stage, Strand, Terminated, stage
+from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner, Terminated, current_runner
 from airflow_recovery.testing.simulation.troubles import PAUSED, Trouble, Troubles
 from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
 from airflow_recovery.testing.simulation.world import World
@@ -70,7 +70,7 @@ class Schedule:
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
         self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
-        self._stage = Stage(self._choose)
+        self._runner = StrandRunner(self._choose)
         # Some schedules let one process run for long, others change at every request.
         self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
         self._trouble_rate = self.rng.choice([0.005, 0.02, 0.1])
@@ -81,7 +81,7 @@ class Schedule:
         """To its end. Raises `Violation`."""
         try:
             with one_thread_at_a_time():
-                self._stage.run()
+                self._runner.run()
         except Violation as violation:
             tail = "\n  ".join(self._told()[-TRACE_TAIL:])
             raise Violation(f"seed {self.seed}: {violation}\n{self.settings.text()}\n  {tail}") from None
@@ -284,19 +284,19 @@ class Schedule:
             if Trouble.MARK not in self.settings.troubles:
                 raise Violation(f"{task}: {error}") from error
             # Somebody has called the lost producer a success, before it looked. The message says to clear it.
-            stage().switch("reports failure: InputUnreachable")
+            current_runner().switch("reports failure: InputUnreachable")
             if airflow.end(own, "failed"):
                 self.note("USER clears all")
                 airflow.clear_all()
         except (RecoveryError, Terminated) as error:
-            stage().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
+            current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
             if airflow.end(own, "failed") and isinstance(error, STOPPED):
                 airflow.mark(task, "failed")
                 self._stopped[task] = error
         except Exception as error:
             raise Violation(f"{task} raises {error!r}") from error
         else:
-            stage().switch(f"reports success with {attempt or 'a publish'}")
+            current_runner().switch(f"reports success with {attempt or 'a publish'}")
             if airflow.end(own, "success"):
                 if attempt is not None:
                     self.served[task] = attempt
@@ -317,7 +317,7 @@ class Schedule:
     def _who(self) -> str:
         if self.hand is not None:
             return self.hand
-        current = self._stage.current
+        current = self._runner.current
         return current.process.name if current is not None else "nobody"
 
     def note(self, what: str | None) -> None:

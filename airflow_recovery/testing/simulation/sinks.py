@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
 from airflow_recovery.testing.simulation.settings import Violation
-from airflow_recovery.testing.simulation.strands import stage
+from airflow_recovery.testing.simulation.strands import current_runner
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule
@@ -38,7 +38,7 @@ def _confirm(schedule: Schedule, task: str) -> None:
         state = journal.load(journal.list(schedule.world.job.regions))
         confirm_dead(journal, state, task, "user", "killed it myself")
     except RecoveryError as error:
-        stage().switch(f"is refused: {type(error).__name__}")
+        current_runner().switch(f"is refused: {type(error).__name__}")
     schedule.world.airflow.clear(task, downstream=True)
 
 

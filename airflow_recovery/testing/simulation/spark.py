@@ -21,7 +21,7 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
-from airflow_recovery.testing.simulation.strands import Process, Strand, stage
+from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
 
 PARTS = 2
@@ -91,7 +91,7 @@ class FakeSpark(SparkApplication):
             cluster.processes.append(driver)
             strand = Strand(driver, lambda: self._drive(attempt))
             driver.strands.append(strand)
-            stage().join(strand)
+            current_runner().join(strand)
         else:
             self._drive(attempt)
         if self._error is not None:

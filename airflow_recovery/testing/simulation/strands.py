@@ -58,7 +58,7 @@ class Strand:
         return self.waits_for is None or self.waits_for.is_over
 
 
-class Stage:
+class StrandRunner:
     """Runs strands until ``choose`` returns `None`, or anybody raises what no process may raise.
 
     ``choose(last)`` is asked who goes on; ``last`` has just come to a switch point, or has ended.
@@ -77,8 +77,8 @@ class Stage:
 
         Whoever is left then dies, so that its thread is free again.
         """
-        global _stage
-        _stage = self
+        global _runner
+        _runner = self
         try:
             self._hand_over(self._ask(None))
             self._over.acquire()
@@ -87,7 +87,7 @@ class Stage:
             self._hand_over(self._next_to_die(None))
             self._over.acquire()
         finally:
-            _stage = None
+            _runner = None
         if error is not None:
             raise error
 
@@ -154,7 +154,7 @@ class Stage:
             return
         if chosen.worker is None:
             chosen.worker = _idle.pop() if _idle else _Worker()
-            chosen.worker.strand, chosen.worker.stage = chosen, self
+            chosen.worker.strand, chosen.worker.runner = chosen, self
             self._begun.append(chosen)
         chosen.worker.baton.release()
 
@@ -185,22 +185,22 @@ class _Worker:
         self.baton = threading.Lock()
         self.baton.acquire()
         self.strand: Strand | None = None
-        self.stage: Stage | None = None
+        self.runner: StrandRunner | None = None
         threading.Thread(target=self._work, name="simulated process", daemon=True).start()
 
     def _work(self) -> None:
         while True:
             self.baton.acquire()
-            assert self.stage is not None
+            assert self.runner is not None
             assert self.strand is not None
-            self.stage.perform(self.strand)
+            self.runner.perform(self.strand)
 
 
 _idle: list[_Worker] = []
-_stage: Stage | None = None
+_runner: StrandRunner | None = None
 
 
-def stage() -> Stage:
-    """The stage that is running in this interpreter; one runs at a time."""
-    assert _stage is not None, "no simulation is running"
-    return _stage
+def current_runner() -> StrandRunner:
+    """The one that is running in this interpreter; one runs at a time."""
+    assert _runner is not None, "no simulation is running"
+    return _runner

@@ -14,7 +14,7 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
-from airflow_recovery.testing.simulation.strands import stage
+from airflow_recovery.testing.simulation.strands import current_runner
 
 if TYPE_CHECKING:
     from airflow_recovery.testing.simulation.schedule import Schedule
@@ -33,12 +33,12 @@ def restart(schedule: Schedule, request: Request) -> None:
         found = plan(world.job.plan, state, ResultProber(lambda location: results), request)
         applied = apply_plan(journal, found, "user")
     except RecoveryError as error:
-        stage().switch(f"is refused: {type(error).__name__}")
+        current_runner().switch(f"is refused: {type(error).__name__}")
         return
     # A clear of the region alone, as in Airflow's own UI, is as good: `final_check` finds who else has to run.
     reset = {pin.region for pin in applied.resets}
     clear = [name for name in applied.clear if name in reset] if schedule.rng.random() < 0.5 else applied.clear
-    stage().switch(f"clears {', '.join(clear)}")
+    current_runner().switch(f"clears {', '.join(clear)}")
     clear_for_restart(schedule, clear)
     clear_for_restart(schedule, [name for name in applied.at_work if world.airflow.state(name) != "running"])
     for pin in applied.resets:
@@ -63,7 +63,7 @@ def purge(schedule: Schedule) -> None:
         schedule.world.clock.sleep(pause_s)
         if not _sweep(schedule, options):
             return
-    stage().switch("the run is made again")
+    current_runner().switch("the run is made again")
     schedule.begins_anew()
 
 

@@ -24,7 +24,7 @@ from airflow_recovery.testing.simulation.ledger import Ledger
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.network import Network
 from airflow_recovery.testing.simulation.spark import Cluster, FakeSpark
-from airflow_recovery.testing.simulation.strands import Process, stage
+from airflow_recovery.testing.simulation.strands import Process, current_runner
 
 PUBLISH = "publish"
 RETRIES = 1_000_000
@@ -134,7 +134,7 @@ class World:
                 self.cluster.heartbeat_timeout_s, clock=lambda: self.clock.now_s, sleep=self.clock.sleep
             ),
             is_live_run=lambda run_id: run_id == f"run {self.run_number}",
-            open_committer=lambda spec: self.target.committer(spec, lambda request: stage().switch(request)),
+            open_committer=lambda spec: self.target.committer(spec, lambda request: current_runner().switch(request)),
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
@@ -155,4 +155,4 @@ class World:
 
 
 def _ask_airflow(request: str) -> None:
-    stage().switch(f"airflow: {request}")
+    current_runner().switch(f"airflow: {request}")

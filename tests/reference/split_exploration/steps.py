@@ -40,9 +40,9 @@ from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
     VERTEX,
     Log,
+    Phase,
     Process,
     Region,
-    Stage,
     Task,
     Tried,
     World,
@@ -106,7 +106,7 @@ class Steps:
 
     def _work(self, world: World) -> Iterator[tuple[Step, World]]:
         for at, each in enumerate(world.processes):
-            yield (each.stage, _who(each)), self._proceeded(world, at)
+            yield (each.phase, _who(each)), self._proceeded(world, at)
         running = {process.subtask for process in world.processes if process.is_live}
         for subtask in range(world.subtasks):
             if world.tasks[subtask] == Task.CLEARED and subtask not in running:
@@ -121,7 +121,7 @@ class Steps:
     def _proceeded(self, world: World, at: int) -> World:
         process = world.processes[at]
         try:
-            world, after = _STAGES[process.stage](self, world, process)
+            world, after = _PHASES[process.phase](self, world, process)
         except (SplitsVanished, UserCodeError):
             world, after = _ended(world, process, Task.NAMED), None
         except AttemptLost:
@@ -151,28 +151,28 @@ class Steps:
         if not world.is_published and not (needs_others and Task.NAMED in world.tasks[: world.subtasks]):
             raise Violation(f"stuck: nothing more happens, and nothing was published: {world.tasks}")
 
-    # the stages of a try
+    # the phases of a try
 
     def _list(self, world: World, process: Process) -> tuple[World, Process | None]:
         if not self.case.is_dynamic:
-            return world, process._replace(stage=Stage.ENTER, told=world.listing, seen=len(world.generations))
+            return world, process._replace(phase=Phase.ENTER, told=world.listing, seen=len(world.generations))
         record = dynamic_splits.rescaled(world.log.book, process.subtasks, VERTEX, self.case.vanished)
         if record is not None:
             world = world._replace(log=world.log.added(record))
-        return world, process._replace(stage=Stage.ENTER, told=world.listing, seen=world.log.book.listings)
+        return world, process._replace(phase=Phase.ENTER, told=world.listing, seen=world.log.book.listings)
 
     def _enter(self, world: World, process: Process) -> tuple[World, Process | None]:
         if not self.case.is_dynamic:
             return self._enter_generation(world, process)
         book = world.log.book
         if book.listings != process.seen:
-            return world, process._replace(stage=Stage.LIST)
+            return world, process._replace(phase=Phase.LIST)
         told = Enumeration({each.key: each for each in process.told})
         record = dynamic_splits.news(book, told, VERTEX, self.case.vanished, log)
         if record is not None:
             world = world._replace(log=world.log.added(record))
         found = dynamic_splits.to_read(world.log.book, self.case.vanished)
-        return world, process._replace(stage=Stage.LOOK, told=found)
+        return world, process._replace(phase=Phase.LOOK, told=found)
 
     def _enter_generation(self, world: World, process: Process) -> tuple[World, Process | None]:
         records = world.generations[: process.seen]
@@ -185,7 +185,7 @@ class Steps:
         if found.is_new(before):
             if len(world.generations) > process.seen:
                 if world.generations[process.seen].parallelism != process.subtasks:
-                    return world, process._replace(stage=Stage.LIST)
+                    return world, process._replace(phase=Phase.LIST)
                 assignment = Assignment.of_record(world.generations[process.seen])  # the winner's
             else:
                 assignment = found.assignment
@@ -199,7 +199,7 @@ class Steps:
             own += [each for each in assignment.gone_of(process.subtask) if each.key in committed]
         if not own:
             return _ended(world, process, Task.NAMED), None
-        return world, process._replace(stage=Stage.LOOK, told=tuple(in_order(own)))
+        return world, process._replace(phase=Phase.LOOK, told=tuple(in_order(own)))
 
     def _look(self, world: World, process: Process) -> tuple[World, Process | None]:
         region = world.regions[process.subtask]
@@ -208,7 +208,7 @@ class Steps:
             process = process._replace(is_late=False)
             # A fence: it loses against a finish, and is put where there is no outcome.
             return _put(world, process.subtask, len(region.attempts), is_fenced=True), process
-        seen = process._replace(stage=Stage.JUDGE, region=region)
+        seen = process._replace(phase=Phase.JUDGE, region=region)
         return (world, seen) if self.case.is_fine else self._evaluate(world, seen)
 
     def _evaluate(self, world: World, process: Process) -> tuple[World, Process | None]:
@@ -231,7 +231,7 @@ class Steps:
         )
         self._check_kept(world, process, {key for n in numbers_of(base) for key in part_of(subtask, region, *n).splits})
         number = len(region.attempts) + 1
-        return world, process._replace(stage=Stage.CLAIM, region=None, attempt=number, base=base)
+        return world, process._replace(phase=Phase.CLAIM, region=None, attempt=number, base=base)
 
     def _check_kept(self, world: World, process: Process, adopted: set[str]) -> None:
         if self.case.vanished is not Vanished.KEEP:
@@ -255,7 +255,7 @@ class Steps:
         tried = Tried(process.code, process.subtasks, process.told, process.base)
         region = region._replace(attempts=(*region.attempts, tried))
         return world._replace(regions=_at(world.regions, process.subtask, region)), process._replace(
-            stage=Stage.RETURN, is_late=False
+            phase=Phase.RETURN, is_late=False
         )
 
     def _return(self, world: World, process: Process) -> tuple[World, Process | None]:
@@ -276,8 +276,8 @@ class Steps:
             return _ended(world, process, Task.CLEARED), None
         among = {each.key for each in process.told}
         if self.case.is_dynamic and not world.log.book.next_batch(subtask, 1, among):
-            return world, process._replace(stage=Stage.FINISH)
-        return world, process._replace(stage=Stage.PULL)
+            return world, process._replace(phase=Phase.FINISH)
+        return world, process._replace(phase=Phase.PULL)
 
     def _pull(self, world: World, process: Process) -> tuple[World, Process | None]:
         if not self.case.is_dynamic:
@@ -293,8 +293,8 @@ class Steps:
 
     def _given(self, process: Process, batch: tuple[str, ...]) -> Process:
         if not batch:
-            return process._replace(stage=Stage.FINISH)
-        return process._replace(stage=Stage.COMMIT, batch=batch, taken=(*process.taken, *batch))
+            return process._replace(phase=Phase.FINISH)
+        return process._replace(phase=Phase.COMMIT, batch=batch, taken=(*process.taken, *batch))
 
     def _commit(self, world: World, process: Process) -> tuple[World, Process | None]:
         region = world.regions[process.subtask]
@@ -303,7 +303,7 @@ class Steps:
             attempts=_at(region.attempts, process.attempt - 1, tried._replace(parts=(*tried.parts, process.batch)))
         )
         regions = _at(world.regions, process.subtask, region)
-        return world._replace(regions=regions), process._replace(stage=Stage.PULL, batch=())
+        return world._replace(regions=regions), process._replace(phase=Phase.PULL, batch=())
 
     def _finish(self, world: World, process: Process) -> tuple[World, Process | None]:
         subtask = process.subtask
@@ -387,10 +387,10 @@ class Steps:
                 continue
             rest = (*world.processes[:at], *world.processes[at + 1 :])
             gone = _told(world._replace(faults=world.faults + 1), each.subtask, Task.CLEARED)
-            if Fault.KILL in self.case.of_faults and each.stage in _WRITTEN:
+            if Fault.KILL in self.case.of_faults and each.phase in _WRITTEN:
                 yield ("killed", _who(each)), gone._replace(processes=rest)
-            if Fault.FREEZE in self.case.of_faults and each.stage in _STALE:
-                frozen = each._replace(is_live=False, is_late=each.stage in (Stage.LOOK, Stage.CLAIM))
+            if Fault.FREEZE in self.case.of_faults and each.phase in _STALE:
+                frozen = each._replace(is_live=False, is_late=each.phase in (Phase.LOOK, Phase.CLAIM))
                 yield ("taken for dead", _who(each)), gone._replace(processes=(*rest, frozen))
 
     def _changes(self, world: World) -> Iterator[tuple[Step, World]]:  # noqa: C901 - a branch a kind of change
@@ -440,24 +440,24 @@ class Steps:
             yield (what, f"{name_of(number)} is cleared"), _clear(world, [number])
 
 
-_STAGES = {
-    Stage.LIST: Steps._list,
-    Stage.ENTER: Steps._enter,
-    Stage.LOOK: Steps._look,
-    Stage.JUDGE: Steps._evaluate,
-    Stage.CLAIM: Steps._claim,
-    Stage.RETURN: Steps._return,
-    Stage.PULL: Steps._pull,
-    Stage.COMMIT: Steps._commit,
-    Stage.FINISH: Steps._finish,
+_PHASES = {
+    Phase.LIST: Steps._list,
+    Phase.ENTER: Steps._enter,
+    Phase.LOOK: Steps._look,
+    Phase.JUDGE: Steps._evaluate,
+    Phase.CLAIM: Steps._claim,
+    Phase.RETURN: Steps._return,
+    Phase.PULL: Steps._pull,
+    Phase.COMMIT: Steps._commit,
+    Phase.FINISH: Steps._finish,
 }
 
 
-_WRITTEN = frozenset({Stage.LOOK, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH})
+_WRITTEN = frozenset({Phase.LOOK, Phase.RETURN, Phase.PULL, Phase.COMMIT, Phase.FINISH})
 """Before these something may have been written; a process that dies at any other has never been."""
 
 _STALE = frozenset(
-    {Stage.ENTER, Stage.LOOK, Stage.JUDGE, Stage.CLAIM, Stage.RETURN, Stage.PULL, Stage.COMMIT, Stage.FINISH}
+    {Phase.ENTER, Phase.LOOK, Phase.JUDGE, Phase.CLAIM, Phase.RETURN, Phase.PULL, Phase.COMMIT, Phase.FINISH}
 )
 """In front of these a process knows something that may be old when it goes on."""
 

@@ -54,7 +54,7 @@ class Region(NamedTuple):
     reset_watermark: int = 0
 
 
-class Stage:
+class Phase:
     """What a process does next."""
 
     LIST = "list the splits"
@@ -74,7 +74,7 @@ class Process(NamedTuple):
     subtask: int
     code: str
     subtasks: int
-    stage: str = Stage.LIST
+    phase: str = Phase.LIST
     is_live: bool = True
     is_late: bool = False
     """It was frozen behind the question whether it is the live one, and in front of what it asked that for."""

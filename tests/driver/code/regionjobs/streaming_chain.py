@@ -1,4 +1,4 @@
-"""A chain of three stages: numbers from files as they come, a scorer, and a sink."""
+"""A chain of three streaming regions: numbers from files as they come, a scorer, and a sink."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from airflow_recovery.model.result_type import BLOCKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-staged = job("staged")
+chain = job("chain")
 
 
-@staged.source(result=APPROXIMATE, params={"folder": "", "column": "id"})
+@chain.source(result=APPROXIMATE, params={"folder": "", "column": "id"})
 def raw(spark: SparkSession, folder: str, column: str) -> DataFrame:
     """One file of numbers a batch."""
     lines = spark.readStream.option("maxFilesPerTrigger", 1).option("latestFirst", "false").schema("id long")
     return lines.csv(folder).withColumnRenamed("id", column)
 
 
-@staged.vertex(result=APPROXIMATE, params={"how": ""})
+@chain.vertex(result=APPROXIMATE, params={"how": ""})
 def scores(raw: DataFrame, how: str) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -29,7 +29,7 @@ def scores(raw: DataFrame, how: str) -> DataFrame:
     return raw.select("id", (F.col("id") * 10).alias("score"))
 
 
-@staged.sink(streaming=Streaming(stateful=True), params={"how": ""})
+@chain.sink(streaming=Streaming(stateful=True), params={"how": ""})
 def board(scores: DataFrame, how: str) -> DataFrame:
     if how == "running":
         from pyspark.sql import functions as F
@@ -48,7 +48,7 @@ def names(spark: SparkSession) -> DataFrame:
 
 @joined.vertex(result=BLOCKING)
 def parities(names: DataFrame) -> DataFrame:
-    """A side input of a stage: it is there as a whole when the stage begins."""
+    """A side input of a streaming region: it is there as a whole when the region begins."""
     return names
 
 
