@@ -14,7 +14,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.parts_in_use import finishes_made_of, newest_claims
+from airflow_recovery.results.batches_in_use import finishes_made_of, newest_claims
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, readers_of
 from airflow_recovery.store.object_store import ObjectStore
 

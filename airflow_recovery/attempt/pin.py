@@ -6,7 +6,7 @@ from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.records import Hold
-from airflow_recovery.results.parts_in_use import made_of
+from airflow_recovery.results.batches_in_use import made_of
 
 
 def finished_attempt(state: RunState, region: str, number: int | None) -> Attempt:

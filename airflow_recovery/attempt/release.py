@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.model.retention import ReleasePolicy, Retention
+from airflow_recovery.results.batches_in_use import newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
-from airflow_recovery.results.parts_in_use import newest_claims
 from airflow_recovery.results.release import Releaser, ReleaseRule
 from airflow_recovery.store.object_store import ObjectStore
 

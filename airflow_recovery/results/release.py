@@ -10,7 +10,7 @@ publish and no clock.
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
 that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
 earlier attempt reads it, and its finish goes on to do so. What was committed in parts is made of files of several
-attempts (`airflow_recovery.results.parts_in_use`): they go together, less those that somebody else uses.
+attempts (`airflow_recovery.results.batches_in_use`): they go together, less those that somebody else uses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.parts_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
+from airflow_recovery.results.batches_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
@@ -279,7 +279,7 @@ class Releaser:
         """Of an attempt whose parts are in use, what is in none of them: ``outputs`` are theirs. No marker: it counts.
 
         What a zombie has committed beyond what was adopted, parts that were dropped, and batches that were not
-        committed. Only where no later claim can adopt more of it (`parts_in_use.is_settled`).
+        committed. Only where no later claim can adopt more of it (`batches_in_use.is_settled`).
         """
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}

@@ -22,9 +22,9 @@ from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import duration_text
+from airflow_recovery.results.batches_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.parts_in_use import finishes_made_of, is_settled, newest_claims
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
 from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,

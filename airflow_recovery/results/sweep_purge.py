@@ -23,8 +23,8 @@ from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputRef, Outcome, RunAttempt
 from airflow_recovery.model.retention import duration_text
+from airflow_recovery.results.batches_in_use import made_of
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.parts_in_use import made_of
 from airflow_recovery.results.release import Releaser, end_pin, pinned_by
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport

@@ -1,4 +1,6 @@
-"""What an attempt takes over of earlier ones, of a region that commits split by split (`source.parts` decides it).
+"""What an attempt takes over of earlier ones, of a region that commits split by split.
+
+`airflow_recovery.splits.committed_batches` has the rules; this module reads what they need.
 
 Read before the claim, which pins it. So it is looked at once, and whatever a zombie commits later is nobody's.
 """
@@ -26,11 +28,7 @@ from airflow_recovery.model.records import (
     RegionPlan,
 )
 from airflow_recovery.model.split import Split
-from airflow_recovery.splits.committed import check_kept, committed_splits
-from airflow_recovery.splits.log import SplitBook
-from airflow_recovery.splits.log_store import split_log
-from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.splits.parts import (
+from airflow_recovery.splits.committed_batches import (
     SplitWork,
     accumulated,
     adoptable,
@@ -43,6 +41,10 @@ from airflow_recovery.splits.parts import (
     union_of,
     usable,
 )
+from airflow_recovery.splits.committed_splits import check_kept, committed_splits
+from airflow_recovery.splits.log import SplitBook
+from airflow_recovery.splits.log_store import split_log
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
 
 
 def split_work(

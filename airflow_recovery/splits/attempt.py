@@ -18,11 +18,11 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.splits import adoption, dynamic_assignment
-from airflow_recovery.splits.committed import check_kept, committed_splits
+from airflow_recovery.splits.committed_batches import SplitWork
+from airflow_recovery.splits.committed_splits import check_kept, committed_splits
 from airflow_recovery.splits.declaration import SplitAssignment, reading_of, split_source
 from airflow_recovery.splits.log_store import split_log
 from airflow_recovery.splits.mode import SplitClaim
-from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.splits.spec import SplitSpec
 
 

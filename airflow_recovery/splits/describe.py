@@ -15,8 +15,8 @@ from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import Claim, Outcome
+from airflow_recovery.splits.committed_batches import numbers_of
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import numbers_of
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import AttemptProgress, StoryMode
 

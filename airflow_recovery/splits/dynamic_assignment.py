@@ -23,10 +23,10 @@ from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetric
 from airflow_recovery.model.split import Split, in_order, listed
 from airflow_recovery.model.split_matching import Vanished, names
 from airflow_recovery.splits.adoption import finish_without_spark
+from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.log import Discovered, Rescaled, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore, split_log
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.parts import SplitWork
 
 
 def discover(

@@ -14,10 +14,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, Part
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import StaticAssignment
-from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.loop import SplitLoop
-from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import (
+from airflow_recovery.splits.committed_batches import (
     accumulated,
     check_cover,
     folder_of,
@@ -27,6 +24,9 @@ from airflow_recovery.splits.parts import (
     to_read,
     union_of,
 )
+from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.splits.loop import SplitLoop
+from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
 from airflow_recovery.splits.poison import NOTHING, SPLITS_LABEL, EarlierAttempt, Record, is_death, record_of
 from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.pull import PulledSplits

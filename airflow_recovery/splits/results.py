@@ -1,4 +1,4 @@
-"""Splits keep nothing in the store of results but the data of attempts (`airflow_recovery.results.parts_in_use`)."""
+"""Splits keep nothing in the store of results but the data of attempts (`airflow_recovery.results.batches_in_use`)."""
 
 from __future__ import annotations
 

@@ -14,8 +14,15 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, Outcome, Part
 from airflow_recovery.model.split import Split
+from airflow_recovery.splits.committed_batches import (
+    SplitWork,
+    check_cover,
+    lost_splits_of,
+    numbers_of,
+    refs_of,
+    union_of,
+)
 from airflow_recovery.splits.mode import SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import SplitWork, check_cover, lost_splits_of, numbers_of, refs_of, union_of
 from airflow_recovery.store.object_store import ObjectStore
 
 

@@ -35,11 +35,11 @@ from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRe
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits
+from airflow_recovery.splits.committed_batches import SplitWork, check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.splits.parts import SplitWork, check_cover, numbers_of, refs_of, union_of
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.testing import CountingStore, Verb
 

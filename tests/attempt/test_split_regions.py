@@ -14,8 +14,7 @@ from airflow_recovery.errors import RecoveryError, SplitsNotCovered, StoreTimeou
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, Part, Reset
-from airflow_recovery.splits import adoption
-from airflow_recovery.splits import parts as parts_module
+from airflow_recovery.splits import adoption, committed_batches
 from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import split_driver
@@ -432,7 +431,7 @@ def second_look(driver: SplitDriver, claim: Claim) -> tuple[Part, ...]:
     """The logs as they are now, and not as the claim has pinned them."""
     attempts = driver._journal.list([claim.region]).state.of(claim.region).attempts
     base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in SplitClaim.of(claim).base]
-    return driver._journal.read_parts_of(claim.region, parts_module.numbers_of(base))
+    return driver._journal.read_parts_of(claim.region, committed_batches.numbers_of(base))
 
 
 def look_twice(world, monkeypatch) -> None:
@@ -455,14 +454,14 @@ def test_the_cover_finds_a_base_that_is_looked_up_twice(world, monkeypatch):
 
 
 def test_an_attempt_that_does_not_cover_its_assignment_does_not_finish(world, monkeypatch):
-    monkeypatch.setattr(parts_module.SplitWork, "todo", property(lambda self: self.assigned[:5]))
+    monkeypatch.setattr(committed_batches.SplitWork, "todo", property(lambda self: self.assigned[:5]))
     with pytest.raises(SplitsNotCovered, match=r"not read: s3://lake/f.csv"):
         world.go(SOURCE)
     assert world.current(SOURCE) == 0
 
 
 def test_control_without_the_cover_a_split_is_lost(world, monkeypatch):
-    monkeypatch.setattr(parts_module.SplitWork, "todo", property(lambda self: self.assigned[:5]))
+    monkeypatch.setattr(committed_batches.SplitWork, "todo", property(lambda self: self.assigned[:5]))
     monkeypatch.setattr(split_driver, "check_cover", lambda assigned, parts: None)
     world.go(SOURCE)
     assert len(world.result()) == 5

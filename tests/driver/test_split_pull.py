@@ -30,11 +30,11 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
+from airflow_recovery.splits.committed_batches import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
-from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of, usable
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore

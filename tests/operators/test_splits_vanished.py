@@ -21,7 +21,7 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import Split
-from airflow_recovery.splits.parts import SplitWork, numbers_of
+from airflow_recovery.splits.committed_batches import SplitWork, numbers_of
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.task.externals import RegionSplits
 from airflow_recovery.testing.split_driver import SplitDriver, rows_of

@@ -12,8 +12,8 @@ from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, Part
 from airflow_recovery.results.release import Releaser, ReleaseRule
 from airflow_recovery.splits import adoption
+from airflow_recovery.splits.committed_batches import SplitWork, numbers_of
 from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
-from airflow_recovery.splits.parts import SplitWork, numbers_of
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
 from airflow_recovery.testing.simulation.jobs import with_splits

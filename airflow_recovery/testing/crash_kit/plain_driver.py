@@ -23,8 +23,8 @@ from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Part
 from airflow_recovery.model.split import Split
+from airflow_recovery.splits.committed_batches import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.splits.mode import SplitOutcome
-from airflow_recovery.splits.parts import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.object_store import ObjectStore
 

@@ -17,8 +17,8 @@ from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, Recover
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.model.split import Split
+from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.splits.parts import SplitWork
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner

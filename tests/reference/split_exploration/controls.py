@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model import split_assignment as assignment
-from airflow_recovery.splits import parts
+from airflow_recovery.splits import committed_batches
 from airflow_recovery.splits.log import SplitBook
 from reference.split_exploration.case import Case, Change, Fault
 
@@ -133,7 +133,7 @@ CONTROLS = (
         "a part goes as a whole where one of its splits is read no more",
         _case(Change.VANISH, changes=2, batch=2),
         ("stuck", "doubled"),
-        ((parts, "usable", lambda base, *given, **more: base),),
+        ((committed_batches, "usable", lambda base, *given, **more: base),),
     ),
 )
 """Each switches one rule off; the sentence is the rule."""

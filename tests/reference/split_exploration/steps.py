@@ -29,12 +29,12 @@ from airflow_recovery.model.split import Split, in_order
 from airflow_recovery.model.split_assignment import Assignment
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.splits import committed_batches
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits
-from airflow_recovery.splits import parts as parts_module
-from airflow_recovery.splits.committed import check_kept
+from airflow_recovery.splits.committed_batches import adoptable, check_cover, numbers_of, refs_of
+from airflow_recovery.splits.committed_splits import check_kept
 from airflow_recovery.splits.log import Assign
 from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome, SplitPlan
-from airflow_recovery.splits.parts import adoptable, check_cover, numbers_of, refs_of
 from airflow_recovery.splits.planning import SplitBooks
 from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
@@ -226,7 +226,7 @@ class Steps:
         parts = [part_of(subtask, region, *number) for number in numbers_of(base)]
         assigned = {each.key for each in process.told}
         is_dynamic = self.case.is_dynamic
-        base = parts_module.usable(
+        base = committed_batches.usable(
             base, parts, assigned, is_own=lambda part: not is_dynamic or book.has(subtask, part.attempt, part.splits)
         )
         self._check_kept(world, process, {key for n in numbers_of(base) for key in part_of(subtask, region, *n).splits})

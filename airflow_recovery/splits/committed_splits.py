@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from airflow_recovery.errors import UserCodeError
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
+from airflow_recovery.splits.committed_batches import adoptable, numbers_of
 from airflow_recovery.splits.mode import SplitClaim
-from airflow_recovery.splits.parts import adoptable, numbers_of
 
 if TYPE_CHECKING:
     from airflow_recovery.journal.journal import Journal

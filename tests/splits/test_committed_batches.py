@@ -14,8 +14,7 @@ from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, InputRef, Part
 from airflow_recovery.model.split import Split
-from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim
-from airflow_recovery.splits.parts import (
+from airflow_recovery.splits.committed_batches import (
     SplitWork,
     accumulated,
     adoptable,
@@ -30,6 +29,7 @@ from airflow_recovery.splits.parts import (
     union_of,
     usable,
 )
+from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim
 
 FOLDER = "s3://data/dag/run/group/S"
 
